@@ -45,14 +45,12 @@ def selected_by_pyarrow(filters: Any) -> list[bool]:
 @pytest.mark.parametrize(
     "filters",
     [
-        [("speed", ">", 3)],
         [("speed", ">=", 3), ("name", "!=", "b")],
         [[("speed", "=", 1)], [("name", "==", "c"), ("x", "<", 3)]],
         [("name", "in", ["a", "c"])],
         [("name", "not in", {"a", "c"})],
         [("name", "in", ["a", None])],
         [("name", "not in", ["a", None])],
-        [("x", "<=", 1), ("x", "<", 1.5)],
         [("x", "!=", 1)],
     ],
 )
@@ -76,10 +74,6 @@ def test_filters_become_expressions() -> None:
         ([("a", "~", 3)], "unknown operator '~'; there are =, ==,"),
         ([("a", "=", None)], r"condition \('a', '=', None\).*is_null"),
         ([("a", "in", 3)], r"condition \('a', 'in', 3\).*takes a list"),
-        ([("a", "in", "abc")], r"write \['abc'\]"),
-        ([("a", ">", 3), [("b", ">", 3)]], "is no condition"),
-        ([(3, ">", 3)], "name of a field"),
-        ("a > 3", "filters are a list"),
     ],
 )
 def test_wrong_filters_are_errors_that_show_what_is_wrong(filters: Any, message: str) -> None:
@@ -89,13 +83,10 @@ def test_wrong_filters_are_errors_that_show_what_is_wrong(filters: Any, message:
 
 EXPRESSIONS = [
     pc.field("speed") > 3,
-    pc.scalar(3) >= pc.field("speed"),
     (pc.field("speed") > 3) & (pc.field("name") == "b") | pc.field("x").is_null(),
-    ~(pc.field("speed") > 3),
     pc.field("name").isin(["a", "b"]),
     pc.field("name").isin(["a", None]),
     pc.field("x").is_null(nan_is_null=True),
-    pc.field("x").is_valid(),
     pc.match_substring_regex(pc.field("name"), "^[ab]$"),
     pc.field("speed") * 2 - 1 > pc.field("x"),
     pc.field("speed") == pa.scalar(None, pa.int64()),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.formats.parquet.selecting.petastorm_predicates import RowFunction, in_lambda
+from data_stack.formats.parquet.selecting.petastorm_predicates import RowFunction
 from data_stack.formats.parquet.selecting.predicate import Bools, Columns, Predicate, column_of
 
 __all__ = ["on_frames"]
@@ -21,9 +21,7 @@ def on_frames(predicate: Predicate) -> Predicate:
     Args:
         predicate: any; one that asks no function of rows is given back as it is.
     """
-    if isinstance(predicate, RowFunction) and not (isinstance(predicate, in_lambda) and predicate.is_batched):
-        return _OnFrames(predicate)
-    return predicate
+    return _OnFrames(predicate) if isinstance(predicate, RowFunction) else predicate
 
 
 class _OnFrames(Predicate):

@@ -24,9 +24,8 @@ from data_stack.formats.parquet.columns import objects
 from data_stack.formats.parquet.selecting.expressions import checked_field
 from data_stack.formats.parquet.selecting.predicate import (
     Bools,
-    Both,
     Columns,
-    Either,
+    Combination,
     Predicate,
     PredicateError,
     Statistics,
@@ -52,7 +51,22 @@ _ANY = (any, np.any, np.logical_or.reduce)
 
 
 class _TrueOrFalse(Predicate):
-    """Knows an answer for every row."""
+    """Knows an answer for every row.
+
+    Args:
+        fields: as for :class:`Predicate`.
+        arguments: what it was made with, which tells it apart from others.
+    """
+
+    def __init__(self, fields: Iterable[str], *arguments: Any) -> None:
+        super().__init__(fields)
+        self._arguments = arguments
+
+    def content(self) -> Any:
+        return {type(self).__name__: list(map(_content, self._arguments))}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(_shown, self._arguments))})"
 
     def truths(self, columns: Columns) -> tuple[Bools, Bools]:
         answers = self._answers(columns)
@@ -61,6 +75,23 @@ class _TrueOrFalse(Predicate):
     @abstractmethod
     def _answers(self, columns: Columns) -> Bools:
         """Shape (n,)."""
+
+
+def _content(argument: Any) -> Any:
+    if isinstance(argument, (Members, Predicate)):
+        return argument.content()
+    if isinstance(argument, list):
+        return list(map(_content, argument))
+    # of a function its name, or what is known of it, and its code
+    return [content_of(argument), code_content(argument, known_content)] if callable(argument) else content_of(argument)
+
+
+def _shown(argument: Any) -> str:
+    if isinstance(argument, (Members, Predicate)):
+        return repr(argument)
+    if isinstance(argument, list):
+        return f"[{', '.join(map(_shown, argument))}]"
+    return shown_function(argument) if callable(argument) else shown(argument)
 
 
 class in_set(_TrueOrFalse):  # noqa: N801  # Petastorm's spelling
@@ -74,7 +105,7 @@ class in_set(_TrueOrFalse):  # noqa: N801  # Petastorm's spelling
     def __init__(self, inclusion_values: Iterable[Any], predicate_field: str) -> None:
         self._members = Members(inclusion_values, "in_set")
         self._field = checked_field(predicate_field, "in_set")
-        super().__init__([predicate_field])
+        super().__init__([predicate_field], self._members, predicate_field)
 
     def _answers(self, columns: Columns) -> Bools:
         try:
@@ -89,12 +120,6 @@ class in_set(_TrueOrFalse):  # noqa: N801  # Petastorm's spelling
         if self._members.has_null and known.n_nulls != 0:
             return True
         return known.n_nulls != known.n_rows and self._members.could_contain(known)
-
-    def content(self) -> Any:
-        return {"in_set": [self._members.content(), self._field]}
-
-    def __repr__(self) -> str:
-        return f"in_set({self._members!r}, {self._field!r})"
 
 
 def _are_members(column: npt.NDArray[Any], members: Members) -> Bools:
@@ -115,7 +140,7 @@ class in_intersection(_TrueOrFalse):  # noqa: N801
     def __init__(self, inclusion_values: Iterable[Any], _predicate_field: str) -> None:
         self._members = Members(inclusion_values, "in_intersection")
         self._field = checked_field(_predicate_field, "in_intersection")
-        super().__init__([_predicate_field])
+        super().__init__([_predicate_field], self._members, _predicate_field)
 
     def _answers(self, columns: Columns) -> Bools:
         column = column_of(columns, self._field)
@@ -127,12 +152,6 @@ class in_intersection(_TrueOrFalse):  # noqa: N801
             return np.fromiter((bool(_are_members(row, self._members).any()) for row in rows), bool, len(rows))
         except PredicateError as error:
             raise PredicateError(f"in {self!r}: {error}") from error
-
-    def content(self) -> Any:
-        return {"in_intersection": [self._members.content(), self._field]}
-
-    def __repr__(self) -> str:
-        return f"in_intersection({self._members!r}, {self._field!r})"
 
 
 def _listed(value: Any) -> npt.NDArray[Any]:
@@ -182,61 +201,21 @@ class in_lambda(RowFunction):  # noqa: N801
     Args:
         predicate_fields: the fields that it is given, in this order.
         predicate_func: takes the values of a row, one argument each: numbers and texts as Python's, null
-            as None; then ``state_arg``, if there is one. Gives a bool. ``batched``, it is given columns as they are read, shape
-            (n, ...) each, and gives bools of shape (n,).
+            as None; then ``state_arg``, if there is one. Gives a bool.
         state_arg: what else it is given; None for nothing.
-        batched: whether the function takes many rows at once.
     """
 
-    def __init__(
-        self,
-        predicate_fields: Sequence[str],
-        predicate_func: Callable[..., Any],
-        state_arg: Any = None,
-        *,
-        batched: bool = False,
-    ) -> None:
+    def __init__(self, predicate_fields: Sequence[str], predicate_func: Callable[..., Any], state_arg: Any = None) -> None:
         if not isinstance(predicate_fields, (list, tuple)) or not predicate_fields:
             raise ConfigError(f"in_lambda takes a list of at least one field, got {shown(predicate_fields)}")
         if not callable(predicate_func):
             raise ConfigError(f"in_lambda takes a function, got {shown(predicate_func)}")
-        super().__init__(checked_field(name, "in_lambda") for name in predicate_fields)
-        self._arguments = tuple(predicate_fields)
-        self._function, self._state, self.is_batched = predicate_func, state_arg, batched
+        fields = [checked_field(name, "in_lambda") for name in predicate_fields]
+        super().__init__(fields, fields, predicate_func, *([] if state_arg is None else [state_arg]))
 
     def ask(self, values: Mapping[str, Any]) -> Any:
-        given = [values[name] for name in self._arguments]
-        return self._function(*given) if self._state is None else self._function(*given, self._state)
-
-    def _answers(self, columns: Columns) -> Bools:
-        if not self.is_batched:
-            return super()._answers(columns)
-        given = {name: column_of(columns, name) for name in self.fields}
-        n_rows = len(next(iter(given.values())))
-        try:
-            answers = np.asarray(self.ask(given))
-        except Exception as error:
-            raise PredicateError(f"the function of {self!r} raised {type(error).__name__}: {error}") from error
-        if answers.dtype != bool or answers.shape != (n_rows,):
-            raise PredicateError(
-                f"the batched function of {self!r} must give bools of shape ({n_rows},), it gave values of shape "
-                f"{answers.shape} and dtype {answers.dtype}"
-            )
-        return answers
-
-    def content(self) -> Any:
-        return {"in_lambda": [list(self._arguments), _function_content(self._function), content_of(self._state), self.is_batched]}
-
-    def __repr__(self) -> str:
-        state = "" if self._state is None else f", {shown(self._state)}"
-        return (
-            f"in_lambda({list(self._arguments)!r}, {shown_function(self._function)}{state}{', batched=True' * self.is_batched})"
-        )
-
-
-def _function_content(function: Any) -> Any:
-    """Plain data that stands for what a function does: its name, or what is known of it, and its code."""
-    return [content_of(function), code_content(function, known_content)]
+        fields, function, *state = self._arguments
+        return function(*(values[name] for name in fields), *state)
 
 
 class in_negate(_TrueOrFalse):  # noqa: N801
@@ -248,16 +227,10 @@ class in_negate(_TrueOrFalse):  # noqa: N801
 
     def __init__(self, predicate: Any) -> None:
         self._predicate = _checked_predicate(predicate, "in_negate")
-        super().__init__(self._predicate.fields)
+        super().__init__(self._predicate.fields, self._predicate)
 
     def _answers(self, columns: Columns) -> Bools:
         return ~self._predicate.mask(columns)
-
-    def content(self) -> Any:
-        return {"in_negate": self._predicate.content()}
-
-    def __repr__(self) -> str:
-        return f"in_negate({self._predicate!r})"
 
 
 class in_reduce(_TrueOrFalse):  # noqa: N801
@@ -270,12 +243,13 @@ class in_reduce(_TrueOrFalse):  # noqa: N801
     """
 
     def __init__(self, predicate_list: Iterable[Any], reduce_func: Callable[..., Any]) -> None:
-        self._predicates = tuple(_checked_predicate(predicate, "in_reduce") for predicate in predicate_list)
+        self._predicates = [_checked_predicate(predicate, "in_reduce") for predicate in predicate_list]
         if not self._predicates:
             raise ConfigError("in_reduce takes at least one predicate")
         if not callable(reduce_func):
             raise ConfigError(f"in_reduce takes a function such as all or any, got {shown(reduce_func)}")
-        super().__init__(name for predicate in self._predicates for name in predicate.fields)
+        names = (name for predicate in self._predicates for name in predicate.fields)
+        super().__init__(names, self._predicates, reduce_func)
         self._function = reduce_func
 
     def _answers(self, columns: Columns) -> Bools:
@@ -291,14 +265,8 @@ class in_reduce(_TrueOrFalse):  # noqa: N801
 
     def could_be(self, truth: bool, statistics: Statistics) -> bool:
         if truth and self._function in (*_ALL, *_ANY):
-            return (Both if self._function in _ALL else Either)(*self._predicates).could_be(True, statistics)
+            return Combination("&" if self._function in _ALL else "|", *self._predicates).could_be(True, statistics)
         return True
-
-    def content(self) -> Any:
-        return {"in_reduce": [[predicate.content() for predicate in self._predicates], _function_content(self._function)]}
-
-    def __repr__(self) -> str:
-        return f"in_reduce({list(self._predicates)!r}, {getattr(self._function, '__name__', None) or shown(self._function)})"
 
 
 class in_pseudorandom_split(_TrueOrFalse):  # noqa: N801
@@ -319,9 +287,8 @@ class in_pseudorandom_split(_TrueOrFalse):  # noqa: N801
             raise ConfigError(f"fractions lie between 0 and 1, and their sum is at most 1; got {shown(fraction_list)}")
         if not 0 <= subset_index < len(fractions):
             raise ConfigError(f"subset_index {subset_index} is not in [0, {len(fractions)}), the subsets that have a fraction")
-        self._fractions, self._index = tuple(fractions), int(subset_index)
         self._field = checked_field(predicate_field, "in_pseudorandom_split")
-        super().__init__([predicate_field])
+        super().__init__([predicate_field], fractions, int(subset_index), predicate_field)
         # In floats, as Petastorm does: the last places decide in which part a bucket at a border lies.
         high_borders = [sum(fraction_list[: i + 1]) for i in range(len(fraction_list))]
         low = high_borders[subset_index - 1] if subset_index else 0
@@ -334,12 +301,6 @@ class in_pseudorandom_split(_TrueOrFalse):  # noqa: N801
             raise PredicateError(f"in {self!r}: the field's values are arrays of shape {column.shape[1:]}; split by one value")
         values = column.tolist() if column.dtype.kind in "biuSUO" else column  # the texts of others differ from Python's
         return np.fromiter((self._low <= _bucket(str(value)) < self._high for value in values), bool, len(column))
-
-    def content(self) -> Any:
-        return {"in_pseudorandom_split": [list(self._fractions), self._index, self._field]}
-
-    def __repr__(self) -> str:
-        return f"in_pseudorandom_split({list(self._fractions)!r}, {self._index}, {self._field!r})"
 
 
 def _bucket(text: str) -> int:
@@ -359,19 +320,13 @@ class PetastormPredicate(RowFunction):
         names = predicate.get_fields()
         if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
             raise ConfigError(f"get_fields() of {shown(predicate)} gives a set of names of fields, not {shown(names)}")
-        super().__init__(checked_field(name, f"get_fields() of {shown(predicate)}") for name in names)
+        super().__init__((checked_field(name, f"get_fields() of {shown(predicate)}") for name in names), predicate)
         if not self.fields:
             raise ConfigError(f"get_fields() of {shown(predicate)} names no field")
         self._predicate = predicate
 
     def ask(self, values: Mapping[str, Any]) -> Any:
         return self._predicate.do_include(values)
-
-    def content(self) -> Any:
-        return {"petastorm": [list(self.fields), content_of(self._predicate)]}
-
-    def __repr__(self) -> str:
-        return f"PetastormPredicate({shown(self._predicate)})"
 
 
 def wrapped(value: Any) -> Predicate | None:

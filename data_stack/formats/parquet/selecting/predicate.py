@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from data_stack.codecs.plain_data import canonical_json, shown
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import objects
 
-__all__ = ["Bools", "Both", "ColumnStatistics", "Columns", "Either", "Predicate", "PredicateError", "Statistics", "column_of"]
+__all__ = ["Bools", "ColumnStatistics", "Columns", "Combination", "Predicate", "PredicateError", "Statistics", "column_of"]
 
 Bools = npt.NDArray[np.bool_]
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -116,10 +115,10 @@ class Predicate(ABC):
         return bool(self.mask({name: objects([values[name]]) for name in self.fields if name in values})[0])
 
     def __and__(self, other: Any) -> Predicate:
-        return Both(self, other) if isinstance(other, Predicate) else NotImplemented
+        return Combination("&", self, other) if isinstance(other, Predicate) else NotImplemented
 
     def __or__(self, other: Any) -> Predicate:
-        return Either(self, other) if isinstance(other, Predicate) else NotImplemented
+        return Combination("|", self, other) if isinstance(other, Predicate) else NotImplemented
 
     def __invert__(self) -> Predicate:
         return _Not(self)
@@ -145,49 +144,38 @@ def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:
     return np.asarray(columns[name])
 
 
-class _Combination(Predicate):
-    """Of several predicates; flat, for a filter may have thousands."""
+class Combination(Predicate):
+    """``left & right``, or ``left | right``; flat, for a filter may have thousands.
 
-    _sign: ClassVar[str]
+    Args:
+        sign: ``"&"`` or ``"|"``.
+        parts: at least one predicate.
+    """
 
-    _parts: tuple[Predicate, ...]
-
-    def __init__(self, *parts: Predicate) -> None:
-        kind = type(self)
-        self._parts = tuple(inner for part in parts for inner in (part._parts if isinstance(part, kind) else (part,)))
+    def __init__(self, sign: str, *parts: Predicate) -> None:
+        self._sign, self._parts = sign, list[Predicate]()
+        for part in parts:
+            self._parts += part._parts if isinstance(part, Combination) and part._sign == sign else [part]
         super().__init__(name for part in parts for name in part.fields)
+
+    def truths(self, columns: Columns) -> tuple[Bools, Bools]:
+        true, false = self._parts[0].truths(columns)
+        for part in self._parts[1:]:
+            its_true, its_false = part.truths(columns)
+            if self._sign == "&":
+                true, false = true & its_true, false | its_false
+            else:
+                true, false = true | its_true, false & its_false
+        return true, false
+
+    def could_be(self, truth: bool, statistics: Statistics) -> bool:
+        return (all if truth == (self._sign == "&") else any)(part.could_be(truth, statistics) for part in self._parts)
 
     def content(self) -> Any:
         return {self._sign: [part.content() for part in self._parts]}
 
     def __repr__(self) -> str:
         return "(" + f" {self._sign} ".join(map(repr, self._parts)) + ")"
-
-
-class Both(_Combination):
-    """``left & right``."""
-
-    _sign = "&"
-
-    def truths(self, columns: Columns) -> tuple[Bools, Bools]:
-        found = (part.truths(columns) for part in self._parts)
-        return reduce(lambda one, other: (one[0] & other[0], one[1] | other[1]), found)
-
-    def could_be(self, truth: bool, statistics: Statistics) -> bool:
-        return (all if truth else any)(part.could_be(truth, statistics) for part in self._parts)
-
-
-class Either(_Combination):
-    """``left | right``."""
-
-    _sign = "|"
-
-    def truths(self, columns: Columns) -> tuple[Bools, Bools]:
-        found = (part.truths(columns) for part in self._parts)
-        return reduce(lambda one, other: (one[0] | other[0], one[1] & other[1]), found)
-
-    def could_be(self, truth: bool, statistics: Statistics) -> bool:
-        return (any if truth else all)(part.could_be(truth, statistics) for part in self._parts)
 
 
 class _Not(Predicate):
