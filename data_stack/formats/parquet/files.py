@@ -23,7 +23,7 @@ from data_stack.io.folder import TEMPORARY, Folder, folder_of
 from data_stack.io.lent_resources import LentResource
 from data_stack.io.location import location_of
 from data_stack.io.positional import PositionalFile
-from data_stack.io.resources import ByteSource, StreamedResource
+from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.writer import ResourceWriter, sealing
 from data_stack.io.storage_errors import storage_error
 from data_stack.io.url import scheme_of
@@ -271,8 +271,7 @@ class ArrowFolder(Folder):
             return bool(self.filesystem.get_file_info(self.full_name(file)).type == pafs.FileType.File)
 
     def open(self, file: str) -> StreamedResource:
-        name = self.full_name(file)
-        return StreamedResource.sealed(name, _ArrowBytes(self.open_for_arrow(file), name), self)
+        return StreamedResource(self.full_name(file), self.open_for_arrow(file)).reopened_by(self)
 
     def list_files(self) -> list[str]:
         selector = pafs.FileSelector(self.name, allow_not_found=True, recursive=True)
@@ -304,35 +303,6 @@ class ArrowFolder(Folder):
                 with contextlib.suppress(OSError):
                     self.filesystem.delete_file(temporary)
                 raise
-
-
-class _ArrowBytes(ByteSource):
-    """An open file of pyarrow's, read by position."""
-
-    def __init__(self, file: Any, name: str) -> None:
-        self._file, self._name = file, name
-
-    @property
-    def size(self) -> int:
-        return int(self._file.size())
-
-    @property
-    def sha256(self) -> None:
-        return None
-
-    @property
-    def tag(self) -> str | None:
-        etag = (self._file.metadata() or {}).get(b"ETag")
-        return None if etag is None else f"{etag.decode(errors='replace')}, {self.size} bytes"
-
-    def readinto_at(self, offset: int, buffer: memoryview) -> int:
-        with _errors(self._name):
-            data = self._file.read_at(len(buffer), offset)
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._file.close()
 
 
 @contextlib.contextmanager

@@ -29,8 +29,6 @@ __all__ = ["Footers", "digest_of_row_groups", "reading_parquet"]
 
 #: Footers of a store that is far away are fetched by so many threads.
 _MOST_THREADS = 16
-#: So many are fetched before they are looked at.
-_FILES_AT_ONCE = 512
 #: So much of the end of a file is read at once, in the hope that the footer is no longer.
 _TAIL_BYTES = 1 << 16
 _MAGIC = b"PAR1"
@@ -91,7 +89,18 @@ class Footers:
 
     def read_all(self) -> None:
         """Read all footers that have not been read; raises as :meth:`of`."""
-        self._read_all()
+        files = [file for file, footer in enumerate(self._footers) if footer is None]
+        fetched: dict[int, tuple[bytes, int, Any]] = {}
+
+        def fetch(file: int) -> None:
+            fetched[file] = self._fetched(file)
+
+        if len(files) > 1:
+            Workers(files, fetch, n_threads() if self.files.folder.path is not None else _MOST_THREADS).run()
+        elif files:
+            fetch(files[0])
+        for file in files:  # in one thread: they would wait for each other
+            self._understood(file, *fetched.pop(file))
         n_rows = [self.facts(file).n_rows for file in range(len(self.files.paths))]
         self._set_row_groups([len(each) for each in n_rows], np.concatenate([np.empty(0, np.int64), *n_rows]))
 
@@ -147,8 +156,8 @@ class Footers:
         Raises:
             DatasetFileCorruptError: it is damaged.
         """
-        if self._common is None and self._has_common():
-            folder = self.files.folder
+        folder = self.files.folder
+        if self._common is None and folder.has_file(COMMON_METADATA):
             name = folder.full_name(COMMON_METADATA)
             with reading_parquet(name), opened_for_arrow(folder, COMMON_METADATA) as source:
                 self._common, _ = _parsed(_tail(source, name), None)
@@ -216,41 +225,21 @@ class Footers:
         record = self._manifest.file(self.files.paths[file])
         return record if record is not None and record.size == file_bytes else None
 
-    def _has_common(self) -> bool:
-        return self.files.folder.has_file(COMMON_METADATA)
-
-    def _read_all(self) -> None:
-        most_threads = n_threads() if self.files.folder.path is not None else _MOST_THREADS
-        n_files = len(self.files.paths)
-        for start in range(0, n_files, _FILES_AT_ONCE):
-            files = [file for file in range(start, min(start + _FILES_AT_ONCE, n_files)) if self._footers[file] is None]
-            fetched: dict[int, tuple[bytes, int, Any]] = {}
-
-            def fetch(file: int, fetched: dict[int, tuple[bytes, int, Any]] = fetched) -> None:
-                fetched[file] = self._fetched(file)
-
-            if len(files) > 1:
-                Workers(files, fetch, most_threads).run()
-            elif files:
-                fetch(files[0])
-            for file in files:  # in one thread: they would wait for each other
-                self._understood(file, *fetched[file])
 
     def __getstate__(self) -> dict[str, Any]:
-        n_rows = self.n_rows.astype(np.int32) if self.n_rows.max(initial=0) < 1 << 31 else self.n_rows
         return {
             "files": self.files,
             "verified": self._is_verified,
             "digests": self._digests,
             "counts": self._counts,
-            "n_rows": n_rows,
+            "n_rows": self.n_rows,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.files, self._digests, self._common = state["files"], state["digests"], None
         self._is_verified, self._manifest = state["verified"], None
         self._footers = [None] * len(self.files.paths)
-        self._set_row_groups(state["counts"], state["n_rows"].astype(np.int64))
+        self._set_row_groups(state["counts"], state["n_rows"])
 
 
 def _tail(source: Any, name: str) -> bytes:
