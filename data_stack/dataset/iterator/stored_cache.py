@@ -50,10 +50,10 @@ class StoredCacheDatasetIterator(AccessedDatasetIterator):
     something else (an iterator of your own class, a lambda, a callable object) is kept only with a ``version``.
 
     Samples come back as they were, type and all, each time as new objects: None, Python's numbers, strings and bytes, numpy's
-    scalars and arrays, torch's tensors without gradient, and tuples, lists, dicts and frozensets of such; a sample may also
-    be a named tuple. Columns of numbers, or of arrays of one shape, are rows of bytes, of which a batch is one request; other
-    values are records, in which arrays become little-endian. Rows of a memory-mapped file become plain arrays. Nothing that
-    is read is run, and every byte is held against a checksum. The format: :mod:`data_stack.dataset.iterator.stored_samples`.
+    scalars and arrays, torch's tensors without gradient, and tuples, lists, dicts and frozensets of such. A batch is one request.
+    Values of different sizes are records, in which arrays become little-endian. Rows of a memory-mapped file become plain arrays.
+    Nothing that is read is run, and every byte is held against a checksum. The format:
+    :mod:`data_stack.dataset.iterator.stored_samples`.
 
     Random layers belong above the cache: of those below it, it keeps what they drew first.
 
@@ -107,17 +107,15 @@ class StoredCacheDatasetIterator(AccessedDatasetIterator):
         Returns:
             The identifier of the resource.
         """
-        self._cache().opened()
+        access: Any = brought_access(self)
+        access.opened()
         return self.identifier
 
     @property
     def identifier(self) -> str:
         """The name of the resource."""
-        return self._cache().identifier
-
-    def _cache(self) -> _StoredCacheAccess:
         access: Any = brought_access(self)
-        return access  # type: ignore[no-any-return]  # that of this class
+        return access.identifier  # type: ignore[no-any-return]  # that of this class
 
     def _arguments(self) -> dict[str, Any]:
         # Without the identifier: a recipe of a stranger shall not choose what is written, nor two epochs share a name.
@@ -200,18 +198,8 @@ class _StoredCacheAccess(OneToOneAccess):
             logger.info("%s; the samples are stored anew", error)
             return None
         if (stored.fingerprint, len(stored)) != (self._fingerprint(), self.n_samples):
-            logger.warning(
-                "the cache %r in %r holds %d samples with fingerprint %s; these are %d with fingerprint %s, and are stored anew",
-                identifier,
-                self._storage,
-                len(stored),
-                stored.fingerprint,
-                self.n_samples,
-                self._fingerprint(),
-            )
-            return None
-        if not stored.adopt_classes(self.below.sample):
-            logger.warning("the cache %r in %r holds named tuples of another class; it is stored anew", identifier, self._storage)
+            held = f"{len(stored)} samples with fingerprint {stored.fingerprint}"
+            logger.warning("the cache %r in %r holds %s; these are others, and are stored anew", identifier, self._storage, held)
             return None
         return stored
 

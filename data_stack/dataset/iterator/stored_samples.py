@@ -11,48 +11,47 @@ The layout, in which every number is little-endian::
 
 The header says what the samples are of (``fingerprint``, ``n_samples``), and for each of its ``schemas`` how samples are put
 together and what their columns are: rows of one dtype and shape, or values of different sizes, by the codec named: the end of
-each value (u64), then the values. Rows of a later block are followed by zeros where those of the first one take more room, so
-that all rows of a mapped file are one array.
+each value (u64), then the values.
 
 Nothing that is read is run. A piece is held against its digest before it is first used, so that damage is an error.
 """
 
 from __future__ import annotations
 
+import base64
+import functools
 import io
 import json
 import mmap
 import os
+import re
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain, islice
-from typing import IO, Any
+from typing import IO, Any, Union
 
 import numpy as np
 
+from data_stack.codecs.codec import Codec
+from data_stack.codecs.plain import BytesCodec, Utf8Codec
 from data_stack.codecs.plain_data import canonical_json
+from data_stack.codecs.python_values import PythonCodec
 from data_stack.dataset.iterator.contract import Sample
 from data_stack.dataset.iterator.sample_columns import (
-    Rows,
     SampleStructure,
     ValueKind,
     estimated_bytes,
+    is_plain_tensor,
+    kind_of,
     rows_of,
     stacked_rows,
     values_of,
 )
 from data_stack.dataset.iterator.stacking import Batch, Column, emptied, stack_samples, stack_values, value_of
-from data_stack.dataset.iterator.stored_kinds import (
-    MALFORMED,
-    ColumnKind,
-    described_schema,
-    kind_for,
-    kind_of_description,
-    structure_of,
-)
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.integrity import DIGEST_BYTES, block_digest, digest_of_block
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import StorageConnector
@@ -61,7 +60,7 @@ from data_stack.util.byte_cache import ByteCache
 __all__ = ["OtherVersionError", "StoredSamples", "write_samples"]
 
 _MAGIC = b"DSsample"
-_VERSION = 3
+_VERSION = 4
 _HEAD = struct.Struct("<8sII")
 _TRAILER = struct.Struct(f"<QQ{DIGEST_BYTES}s8s")
 _BLOCK = np.dtype([("n_samples", "<u8"), ("schema", "<u8")])
@@ -72,9 +71,103 @@ _ALIGNMENT = 64
 _BLOCK_BYTES = 1 << 18
 _MOST_FETCHED_BYTES = 32 << 20
 
+_DTYPE = re.compile(r"[<>|][biufcmMSU]\d+(\[\w+\])?")
+_TORCH_DTYPE = re.compile(r"[a-z]+[0-9a-z_]*")
+_NUMBERS = ("bool", "int", "float", "complex")
+
+#: What decoding raises of bytes that nobody encoded; RecursionError is a RuntimeError.
+_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RuntimeError, MemoryError, struct.error)
+
 
 class OtherVersionError(DatasetFileCorruptError):
     """Samples were stored in another version of the format."""
+
+
+# ---------------------------------------------------------------------- what a column is
+
+
+@dataclass(frozen=True, repr=False)
+class _SampleCodec(PythonCodec):
+    """Any values of Python's, numpy's and torch's."""
+
+    name = "sample"
+
+    def _described(self, value: Any) -> dict[str, Any] | None:
+        if not is_plain_tensor(value):
+            return super()._described(value)
+        kind = kind_of([value])
+        data = rows_of(kind, [value]).tobytes()
+        return {"tensor": {**_kind_described(kind), "base64": base64.b64encode(data).decode("ascii")}}
+
+    def _makers(self) -> Mapping[str, Callable[[Any], Any]]:
+        return {**super()._makers(), "tensor": _tensor}
+
+    def _is_exact(self, value: Any) -> bool:
+        return super()._is_exact(value) or is_plain_tensor(value)
+
+
+def _tensor(content: Any) -> Any:
+    kind = _checked_kind("tensor", content["dtype"], content["shape"])
+    data = np.frombuffer(bytearray(base64.b64decode(content["base64"], validate=True)), dtype=np.uint8)
+    return values_of(kind, data.reshape(1, kind.row_bytes))[0]
+
+
+_ColumnKind = Union[ValueKind, Codec]
+"""Rows of that kind, or values that the codec writes."""
+
+
+@functools.cache
+def _codec(name: str) -> Codec:
+    from data_stack.codecs.npy import NpyCodec  # brings msgpack, which few programs need
+
+    known = (Utf8Codec(errors="surrogatepass"), BytesCodec(), NpyCodec(), _SampleCodec())
+    return {codec.name: codec for codec in known}[name]
+
+
+def _kind_for(values: Sequence[Any]) -> _ColumnKind:
+    """How to write these values of a column."""
+    kind = kind_of(values)
+    if kind.is_fixed and (kind.name == "tensor" or _DTYPE.fullmatch(kind.dtype.str)):
+        return kind
+    if kind.name in ("str", "bytes"):
+        return _codec("utf8" if kind.name == "str" else "bytes")
+    are_arrays = all(type(value) in (np.ndarray, np.memmap) and _DTYPE.fullmatch(value.dtype.str) for value in values)
+    return _codec("npy" if are_arrays else "sample")
+
+
+def _kind_described(kind: _ColumnKind) -> dict[str, Any]:
+    if isinstance(kind, Codec):
+        return {"codec": kind.name}
+    dtype = kind.dtype if kind.name == "tensor" else kind.dtype.str
+    return {"rows": kind.name, "dtype": dtype, "shape": list(kind.shape)}
+
+
+def _checked_kind(name: Any, dtype: Any, extents: Any) -> ValueKind:
+    is_tensor, shape = name == "tensor", tuple(extents)
+    if name not in ("array", "scalar", "tensor", *_NUMBERS) or not (_TORCH_DTYPE if is_tensor else _DTYPE).fullmatch(dtype):
+        raise ValueError(f"rows of {name!r:.40} and dtype {dtype!r:.40}")
+    if any(type(extent) is not int or extent < 0 for extent in shape) or (shape and name in ("scalar", *_NUMBERS)):
+        raise ValueError(f"rows of the shape {shape!r:.80}")
+    kind = ValueKind(name, dtype if is_tensor else np.dtype(dtype), shape)
+    np.empty((0, *kind.shape), dtype=kind.row_dtype)  # refuses what no array can be, which zeros would hide
+    return kind
+
+
+def _schema_of_description(described: Any) -> tuple[SampleStructure, list[_ColumnKind]]:
+    """How samples are put together, and what their columns are.
+
+    Raises:
+        ValueError, TypeError, LookupError: that describes nothing of ours.
+    """
+    form, keys, columns = described["form"], tuple(described["keys"]), described["columns"]
+    expected = {"bare": 1, "dict": len(keys), "tuple": len(columns), "list": len(columns)}[form]
+    if not columns or len(columns) != expected or len(set(keys)) != len(keys) or not all(isinstance(key, str) for key in keys):
+        raise ValueError(f"samples of {len(columns)} columns {keys!r:.80}")
+    kinds: list[_ColumnKind] = [
+        _codec(each["codec"]) if "codec" in each else _checked_kind(each["rows"], each["dtype"], each["shape"])
+        for each in columns
+    ]
+    return SampleStructure(form, len(columns), keys), kinds
 
 
 # ---------------------------------------------------------------------- writing
@@ -95,12 +188,29 @@ def write_samples(
     Raises:
         ConfigError: a sample has a value that cannot be written, or there are more or fewer samples.
     """
-    writer = _Writer(file)
+    schemas: dict[str, int] = {}
+    blocks: list[tuple[int, int]] = []
+    pieces: list[tuple[int, int, bytes]] = []
+    n_written, position = 0, _HEAD.size
+    file.write(_HEAD.pack(_MAGIC, _VERSION, 0))
     for block in _blocks(samples, most_in_block):
-        writer.write_block(block)
-    if writer.n_samples != n_samples:
-        raise ConfigError(f"the iterator to be stored says that it has {n_samples} samples, and gave {writer.n_samples}")
-    writer.finish(fingerprint)
+        schema, encoded = _encoded_block(block, n_written)
+        for data in encoded:
+            padding = -position % _ALIGNMENT
+            file.write(bytes(padding))
+            file.write(data)
+            pieces.append((position + padding, len(data), block_digest(data)))
+            position += padding + len(data)
+        blocks.append((len(block), schemas.setdefault(schema, len(schemas))))
+        n_written += len(block)
+    if n_written != n_samples:
+        raise ConfigError(f"the iterator to be stored says that it has {n_samples} samples, and gave {n_written}")
+    described = {"fingerprint": fingerprint, "n_samples": n_samples, "n_blocks": len(blocks)}
+    header = canonical_json({**described, "schemas": list(map(json.loads, schemas))}).encode("ascii")
+    tables = np.array(blocks, dtype=_BLOCK).tobytes() + np.array(pieces, dtype=_PIECE).tobytes()
+    index = struct.pack("<Q", len(header)) + header + tables
+    file.write(index)
+    file.write(_TRAILER.pack(position, len(index), block_digest(index), _MAGIC))
 
 
 def _blocks(samples: Iterable[Sample], most_in_block: int) -> Iterator[list[Sample]]:
@@ -121,64 +231,29 @@ def _blocks(samples: Iterable[Sample], most_in_block: int) -> Iterator[list[Samp
         yield block
 
 
-class _Writer:
-    """Writes blocks of samples, then what says where they are."""
-
-    def __init__(self, file: Any) -> None:
-        self.n_samples = 0
-        self._file = file
-        self._schemas: dict[str, int] = {}
-        self._blocks: list[tuple[int, int]] = []
-        self._pieces: list[tuple[int, int, bytes]] = []
-        # by the form of samples and the column's number: the rows that came first, and how many bytes they had
-        self._first_rows: dict[tuple[str, int], tuple[ValueKind, int]] = {}
-        self._position = _HEAD.size
-        file.write(_HEAD.pack(_MAGIC, _VERSION, 0))
-
-    def write_block(self, samples: list[Sample]) -> None:
-        """Append a block of samples."""
-        structure = SampleStructure.of(samples[0])
-        columns = structure.columns_of(samples)
-        if columns is None:
-            structure, columns = SampleStructure("bare"), [samples]
-        kinds = []
-        for number, values in enumerate(columns):
-            rows_before, n_bytes = self._first_rows.get((structure.form, number), (None, 0))
-            kind = kind_for(values, rows_before)
-            where = f"of column {number} of sample" if structure.form != "bare" else "of sample"
-            data = _encoded(kind, values, self.n_samples, where)
-            if isinstance(kind, ValueKind):
-                self._first_rows.setdefault((structure.form, number), (kind, len(data)))
-            self._write_piece(data.ljust(n_bytes, b"\0") if kind == rows_before else data)
-            kinds.append(kind)
-        schema = canonical_json(described_schema(structure, kinds))
-        self._blocks.append((len(samples), self._schemas.setdefault(schema, len(self._schemas))))
-        self.n_samples += len(samples)
-
-    def _write_piece(self, data: bytes) -> None:
-        padding = -self._position % _ALIGNMENT
-        self._file.write(bytes(padding))
-        self._file.write(data)
-        self._pieces.append((self._position + padding, len(data), block_digest(data)))
-        self._position += padding + len(data)
-
-    def finish(self, fingerprint: str) -> None:
-        """Append the index."""
-        described = {"fingerprint": fingerprint, "n_samples": self.n_samples, "n_blocks": len(self._blocks)}
-        header = canonical_json({**described, "schemas": list(map(json.loads, self._schemas))}).encode("ascii")
-        tables = np.array(self._blocks, dtype=_BLOCK).tobytes() + np.array(self._pieces, dtype=_PIECE).tobytes()
-        index = struct.pack("<Q", len(header)) + header + tables
-        self._file.write(index)
-        self._file.write(_TRAILER.pack(self._position, len(index), block_digest(index), _MAGIC))
+def _encoded_block(samples: list[Sample], first: int) -> tuple[str, list[bytes]]:
+    """The schema of a block as JSON, and its columns as bytes; ``first`` is the number of its first sample."""
+    structure = SampleStructure.of(samples[0])
+    columns = None if structure.form == "named" else structure.columns_of(samples)
+    if columns is None:
+        structure, columns = SampleStructure("bare"), [samples]
+    kinds = list(map(_kind_for, columns))
+    encoded = []
+    for number, (kind, values) in enumerate(zip(kinds, columns, strict=True)):
+        if isinstance(kind, ValueKind):
+            encoded.append(rows_of(kind, values).tobytes())
+        else:
+            where = "of sample" if structure.form == "bare" else f"of column {number} of sample"
+            encoded.append(_encoded_values(kind, values, first, where))
+    described = {"form": structure.form, "keys": list(structure.keys), "columns": list(map(_kind_described, kinds))}
+    return canonical_json(described), encoded
 
 
-def _encoded(kind: ColumnKind, values: Sequence[Any], first: int, where: str) -> bytes:
-    if isinstance(kind, ValueKind):
-        return rows_of(kind, values).tobytes()
+def _encoded_values(codec: Codec, values: Sequence[Any], first: int, where: str) -> bytes:
     encoded = []
     for number, value in enumerate(values):
         try:
-            encoded.append(kind.encode(value))
+            encoded.append(codec.encode(value))
         except ConfigError as error:
             raise ConfigError(
                 f"the value {where} {first + number} cannot be kept in a store: {error}. Replace it below the cache, "
@@ -189,6 +264,9 @@ def _encoded(kind: ColumnKind, values: Sequence[Any], first: int, where: str) ->
 
 
 # ---------------------------------------------------------------------- reading
+
+_Slots = list[tuple[int, Any, list[int]]]
+"""Blocks to read: (block, which of the wanted samples it has, where they are in it)."""
 
 
 class StoredSamples:
@@ -212,7 +290,7 @@ class StoredSamples:
         self._name = f"the samples stored as {identifier!r} in {storage!r}"
         with storage.get_resource(identifier) as resource:
             size = resource.size
-            head, self._trailer = _read_at(resource, 0, _HEAD.size), _read_end(resource)
+            head, trailer = _read_at(resource, 0, _HEAD.size), _read_at(resource, max(0, size - _TRAILER.size), _TRAILER.size)
             if head[: len(_MAGIC)] != _MAGIC:
                 raise ConfigError(
                     f"resource {identifier!r} in {storage!r} is no cache of samples, and is not overwritten; "
@@ -220,20 +298,19 @@ class StoredSamples:
                 )
             if len(head) == _HEAD.size and (version := _HEAD.unpack(head)[1]) != _VERSION:
                 raise OtherVersionError(f"{self._name} are in version {version} of their format; this is version {_VERSION}")
-            if size < _HEAD.size + _TRAILER.size or self._trailer[-len(_MAGIC) :] != _MAGIC:
+            if size < _HEAD.size + _TRAILER.size or trailer[-len(_MAGIC) :] != _MAGIC:
                 raise self._damaged(f"it ends after {size:,} bytes, before its end")
-            end, index_bytes, digest, _ = _TRAILER.unpack(self._trailer)
+            end, index_bytes, digest, _ = _TRAILER.unpack(trailer)
             if end < _HEAD.size or end + index_bytes != size - _TRAILER.size:
                 raise self._damaged(f"it has {size:,} bytes, which are not those that were written")
             index = _read_at(resource, end, index_bytes)
             if block_digest(index) != digest:
                 raise self._damaged("its index does not have its digest")
-            self._mapped = _mapped(resource, head, self._trailer)
+            self._mapped = _mapped(resource, head, trailer)
         self._fetched: ByteCache[int, bytes] = ByteCache(_MOST_FETCHED_BYTES, len)
         try:
             self._take_index(index, end)
-            self._views = self._found_views()
-        except MALFORMED as error:
+        except _MALFORMED as error:
             raise self._damaged(f"its index is none of ours ({str(error)[:200]})") from error
 
     def __len__(self) -> int:
@@ -242,14 +319,11 @@ class StoredSamples:
     def _damaged(self, what: str) -> DatasetFileCorruptError:
         return DatasetFileCorruptError(f"{self._name} are damaged: {what}. Delete the resource, and it is written anew")
 
-    # ------------------------------------------------------------------ the index
-
     def _take_index(self, index: bytes, end: int) -> None:
         (header_bytes,) = struct.unpack_from("<Q", index)
         header = json.loads(index[8 : 8 + header_bytes].decode("ascii"))
         self.fingerprint, self.n_samples = str(header["fingerprint"]), int(header["n_samples"])
-        self._described = header["schemas"]
-        self._schemas = [(structure_of(each), list(map(kind_of_description, each["columns"]))) for each in self._described]
+        self._schemas = list(map(_schema_of_description, header["schemas"]))
         blocks = np.frombuffer(index, _BLOCK, int(header["n_blocks"]), 8 + header_bytes)
         pieces = np.frombuffer(index, _PIECE, offset=8 + header_bytes + blocks.nbytes)
         lengths: list[int] = blocks["n_samples"].tolist()
@@ -270,37 +344,6 @@ class StoredSamples:
                 raise ValueError(f"a piece of {size} bytes at {offset} with {length} values")
         self._is_checked = bytearray(len(pieces))  # of a mapped file
 
-    def _found_views(self) -> list[tuple[ValueKind, Rows]] | None:
-        """The rows of each column, shape ``(n_blocks, samples of a block, …)``, if all that a mapped file has is such rows."""
-        lengths = {stop - start for start, stop in zip(self._starts[:-2], self._starts[1:-1], strict=True)}
-        kinds = self._schemas[0][1] if len(self._schemas) == 1 else []
-        rows = [kind for kind in kinds if isinstance(kind, ValueKind)]
-        if self._mapped is None or not rows or len(rows) < len(kinds) or len(lengths) > 1:
-            return None
-        n_blocks, per_block = len(self._starts) - 1, max(lengths, default=self.n_samples)
-        views = []
-        for number, kind in enumerate(rows):
-            offsets = np.array(self._offsets[number :: len(rows)], dtype=np.int64)
-            step = int(offsets[1] - offsets[0]) if n_blocks > 1 else 0
-            is_even = bool((np.diff(offsets) == step).all())
-            if not is_even or min(self._sizes[number :: len(rows)]) < per_block * kind.row_bytes:
-                return None
-            within = np.empty((0, per_block, *kind.row_shape), dtype=kind.row_dtype)
-            shape, strides = (n_blocks, *within.shape[1:]), (step, *np.empty(within.shape[1:], kind.row_dtype).strides)
-            views.append((kind, np.ndarray(shape, kind.row_dtype, self._mapped, int(offsets[0]), strides)))
-        self._per_block = per_block
-        return views
-
-    def adopt_classes(self, read: Callable[[int], Sample]) -> bool:
-        """Take the classes of named tuples from samples that ``read`` gives at a position; False if they are others."""
-        for number, (structure, kinds) in enumerate(self._schemas):
-            if structure.form == "named":
-                actual = SampleStructure.of(read(self._starts[self._schema_of.index(number)]))
-                if described_schema(actual, kinds) != self._described[number]:
-                    return False
-                self._schemas[number] = actual, kinds
-        return True
-
     # ------------------------------------------------------------------ samples
 
     def sample(self, position: int) -> Sample:
@@ -310,15 +353,24 @@ class StoredSamples:
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         """The samples at ``positions``, all of them read together."""
-        return self._gathered(positions, None)
+        by_block = self._by_block(positions)
+        pieces = self._pieces([block for block, _, _ in by_block])
+        found: list[Any] = [None] * len(positions)
+        for block, slots, within in by_block:
+            for slot, sample in zip(slots.tolist(), self._of_block(block, within, pieces), strict=True):
+                found[slot] = sample
+        return found
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         """The samples at ``positions`` as columns."""
         if len(positions) == 0:
             return emptied(self.batch(np.zeros(1, dtype=np.intp))) if self.n_samples else ()
-        if self._views is None:
+        if len(self._schemas) > 1:
             return stack_samples(self.samples(positions))
-        return self._schemas[0][0].batch_of([self._stacked(self._views, number, positions) for number in range(len(self._views))])
+        structure, kinds = self._schemas[0]
+        by_block = self._by_block(positions)
+        pieces = self._pieces([block for block, _, _ in by_block])
+        return structure.batch_of([self._column(number, by_block, len(positions), pieces) for number in range(len(kinds))])
 
     def column(self, key: int | str, positions: IndexArrayOfInts | None) -> Column:
         """One column of the samples at ``positions``, of all for None; no other is read."""
@@ -330,9 +382,8 @@ class StoredSamples:
         number = numbers.pop()
         if numbers or number is None:
             return stack_values([value_of(sample, key) for sample in self.samples(positions)])
-        if self._views is not None:
-            return self._stacked(self._views, number, positions)
-        return stack_values(self._gathered(positions, number))
+        by_block = self._by_block(positions)
+        return self._column(number, by_block, len(positions), self._pieces([block for block, _, _ in by_block], number))
 
     def all_samples(self) -> Iterator[Sample]:
         """All samples in order, a block at a time."""
@@ -341,51 +392,50 @@ class StoredSamples:
 
     # ------------------------------------------------------------------ inside
 
-    def _stacked(self, views: Sequence[tuple[ValueKind, Rows]], number: int, positions: IndexArrayOfInts) -> Column:
-        """One column out of the views."""
-        blocks, within = np.divmod(positions, self._per_block)
-        pieces = blocks * len(views) + number
-        flags = np.frombuffer(self._is_checked, dtype=np.uint8)
-        for piece in np.unique(pieces[flags[pieces] == 0]).tolist():
-            self._piece(piece)
-        kind, rows = views[number]
-        return stacked_rows(kind, rows[blocks, within])
-
-    def _gathered(self, positions: IndexArrayOfInts, column: int | None) -> list[Any]:
-        """The values of one column at ``positions``, of which there is one at least; of None: the samples."""
+    def _by_block(self, positions: IndexArrayOfInts) -> _Slots:
+        """Which blocks have the samples at ``positions``, of which there is one at least."""
         blocks = np.searchsorted(self._starts, positions, side="right") - 1
-        by_block = np.argsort(blocks, kind="stable")
-        wanted, firsts = np.unique(blocks[by_block], return_index=True)
-        pieces = self._pieces(wanted.tolist(), column)
-        found: list[Any] = [None] * len(positions)
-        for block, slots in zip(wanted.tolist(), np.split(by_block, firsts[1:]), strict=True):
-            within = (positions[slots] - self._starts[block]).tolist()
-            if column is None:
-                values = self._of_block(block, within, pieces)
-            else:
-                values = self._values(block, column, within, pieces)
-            for slot, value in zip(slots.tolist(), values, strict=True):
-                found[slot] = value
-        return found
+        order = np.argsort(blocks, kind="stable")
+        wanted, firsts = np.unique(blocks[order], return_index=True)
+        slots = zip(wanted.tolist(), np.split(order, firsts[1:]), strict=True)
+        return [(block, each, (positions[each] - self._starts[block]).tolist()) for block, each in slots]
+
+    def _column(self, number: int, by_block: _Slots, n_samples: int, pieces: Mapping[int, Any]) -> Column:
+        """One column, which all schemas have at this number."""
+        kinds = {kinds[number] for _, kinds in self._schemas}
+        kind = kinds.pop()
+        if not kinds and isinstance(kind, ValueKind):
+            rows = np.empty((n_samples, *kind.row_shape), kind.row_dtype)
+            for block, slots, within in by_block:
+                rows[slots] = self._rows(kind, block, number, pieces)[within]
+            return stacked_rows(kind, rows)
+        values: list[Any] = [None] * n_samples
+        for block, slots, within in by_block:
+            for slot, value in zip(slots.tolist(), self._values(block, number, within, pieces), strict=True):
+                values[slot] = value
+        return stack_values(values)
 
     def _of_block(self, block: int, within: list[int], pieces: Mapping[int, Any]) -> list[Sample]:
         structure, kinds = self._schemas[self._schema_of[block]]
         return structure.samples_of([self._values(block, number, within, pieces) for number in range(len(kinds))])
 
+    def _rows(self, kind: ValueKind, block: int, column: int, pieces: Mapping[int, Any]) -> Any:
+        shape = (self._starts[block + 1] - self._starts[block], *kind.row_shape)
+        return np.ndarray(shape, kind.row_dtype, pieces[self._first_pieces[block] + column])
+
     def _values(self, block: int, column: int, within: list[int], pieces: Mapping[int, Any]) -> list[Any]:
         """The values of a column at places in a block."""
         kind = self._schemas[self._schema_of[block]][1][column]
-        data = pieces[self._first_pieces[block] + column]
-        n_values = self._starts[block + 1] - self._starts[block]
         if isinstance(kind, ValueKind):
-            return values_of(kind, np.ndarray((n_values, *kind.row_shape), kind.row_dtype, data).take(within, axis=0))
-        ends = np.frombuffer(data, "<u8", n_values)
+            return values_of(kind, self._rows(kind, block, column, pieces).take(within, axis=0))
+        data = pieces[self._first_pieces[block] + column]
+        ends = np.frombuffer(data, "<u8", self._starts[block + 1] - self._starts[block])
         values: list[Any] = []
         try:
             for place in within:
                 start = int(ends[place - 1]) if place else 0
                 values.append(kind.decode(bytes(data[ends.nbytes + start : ends.nbytes + int(ends[place])])))
-        except MALFORMED as error:
+        except _MALFORMED as error:
             where = f"value {within[len(values)]} of column {column} of block {block}"
             raise self._damaged(f"{where} is no {kind.name} ({str(error)[:200]})") from error
         return values
@@ -397,33 +447,27 @@ class StoredSamples:
         else:
             numbers = [self._first_pieces[block] + column for block in blocks]
         if self._mapped is not None:
-            return {number: self._piece(number) for number in numbers}
+            return {number: self._mapped_piece(self._mapped, number) for number in numbers}
         found: dict[int, Any] = self._fetched.get_many(numbers)
         missing = [number for number in numbers if number not in found]
         ranges = [(self._offsets[number], self._sizes[number]) for number in missing]
         for number, data in zip(missing, self._storage.read_ranges(self._identifier, ranges) if ranges else (), strict=True):
             self._check(number, data)
             self._fetched.put(number, data)
-            found[number] = memoryview(data)
+            found[number] = data
         return found
 
-    def _piece(self, number: int) -> memoryview:
+    def _mapped_piece(self, mapped: mmap.mmap, number: int) -> memoryview:
         """A piece of a mapped file, which is checked when it is first used."""
-        offset, size = self._offsets[number], self._sizes[number]
-        data = memoryview(self._mapped)[offset : offset + size]  # type: ignore[arg-type]  # there is one
+        data = memoryview(mapped)[self._offsets[number] : self._offsets[number] + self._sizes[number]]
         if not self._is_checked[number]:
             self._check(number, data)
             self._is_checked[number] = 1
         return data
 
     def _check(self, number: int, data: Any) -> None:
-        if block_digest(data) == digest_of_block(self._digests, number):
-            return
-        with self._storage.get_resource(self._identifier) as resource:
-            trailer = _read_end(resource)
-        if trailer != self._trailer:
-            raise ResourceChangedError(self._identifier, f"the end {self._trailer.hex()}", f"the end {trailer.hex()}")
-        raise self._damaged(f"the {self._sizes[number]} bytes from {self._offsets[number]} on differ from their digest")
+        if block_digest(data) != digest_of_block(self._digests, number):
+            raise self._damaged(f"the {self._sizes[number]} bytes from {self._offsets[number]} on differ from their digest")
 
 
 def _read_at(resource: StreamedResource, offset: int, size: int) -> bytes:
@@ -432,10 +476,6 @@ def _read_at(resource: StreamedResource, offset: int, size: int) -> bytes:
         return resource.read_at(offset, size)
     resource.seek(offset)
     return resource.read(size)
-
-
-def _read_end(resource: StreamedResource) -> bytes:
-    return _read_at(resource, max(0, resource.size - _TRAILER.size), _TRAILER.size)
 
 
 def _mapped(resource: StreamedResource, head: bytes, trailer: bytes) -> mmap.mmap | None:
