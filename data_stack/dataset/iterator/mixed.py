@@ -28,9 +28,8 @@ __all__ = ["MixedDatasetIterator", "exact_parts"]
 
 _LARGEST_BLOCK = 1 << 20
 
-# So many positions are computed at once, and so many turns of a block looked at, which bounds the memory that this takes.
+# So many positions are computed at once, which bounds the memory that this takes.
 _POSITIONS_AT_ONCE = 1 << 14
-_TURNS_AT_ONCE = 1 << 20
 
 
 @layer("mixed")
@@ -201,10 +200,10 @@ class _Mix(ComputedPositions):
         """
         return (n_positions * self._shares[n_runs] + 2**63) >> 64
 
-    def _turns_of(self, block: int, first_ticket: int, n_tickets: int) -> Uint64Array:
+    def _turns_of(self, block_key: int, first_ticket: int, n_tickets: int) -> IndexArrayOfInts:
         """The turns in which a run comes in a block, ascending."""
-        tickets = np.arange(first_ticket, first_ticket + n_tickets, dtype=np.uint64)
-        return np.sort(permuted_array(self._block, hashed(self._block_key, block), tickets, inverse=True))
+        tickets = permuted_array(self._block, block_key, np.arange(self._block, dtype=np.uint64)).astype(np.intp)
+        return np.flatnonzero((tickets >= first_ticket) & (tickets < first_ticket + n_tickets))
 
     def _before_coming_again(self) -> int:
         """The first position at which a run would have more than all its samples."""
@@ -223,7 +222,7 @@ class _Mix(ComputedPositions):
             n_before, n_after = self._n_before(run, first), self._n_before(run, first + 1)
             if n_after > length:
                 first_ticket = self._bound(run, (first + 1) * self._block) - self._bound(run, first * self._block)
-                turns = self._turns_of(first, first_ticket, n_after - n_before)
+                turns = self._turns_of(hashed(self._block_key, first), first_ticket, n_after - n_before)
                 shortest = min(shortest, first * self._block + int(turns[length - n_before]))
         return shortest
 
@@ -286,25 +285,9 @@ class _Mix(ComputedPositions):
         A run that starts again inside a block must come to its end there first: its tickets are taken in the order of their
         turns, not in their own.
         """
-        _, first_of, group_of = np.unique(starts + first_tickets, return_index=True, return_inverse=True)
+        _, firsts, groups = np.unique(starts + first_tickets, return_index=True, return_inverse=True)
         ranks = np.empty_like(turns)
-        ends = np.cumsum(n_tickets[first_of])
-        by_group = np.argsort(group_of, kind="stable")
-        group_of_sorted = group_of[by_group]
-        done = 0
-        while done < len(first_of):
-            n_done = ends[done - 1] if done else np.uint64(0)
-            until = max(done + 1, int(np.searchsorted(ends, n_done + np.uint64(_TURNS_AT_ONCE), side="right")))
-            groups = first_of[done:until]
-            sizes = n_tickets[groups].astype(np.intp)
-            firsts = np.cumsum(sizes) - sizes
-            group_of_ticket = np.repeat(np.arange(len(groups)), sizes)
-            nths = np.arange(len(group_of_ticket)) - firsts[group_of_ticket]
-            tickets = first_tickets[groups][group_of_ticket] + nths.astype(np.uint64)
-            of_tickets = permuted_array(self._block, block_keys[groups][group_of_ticket], tickets, inverse=True)
-            ordered = np.sort(group_of_ticket * self._block + of_tickets.astype(np.intp))
-            which = by_group[slice(*np.searchsorted(group_of_sorted, [done, until]))]
-            own = group_of[which] - done
-            ranks[which] = np.searchsorted(ordered, own * self._block + turns[which].astype(np.intp)) - firsts[own]
-            done = until
+        for group, first in enumerate(firsts.tolist()):
+            own = self._turns_of(*(int(each[first]) for each in (block_keys, first_tickets, n_tickets)))
+            ranks[groups == group] = np.searchsorted(own, turns[groups == group].astype(np.intp))
         return ranks

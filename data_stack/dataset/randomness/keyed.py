@@ -116,61 +116,57 @@ def permuted(n: int, key: int, index: int) -> int:
     return sorted(range(n), key=[hashed(own_key, i) for i in range(n)].__getitem__)[index]
 
 
-def permuted_array(
-    sizes: Uint64Array | int, keys: Uint64Array | int, indices: npt.NDArray[Any], *, inverse: bool = False
-) -> Uint64Array:
+def permuted_array(sizes: Uint64Array | int, keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Array:
     """:func:`permuted` of many indices, shape ``(n,)``; sizes and keys are one for all, or one for each.
 
     Args:
         sizes: positive, less than 2**63.
         keys: 64 bits.
         indices: each in ``[0, size)``.
-        inverse: for each index the one that goes there.
     """
     result = indices.astype(np.uint64)
     # below, what is the same for all indices has shape (1,)
     all_sizes, all_keys = np.atleast_1d(np.asarray(sizes, dtype=np.uint64)), np.atleast_1d(np.asarray(keys, dtype=np.uint64))
     if len(all_sizes) == len(all_keys) == 1 and all_sizes[0] > _MOST_SORTED:
-        Network(int(all_sizes[0]), int(all_keys[0])).permute(result, inverse=inverse)
+        Network(int(all_sizes[0]), int(all_keys[0])).permute(result)
         return result
     for start in range(0, len(result), _CHUNK):
         chunk = slice(start, start + _CHUNK)
-        _permute(_part(all_sizes, chunk), _part(all_keys, chunk), result[chunk], inverse)
+        _permute(_part(all_sizes, chunk), _part(all_keys, chunk), result[chunk])
     return result
 
 
-def _permute(sizes: Uint64Array, keys: Uint64Array, places: Uint64Array, inverse: bool) -> None:
+def _permute(sizes: Uint64Array, keys: Uint64Array, places: Uint64Array) -> None:
     """Replace ``places`` by where they go; sizes of all kinds may be among them."""
     own_keys = hashed_array(keys, sizes)  # so that the orders of different sizes have nothing in common
     smallest, largest = int(sizes.min()), int(sizes.max())
     above = 0
     for most, n_rounds in ((_MOST_SORTED, 0), *_ROUNDS):
         if above < smallest and largest <= most:  # as a rule
-            places[:] = _permuted_alike(sizes, own_keys, places, n_rounds, inverse)
+            places[:] = _permuted_alike(sizes, own_keys, places, n_rounds)
         elif above < largest and smallest <= most:
             which = np.flatnonzero((sizes > np.uint64(above)) & (sizes <= np.uint64(most)))
-            places[which] = _permuted_alike(sizes[which], _part(own_keys, which), places[which], n_rounds, inverse)
+            places[which] = _permuted_alike(sizes[which], _part(own_keys, which), places[which], n_rounds)
         above = most
 
 
-def _permuted_alike(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array, n_rounds: int, inverse: bool) -> Uint64Array:
+def _permuted_alike(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array, n_rounds: int) -> Uint64Array:
     """Where ``places`` go, in permutations that are all sorted (no rounds) or all networks of so many rounds."""
     if n_rounds == 0:
-        return _sorted_by_hash(sizes, own_keys, places, inverse)
+        return _sorted_by_hash(sizes, own_keys, places)
     widths = _rounded_up_root(sizes)
     heights = (sizes + widths - _1) // widths
-    places = _walked_array(places, widths, heights, own_keys, n_rounds, inverse)
+    places = _walked_array(places, widths, heights, own_keys, n_rounds)
     outside = np.flatnonzero(places >= sizes)
     while len(outside):
-        again = _walked_array(
-            places[outside], _part(widths, outside), _part(heights, outside), _part(own_keys, outside), n_rounds, inverse
-        )
+        parts = (_part(each, outside) for each in (widths, heights, own_keys))
+        again = _walked_array(places[outside], *parts, n_rounds)
         places[outside] = again
         outside = outside[again >= _part(sizes, outside)]
     return places
 
 
-def _sorted_by_hash(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array, inverse: bool) -> Uint64Array:
+def _sorted_by_hash(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array) -> Uint64Array:
     rows = np.arange(len(places))
     columns = np.arange(_MOST_SORTED, dtype=np.uint64)
     keys = np.broadcast_to(own_keys, places.shape)[:, None]
@@ -178,8 +174,6 @@ def _sorted_by_hash(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Arr
     # what lies outside of a permutation is sorted to its end, also behind an equal hash
     hashes[columns >= np.broadcast_to(sizes, places.shape)[:, None]] = _MASK
     order = np.argsort(hashes, axis=1, kind="stable")
-    if inverse:
-        order = np.argsort(order, axis=1, kind="stable")
     return order[rows, places.astype(np.intp)].astype(np.uint64)
 
 
@@ -226,47 +220,25 @@ class Network:
             if index < self._n:
                 return index
 
-    def inverse(self, place: int) -> int:
-        """What goes to ``place``."""
-        width, height = self._width, self._height
-        while True:
-            row, column = divmod(place, width)
-            keys = reversed(self._keys)
-            for row_key, column_key in zip(keys, keys, strict=True):
-                bits = ((column ^ row_key) * _MIX_1) & _MASK
-                row -= ((((bits ^ (bits >> 32)) * _MIX_2) & _MASK) >> 32) * height >> 32
-                if row < 0:
-                    row += height
-                bits = ((row ^ column_key) * _MIX_1) & _MASK
-                column -= ((((bits ^ (bits >> 32)) * _MIX_2) & _MASK) >> 32) * width >> 32
-                if column < 0:
-                    column += width
-            place = row * width + column
-            if place < self._n:
-                return place
-
-    def permute(self, places: Uint64Array, *, inverse: bool) -> None:
-        """Replace many places by where they go, or by what goes there."""
+    def permute(self, places: Uint64Array) -> None:
+        """Replace many places by where they go."""
         n, width, height, own_key = np.array([self._n, self._width, self._height, self._own_key], dtype=np.uint64)
         for start in range(0, len(places), _CHUNK):
             chunk = places[start : start + _CHUNK]
-            chunk[:] = _walked_array(chunk, width, height, own_key, len(self._keys), inverse)
+            chunk[:] = _walked_array(chunk, width, height, own_key, len(self._keys))
             outside = np.flatnonzero(chunk >= n)
             while len(outside):
-                again = _walked_array(chunk[outside], width, height, own_key, len(self._keys), inverse)
+                again = _walked_array(chunk[outside], width, height, own_key, len(self._keys))
                 chunk[outside] = again
                 outside = outside[again >= n]
 
 
-def _walked_array(
-    places: Uint64Array, widths: _Each, heights: _Each, own_keys: _Each, n_rounds: int, inverse: bool
-) -> Uint64Array:
+def _walked_array(places: Uint64Array, widths: _Each, heights: _Each, own_keys: _Each, n_rounds: int) -> Uint64Array:
     """Many places once through their networks; written for few temporary arrays."""
     rows = places // widths
     columns = places - rows * widths
     bits, spare = np.empty_like(places), np.empty_like(places)
-    numbers = range(n_rounds)
-    for number in reversed(numbers) if inverse else numbers:
+    for number in range(n_rounds):
         changed, other, extents = (rows, columns, heights) if number % 2 else (columns, rows, widths)
         np.bitwise_xor(other, own_keys ^ _ROUND_CONSTANTS_64[number], out=bits)
         bits *= _MIX_1_64
@@ -277,12 +249,8 @@ def _walked_array(
         bits *= extents
         bits >>= _32
         # Modulo without a division: of x and what x - extent wraps around to, the smaller one lies in [0, extent).
-        if inverse:
-            changed -= bits
-            np.add(changed, extents, out=spare)
-        else:
-            changed += bits
-            np.subtract(changed, extents, out=spare)
+        changed += bits
+        np.subtract(changed, extents, out=spare)
         np.minimum(changed, spare, out=changed)
     rows *= widths
     rows += columns

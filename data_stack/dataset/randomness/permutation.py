@@ -70,16 +70,6 @@ class KeyedPermutation(ComputedPositions):
             return permuted_array(self._n, self._key, indices).view(np.int64)
         return (self._written or self._written_out())[0].take(indices.astype(np.intp, copy=False))
 
-    def inverse(self, position: int) -> int:
-        """The index at which ``0 <= position < n`` is: ``at(inverse(p)) == p``."""
-        if self._network is not None:
-            return self._network.inverse(position)
-        return int(self.inverse_taken(np.array([position]))[0])
-
-    def inverse_taken(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
-        """The indices at which ``positions`` are, shape ``(n,)``."""
-        return permuted_array(self._n, self._key, positions, inverse=True).view(np.int64)
-
     def _written_out(self) -> tuple[npt.NDArray[np.int32], Any]:
         """The whole order, also as a memoryview, in which a Python int is found in half the time that an array takes."""
         order = permuted_array(self._n, self._key, np.arange(self._n)).astype(np.int32)
