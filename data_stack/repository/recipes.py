@@ -9,13 +9,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 from data_stack.codecs.plain_data import from_plain, shown
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, access_to
 from data_stack.dataset.iterator.combined import CombinedAccess
 from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
-from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, TargetKind
+from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
 from data_stack.dataset.recipes.functions import function_at, registered_function
 from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, described_layer, node_digests, samples_content
 from data_stack.dataset.strict_json import distinct_fields
@@ -37,14 +37,9 @@ from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["from_recipe", "known_layers"]
 
-_FIELDS = {"data_stack_recipe", "nodes", "reproducible", "why_not"}
 _NODE_FIELDS = {"layer", "of", "arguments"}
 _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
-_META_FIELDS = (
-    {"sample_pos", "target_pos", "tag_pos"},
-    {"identifier", "dataset_name", "dataset_tag"},
-    {"target_kind", "class_names", "feature_names", "provenance", "column_names"},
-)
+_POSITIONS = ("sample_pos", "target_pos", "tag_pos")
 _NO_OPTIONS = {"self", "identifier", "name", "split", "storage"}
 
 # A combination keeps a list of its innermost parts: thirty nodes, each a combination of the one before with itself, would
@@ -105,12 +100,9 @@ def from_recipe(
         ConfigError: an argument is none of the above.
         RetrievalError, PreparationError, StorageError, PluginError, MissingDependencyError: a dataset could not be loaded.
     """
-    modules: Any = trusted_modules
-    if isinstance(modules, str) or not isinstance(modules, Iterable) or not _is_list_of(str, list(modules)):
-        raise ConfigError(f'trusted_modules are a list of names such as ["package.module"], got {shown(modules)}')
-    called: Any = functions or {}
-    if not isinstance(called, Mapping) or not _is_list_of(str, list(called)) or not all(map(callable, called.values())):
-        raise ConfigError(f'functions are a mapping such as {{"package.module:name": name}}, got {shown(functions)}')
+    if isinstance(trusted_modules, str):
+        raise ConfigError(f'trusted_modules are a list of names such as ["package.module"], got {shown(trusted_modules)}')
+    called = dict(functions or {})
     nodes = _checked_nodes(_parsed(recipe))
     given = _given_nodes(nodes, sources)
     reader = _Reader(storage, called, list(trusted_modules))
@@ -131,10 +123,8 @@ def from_recipe(
 def _read_needed(nodes: Sequence[_Node], given: Mapping[int, Any], reader: _Reader) -> dict[int, dict[str, Any]]:
     """The arguments of all nodes that have to be made."""
     values: dict[int, dict[str, Any]] = {}
-    needed, reached = {len(nodes) - 1}, {len(nodes) - 1}
+    needed = {len(nodes) - 1}
     for node in reversed(nodes):  # a node comes after what it is stacked on
-        _require(node.number in reached, "nothing is stacked on it, and it is not the last one", node)
-        reached.update(node.of)
         if node.number in needed and node.number not in given:
             arguments = reader.arguments_of(node)
             if arguments is not None:
@@ -183,12 +173,7 @@ def _checked_nodes(recipe: Any) -> list[_Node]:
         f"this is a recipe of version {shown(version)}; this version of data_stack follows recipes of version {RECIPE_VERSION}. "
         f"Make an older one anew, with iterator.recipe(); a newer one needs the data_stack that wrote it",
     )
-    _require(recipe.keys() == _FIELDS, f"a recipe has the fields {_listed(_FIELDS)}; this one has {_listed(recipe)}")
-    _require(
-        isinstance(recipe["reproducible"], bool) and _is_list_of(str, recipe["why_not"]),
-        "a recipe says whether it is reproducible (true or false), and why not (a list of texts)",
-    )
-    nodes = recipe["nodes"]
+    nodes = recipe.get("nodes")
     if not isinstance(nodes, list) or not nodes:
         raise RecipeError(f"the nodes of a recipe are a list that is not empty; these are {shown(nodes)}")
     return [_checked_node(number, node) for number, node in enumerate(nodes)]
@@ -271,7 +256,7 @@ class _Reader:
         self._reasons: list[str] = []
         self._special: dict[str, Callable[[Any], Any]] = {
             "dataset_meta": self._meta,
-            "digest": self._digest,
+            "digest": self._without("data with the SHA-256", "sha256"),
             "encoder": encoder_from_state,
             "function": self._function,
             "partial": self._partial,
@@ -368,21 +353,12 @@ class _Reader:
             raise ConfigError(f"no tensor of dtype {shown(content['dtype'])}: {error}") from error
 
     def _meta(self, content: Any) -> DatasetMeta:
-        positions, names, others = _META_FIELDS
-        if not isinstance(content, dict) or not content.keys() <= positions | names | others:
-            raise ConfigError(f"a meta has the fields {_listed(positions | names | others)}, this is {shown(content)}")
-        values = {name: self._value(plain) for name, plain in content.items()}
-        for name, value in values.items():
-            if value is not _ABSENT and not _is_meta_value(name, value):
-                raise ConfigError(f"the {name} of a meta cannot be {shown(value)}")
-        layout = IteratorMeta(**{name: value for name, value in values.items() if name in positions})
-        return DatasetMeta(layout, **{name: value for name, value in values.items() if name not in positions})
-
-    def _digest(self, content: Any) -> Any:
-        fields = content if isinstance(content, dict) else {}
-        size = f"shape {shown(fields.get('shape'))}" if "shape" in fields else f"length {shown(fields.get('length'))}"
-        self._reasons.append(f"data of {size}, SHA-256 {shown(fields.get('sha256'))}")
-        return _ABSENT
+        try:
+            values = {name: self._value(plain) for name, plain in content.items()}
+            layout = IteratorMeta(**{name: values.pop(name) for name in _POSITIONS if name in values})
+            return DatasetMeta(layout, **values)
+        except (TypeError, AttributeError) as error:
+            raise ConfigError(f"no meta of a dataset: {error}") from error
 
     def _without(self, what: str, field: str) -> Callable[[Any], Any]:
         """What notes that something cannot be made again, which its content names."""
@@ -398,16 +374,6 @@ class _Reader:
 def _is_function_name(text: str) -> bool:
     module, colon, name = text.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
-
-
-def _is_meta_value(name: str, value: Any) -> bool:
-    if name in _META_FIELDS[0] | _META_FIELDS[1]:  # nobody checks what a meta is made with
-        return value is None or isinstance(value, (int, str))
-    if name == "target_kind":
-        return value is None or (isinstance(value, str) and value in get_args(TargetKind))
-    if value is None:
-        return name != "provenance"
-    return isinstance(value, tuple) and (name == "class_names" or all(isinstance(each, str) for each in value))
 
 
 def _lines(items: Iterable[str]) -> str:

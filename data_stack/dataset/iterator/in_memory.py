@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Union
 
 import numpy as np
@@ -32,7 +32,8 @@ from data_stack.dataset.iterator.sample_columns import (
 )
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.exception import ConfigError, DataStackError
+from data_stack.dataset.recipes.recipe_values import content_digest, content_of
+from data_stack.exception import DataStackError
 from data_stack.io.progress import new_bar, shows_progress
 from data_stack.util.stacked_values import objects
 
@@ -106,20 +107,8 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
         self._underlying = list(source)
 
-    def _arguments(self) -> dict[str, Any]:
-        if self._stacked_on():
-            return {}
-        return {"samples": self._samples if isinstance(self._samples, list) else _described(*self._samples)}
-
     def _stacked_on(self) -> list[DatasetIteratorIF]:
         return [source for source in self._underlying if isinstance(source, DatasetIteratorIF)]
-
-    @classmethod
-    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
-        if underlying:
-            return cls(*underlying, **arguments)
-        samples = arguments["samples"]
-        return cls(_samples_of_description(samples) if isinstance(samples, Mapping) else list(samples), keep_source=False)
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
@@ -161,40 +150,6 @@ def _read(samples: Iterable[Sample], n_expected: int) -> _Samples:
     return structure, columns
 
 
-def _described(structure: SampleStructure, columns: Sequence[_Column]) -> dict[str, Any]:
-    """All of it as arrays, lists and names."""
-    described = [{"kind": column.kind.name, **column.described()} for column in columns]
-    return {"form": structure.form, "keys": list(structure.keys), "made_by": structure.made_by, "columns": described}
-
-
-def _samples_of_description(description: Mapping[str, Any]) -> list[Sample]:
-    """What :func:`_described` described.
-
-    Raises:
-        ConfigError: it describes no samples; a recipe may be anyone's.
-    """
-    try:
-        columns = [_values_of_description(**column) for column in description["columns"]]
-        keys, made_by = tuple(description["keys"]), description["made_by"]
-        structure = SampleStructure(description["form"], len(columns), keys, made_by)
-        samples = structure.samples_of(columns)
-        if len({len(column) for column in columns}) != 1 or structure != SampleStructure.of(samples[0]):
-            raise ValueError(f"no samples are {structure}")
-    except (TypeError, ValueError, LookupError, AttributeError) as error:
-        raise ConfigError(f"this describes no samples of an in-memory iterator ({str(error)[:200]})") from error
-    return samples
-
-
-def _values_of_description(kind: str, values: Any, dtype: str | None = None, shape: Sequence[int] = ()) -> list[Any]:
-    if not isinstance(values, np.ndarray):
-        return list(values)
-    found = ValueKind(kind, dtype, tuple(shape)) if kind == "tensor" else ValueKind(kind, values.dtype, values.shape[1:])
-    read = values_of(found, values)
-    if values.shape[1:] != found.row_shape or (read and kind_of(read) != found):
-        raise ValueError(f"values of dtype {values.dtype} and shape {values.shape} for a column of kind {kind!r:.40}")
-    return read
-
-
 # ------------------------------------------------------------------ what is kept
 
 
@@ -211,6 +166,11 @@ class _ColumnarAccess(SampleAccess):
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         return self._structure.samples_of([column.at(positions.tolist()) for column in self._columns])
+
+    def tell_content(self) -> Any:
+        made_by = self._structure.made_by
+        form = [self._structure.form, list(self._structure.keys), made_by and made_by.__qualname__]
+        return content_digest([form, [content_of(column.content(), of_samples=True) for column in self._columns]])
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         return self._structure.batch_of([column.stacked(positions) for column in self._columns])
@@ -234,6 +194,9 @@ class _ListAccess(SampleAccess):
 
     def sample(self, position: int) -> Sample:
         return copied(self._samples[position])
+
+    def tell_content(self) -> Any:
+        return content_digest(content_of(self._samples, of_samples=True))
 
 
 class _RowsColumn:
@@ -274,11 +237,9 @@ class _RowsColumn:
         column.flags.writeable = False
         return column
 
-    def described(self) -> dict[str, Any]:
-        """The values, and what of their kind they do not say themselves."""
-        if self.kind.name == "tensor":
-            return {"values": self._rows, "dtype": self.kind.dtype, "shape": list(self.kind.shape)}
-        return {"values": self._rows}
+    def content(self) -> list[Any]:
+        """What tells the values from others."""
+        return [self.kind.name, str(self.kind.dtype), list(self.kind.shape), self._rows]
 
 
 class _TextColumn:
@@ -314,9 +275,9 @@ class _TextColumn:
     def stacked(self, positions: IndexArrayOfInts | None) -> Column:
         return objects(self.at(range(self._n_values) if positions is None else positions.tolist()))
 
-    def described(self) -> dict[str, Any]:
-        """The values."""
-        return {"values": self.at(range(self._n_values))}
+    def content(self) -> list[Any]:
+        """What tells the values from others."""
+        return [self.kind.name, bytes(self._data), self._ends]
 
 
 class _Texts:
@@ -358,9 +319,9 @@ class _ObjectColumn:
             return copied_objects(stack_values(self.values))
         return stack_values(self.at(positions.tolist())) if len(positions) else stack_values(self.values[:1])[:0]
 
-    def described(self) -> dict[str, Any]:
-        """The values."""
-        return {"values": self.values}
+    def content(self) -> list[Any]:
+        """What tells the values from others."""
+        return self.values
 
 
 class _Copies:

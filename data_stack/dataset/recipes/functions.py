@@ -33,23 +33,6 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _MAIN = ("__main__", "__mp_main__")
 _DEEPEST = 20
 
-# Of a class: what does not decide what its objects do, and differs between versions of Python or runs of a program.
-_NO_BEHAVIOUR = {
-    "__annotate__",
-    "__annotate_func__",
-    "__annotations__",
-    "__annotations_cache__",
-    "__dataclass_fields__",
-    "__dataclass_params__",
-    "__dict__",
-    "__doc__",
-    "__firstlineno__",
-    "__module__",
-    "__static_attributes__",
-    "__weakref__",
-    "_abc_impl",
-}
-
 _NAMED: dict[str, Callable[..., Any]] = {}
 
 # What cannot be described is told apart by a number that no other object of any process has.
@@ -82,8 +65,8 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
         if not callable(function):
             raise ConfigError(f"only a function can be named {name!r}, not {function!r:.80}")
         other = _NAMED.get(name)
-        if other is not None and other is not function and _home(other) != _home(function):
-            raise ConfigError(f"the name {name!r} is that of {_home(other)}; give {_home(function)} another one")
+        if other is not None and other is not function and shown(other) != shown(function):
+            raise ConfigError(f"the name {name!r} is that of {shown(other)}; give {shown(function)} another one")
         _NAMED[name] = function
         return function
 
@@ -164,25 +147,8 @@ def shown(function: Any) -> str:
 
 def why_unnamed(function: Any) -> str:
     """Why a function has no name in a recipe, and what to do."""
-    if type(function) is functools.partial:
-        return why_unnamed(function.func)
-    name = _name_of(function) or ""
-    if isinstance(function, (types.MethodType, types.BuiltinMethodType)) and not isinstance(
-        function.__self__, (type, types.ModuleType)
-    ):
-        reason = "belongs to an object"
-    elif "<lambda>" in name:
-        reason = "is a lambda"
-    elif "<locals>" in name:
-        reason = "is defined inside of another function"
-    elif _module_of(function) in _MAIN:
-        reason = "is defined in the program itself, not in a module"
-    elif not name:
-        reason = "is an object, not a function"
-    else:
-        reason = "cannot be found by its name"
     return (
-        f"{shown(function)} {reason}; define it with def in a module that can be imported, "
+        f"{shown(function)} cannot be imported by that name; define it with def in a module, "
         f"or give it a name with @data_stack.named_function"
     )
 
@@ -262,8 +228,14 @@ class _Content:
         return [_code(function.__code__), self.of([function.__defaults__, function.__kwdefaults__, cells, used], depth)]
 
     def _class(self, kind: type, depth: int) -> list[Any]:
-        members = {name: member for name, member in sorted(vars(kind).items()) if name not in _NO_BEHAVIOUR}
-        return [_class_name(kind), self.of([type(kind), kind.__bases__, members], depth)]
+        """A class by what decides what its objects do: its functions, and public members."""
+        functions = (types.FunctionType, staticmethod, classmethod, property)
+        members = {
+            name: member
+            for name, member in sorted(vars(kind).items())
+            if (isinstance(member, functions) and not name.startswith("__annotate")) or not name.startswith("_")
+        }
+        return [_class_name(kind), self.of([kind.__bases__, members], depth)]
 
 
 def _parts_of(value: Any) -> list[Any]:

@@ -6,38 +6,32 @@ import hashlib
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF, _AdaptedIterator, adapted
+from data_stack.dataset.iterator.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.registry import operation
-from data_stack.dataset.positions import ComputedPositions, as_index_array, narrowed
+from data_stack.dataset.iterator.sample_columns import estimated_bytes
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.recipe_values import (
-    MOST_COMPUTED_POSITIONS,
-    MOST_EMBEDDED_BYTES,
     class_name,
+    content_digest,
     content_of,
-    content_of_indices,
     known_content,
-    n_bytes,
     other_values,
     probe,
-    range_content,
     written,
-    written_by_digest,
 )
 from data_stack.dataset.recipes.recipe_values import why_untold as why_untold_value
 from data_stack.exception import ConfigError
 
-if TYPE_CHECKING:
-    from data_stack.dataset.iterator.in_memory import InMemoryDatasetIterator
-
 __all__ = [
     "DATASET",
+    "MOST_EMBEDDED_BYTES",
     "RECIPE_VERSION",
     "Layer",
     "at_epoch",
@@ -53,8 +47,11 @@ __all__ = [
 
 RECIPE_VERSION = 2
 
+MOST_EMBEDDED_BYTES = 1 << 20
+"""Data of a source that take up to so much memory stand in a recipe itself, others are named by their SHA-256."""
+
 # Fingerprints are kept with splits and caches: a change of what they are taken of is a change of this number.
-_FINGERPRINT_VERSION = 2
+_FINGERPRINT_VERSION = 3
 
 DATASET = "dataset"
 """The layer that stands for a dataset that a repository loads by name."""
@@ -63,9 +60,7 @@ DATASET = "dataset"
 _TRANSPARENT = ("informed", "in_memory", "cached", "stored_cache")
 
 _PROBED = '"probe":'
-
-# Whose arguments are samples, which may be tuples or lists, or dicts with an order.
-_KEEPS_SAMPLES = ("sequence", "in_memory")
+_DIGEST_PROBED = '"is_probed":true'
 
 # What may be used as an iterator, and holds nothing but samples.
 _PLAIN_SAMPLES = (list, tuple, np.ndarray)
@@ -94,7 +89,7 @@ def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
         node = {"layer": layer.name, "of": of, "arguments": _written_arguments(layer, reasons)}
         key = canonical_json(node)
         # what is known by a few of its samples may look alike and differ; no text or key of anybody's is written like this
-        if _PROBED in key or key not in known:
+        if _PROBED in key or _DIGEST_PROBED in key or key not in known:
             known[key] = len(nodes)
             why_not += [f"node {len(nodes)} ({layer.name or 'not of data_stack'}): {reason}" for reason in reasons]
             nodes.append(node)
@@ -106,32 +101,22 @@ def _written_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
     if layer.name is None:
         what = layer.arguments["class"]
         why_not.append(
-            f"{what} is no layer of data_stack, so a recipe cannot make it; give from_recipe such an iterator, as one of "
+            f"{what} is no layer that a recipe can make; give from_recipe such an iterator, as one of "
             f"sources=[…], or bring it as a dataset that data_stack.load knows by name"
         )
         return {name: _argument_content(None, name, value) for name, value in layer.arguments.items()}
-    values = {name: _simplified(value) for name, value in layer.arguments.items()}
-    if layer.of or sum(n_bytes(value, MOST_EMBEDDED_BYTES) for value in values.values()) <= MOST_EMBEDDED_BYTES:
-        reasons: list[str] = []
-        arguments = {name: written(value, reasons) for name, value in values.items()}
-        if layer.of or not reasons:
-            why_not += reasons
-            return arguments
-        why_not += reasons  # as nothing can be made of it anyway, it need not be long
-    return {name: written_by_digest(value, why_not) for name, value in values.items()}
-
-
-def _simplified(value: Any) -> Any:
-    """Numbers of numpy as Python's, positions that a formula gives as an array, ranges that are equal as the same one."""
-    if isinstance(value, range):
-        first, n_numbers, step = range_content(value)
-        return range(first, first + step * n_numbers, step)
-    if isinstance(value, (np.bool_, np.integer, np.float64)) and value.dtype.kind != "m":  # numpy calls spans of time integers
-        return value.item()
-    if isinstance(value, ComputedPositions) and len(value) <= MOST_COMPUTED_POSITIONS:
-        positions = as_index_array(value)
-        return narrowed(positions, int(positions.max(initial=0)) + 1)
-    return value
+    n_bytes = 0 if layer.of else sum(map(estimated_bytes, layer.arguments.values()))
+    if n_bytes <= MOST_EMBEDDED_BYTES:
+        return {name: written(value, why_not) for name, value in layer.arguments.items()}
+    why_not.append(
+        f"its data of about {n_bytes:,} bytes do not stand in the recipe, but their SHA-256 does; give from_recipe the iterator "
+        f"that has them, as one of sources=[…]"
+    )
+    contents = {name: _argument_content(layer.name, name, value) for name, value in layer.arguments.items()}
+    return {
+        name: {"digest": {"sha256": content_digest(content), "is_probed": _PROBED in canonical_json(content)}}
+        for name, content in contents.items()
+    }
 
 
 @operation
@@ -144,13 +129,13 @@ def fingerprint(iterator: DatasetIteratorIF) -> str:
         if layer.name in _TRANSPARENT and len(of) == 1:
             digests[id(layer.iterator)] = of[0]
             continue
-        if layer.name == "in_memory" and layer.iterator._known_fingerprint is not None:  # of the source that a pickle left behind
-            digests[id(layer.iterator)] = layer.iterator._known_fingerprint
+        if (known := _known_fingerprint(layer.iterator)) is not None:
+            digests[id(layer.iterator)] = known
             continue
         name = "view" if layer.name == "informed_view" else layer.name
         arguments = {key: _argument_content(name, key, value) for key, value in layer.arguments.items() if key != "view_tags"}
         content = {"fingerprint": _FINGERPRINT_VERSION, "layer": name, "of": of, "arguments": arguments}
-        digests[id(layer.iterator)] = hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
+        digests[id(layer.iterator)] = content_digest(content)
     return digests[id(layers[-1].iterator)]
 
 
@@ -183,7 +168,7 @@ def why_untold(iterator: DatasetIteratorIF) -> str | None:
             reason = why_untold_value(layer.arguments["config"]) or _why_untold_dataset(layer.iterator)
         elif layer.name is None and not _tells_content(layer.iterator):
             reason = "its class is none of data_stack's, so nobody but you knows when its samples are others"
-        elif layer.name == "in_memory" and layer.iterator._known_fingerprint is not None:
+        elif _known_fingerprint(layer.iterator) is not None:
             reason = "it comes from another process and has left there what it was read from"
         elif layer.name == "sequence":
             columns = layer.arguments.get("dataset_sequences", ())
@@ -195,9 +180,14 @@ def why_untold(iterator: DatasetIteratorIF) -> str | None:
     return None
 
 
+def _known_fingerprint(iterator: Any) -> str | None:
+    """Of samples in memory, that of the source which a pickle left behind."""
+    return iterator._known_fingerprint if isinstance(iterator, InMemoryDatasetIterator) else None
+
+
 def _given_to(layer: Layer) -> Mapping[str, Any]:
     """What a layer, or a source that tells its content, was made with; not the samples themselves."""
-    if layer.name in _KEEPS_SAMPLES and not layer.of:
+    if layer.name == "sequence":
         return {}
     is_source = layer.name is None and isinstance(layer.iterator, DatasetIteratorIF) and _tells_content(layer.iterator)
     return layer.iterator._arguments() if is_source else layer.arguments
@@ -212,16 +202,14 @@ def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     digests: list[str] = []
     for node in nodes:
         content = {"layer": node["layer"], "of": [digests[number] for number in node["of"]], "arguments": node["arguments"]}
-        digests.append(hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest())
+        digests.append(content_digest(content))
     return digests
 
 
 def _argument_content(layer: str | None, key: str, value: Any) -> Any:
-    if layer == "view" and key == "indices":
-        return content_of_indices(value)
     if layer is None and key == "samples":
-        return {"sha256": hashlib.sha256(canonical_json(content_of(value, of_samples=True)).encode("ascii")).hexdigest()}
-    if layer in _KEEPS_SAMPLES:
+        return {"sha256": content_digest(content_of(value, of_samples=True))}
+    if layer == "sequence":  # samples may be tuples or lists, or dicts with an order
         return content_of(value, of_samples=True)
     # which of both was given makes no difference to a layer; the order of a dict may, as that of a split's ratios does
     return content_of(list(value) if isinstance(value, tuple) else value)
@@ -274,12 +262,13 @@ def described_layer(iterator: Any, probed: bool = True) -> Layer:
         if probed:
             content["samples"] = None if _is_known_by_resources(origin) else samples_content(iterator)
         return Layer(iterator, DATASET, [], {**named, "config": config, **content})
-    if isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator)):
+    below = list(iterator._stacked_on() or ()) if isinstance(iterator, DatasetIteratorIF) else []
+    is_layer = isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator))
+    if is_layer and (below or type(iterator) is not InMemoryDatasetIterator):  # which without a source is one
         arguments = iterator._arguments()
         if iterator._layer_name == "informed":
             arguments = {"dataset_meta": arguments["dataset_meta"]}
-        return Layer(iterator, iterator._layer_name, list(iterator._stacked_on()), arguments)
-    below = list(iterator.underlying_iterators or ()) if isinstance(iterator, DatasetIteratorIF) else []
+        return Layer(iterator, iterator._layer_name, below, arguments)
     samples = iterator._adapted_samples if isinstance(iterator, _AdaptedIterator) else iterator
     known: dict[str, Any] = {"class": class_name(samples)}
     if probed and type(samples) in _PLAIN_SAMPLES:
@@ -297,7 +286,7 @@ def samples_content(iterator: Any) -> str:
     if opened is not None:
         return fingerprint(opened)
     found = {"class": class_name(iterator), **probe(iterator)}  # a factory's own object, which is the dataset
-    return hashlib.sha256(canonical_json(found).encode("ascii")).hexdigest()
+    return content_digest(found)
 
 
 def _opened_by_factory(iterator: Any) -> DatasetIteratorIF | None:

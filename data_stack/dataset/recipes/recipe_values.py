@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -13,40 +13,26 @@ import numpy.typing as npt
 from data_stack.codecs.plain_data import canonical_json, to_plain
 from data_stack.dataset.digests import sample_digest
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, MetaFactory
-from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array
+from data_stack.dataset.positions import ComputedPositions, as_index_array, narrowed
 from data_stack.dataset.recipes.functions import shown, unnamed_content, why_unnamed, written_function
 from data_stack.exception import ConfigError, DataStackError
 
 __all__ = [
-    "MOST_COMPUTED_POSITIONS",
-    "MOST_EMBEDDED_BYTES",
     "Untold",
     "array_digest",
     "class_name",
+    "content_digest",
     "content_of",
-    "content_of_indices",
     "known_content",
-    "n_bytes",
     "other_values",
     "probe",
-    "range_content",
     "why_untold",
     "written",
-    "written_by_digest",
 ]
 
-MOST_EMBEDDED_BYTES = 1 << 20
-"""Up to so much data of a source stands in a recipe itself, more is named by its SHA-256."""
-
-MOST_COMPUTED_POSITIONS = 1 << 24
-_MOST_ITEMS_LISTED = 64
-_MOST_BYTES_LISTED = 1 << 10
-_ITEMS_AT_ONCE = 1 << 12
+_MOST_COMPUTED_POSITIONS = 1 << 24
 _BYTES_AT_ONCE = 1 << 24
 _N_PROBED = 8
-_DEEPEST = 100
-
-_INT32 = np.iinfo(np.int32)
 
 _SAME_AS_ARGUMENTS: tuple[type[np.generic], ...] = (np.bool_, np.integer, np.float64)
 _SAME_AS_SAMPLES: tuple[type[np.generic], ...] = (np.bool_, np.int64, np.float64)
@@ -65,9 +51,6 @@ class Untold:
     reason: str
 
 
-# ---------------------------------------------------------------------- for recipes
-
-
 def written(value: Any, why_not: list[str]) -> Any:
     """``value`` as plain data from which :func:`data_stack.from_recipe` makes it again.
 
@@ -75,94 +58,19 @@ def written(value: Any, why_not: list[str]) -> Any:
         value: what a layer was made with.
         why_not: gets a sentence for each part of it that nothing can be made of.
     """
-    return to_plain(value, lambda other: _special(other, why_not))
 
-
-def written_by_digest(value: Any, why_not: list[str]) -> Any:
-    """As :func:`written`, but large arrays, long texts and lists are named by their SHA-256."""
-
-    def first(value: Any) -> dict[str, Any] | None:
-        found = _array_of(value)
-        if found is not None and found[1].nbytes > _MOST_BYTES_LISTED:
+    def special(value: Any) -> dict[str, Any]:
+        found = _array_of(_written_out(value))
+        if found is not None and found[0] != "records":
             kind, array = found
-            content = {"of": kind, "dtype": _dtype_of(array), "shape": list(array.shape), "sha256": array_digest(array)}
-        elif isinstance(value, (list, tuple, bytes, bytearray)) and len(value) > _MOST_ITEMS_LISTED:
-            known = hashlib.sha256(canonical_json(content_of(value)).encode("ascii")).hexdigest()
-            content = {"of": type(value).__name__, "length": len(value), "sha256": known}
-        else:
-            return None
-        _note(
-            why_not,
-            f"{_described(content)} does not stand in the recipe, but its SHA-256 does; give from_recipe the iterator that has "
-            f"it, as one of sources=[…]",
-        )
-        return {"digest": content}
+            return to_plain(array) if kind == "array" else {"tensor": {"dtype": kind, "values": to_plain(array)}}
+        return _special(value, lambda other: written(other, why_not), why_not)
 
-    return to_plain(value, lambda other: _special(other, why_not), first)
-
-
-def _note(why_not: list[str], reason: str) -> None:
-    if reason not in why_not:
-        why_not.append(reason)
-
-
-def n_bytes(value: Any, most: int, depth: int = 0) -> int:
-    """About how many bytes ``value`` has, or some number above ``most``."""
-    found = _array_of(value)
-    if found is not None:
-        return found[1].nbytes
-    if isinstance(value, (str, bytes, bytearray)):
-        return len(value)
-    items: Any = ()
-    if depth > _DEEPEST:
-        return 8
-    if isinstance(value, Mapping):
-        items = (part for item in value.items() for part in item)
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        items = value
-    elif isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
-        items = value.ravel().tolist()
-    total = 8
-    for item in items:
-        total += n_bytes(item, most - total, depth + 1)
-        if total > most:
-            break
-    return total
-
-
-def _special(value: Any, why_not: list[str]) -> dict[str, Any]:
-    if _is_encoder(value):
-        try:
-            state = value.state()
-            canonical_json(state)
-        except (DataStackError, TypeError, ValueError) as error:
-            _note(why_not, f"encoder {value!r:.80} cannot be written down: {error}")
-            return {"unknown": {"class": class_name(value), "content": unnamed_content(value, content_of)}}
-        return {"encoder": state}
-    if isinstance(value, DatasetMetaIF):
-        return {"dataset_meta": _meta_content(value, lambda item: written(item, why_not))}
-    if _is_storage(value):
-        return {"storage": None}
-    found = _array_of(value)
-    if found is not None and found[0] != "records":
-        kind, array = found
-        plain: dict[str, Any] = to_plain(array)
-        return plain if kind == "array" else {"tensor": {"dtype": kind, "values": plain}}
-    if callable(value):
-        name = written_function(value, lambda other: written(other, why_not))
-        if name is None:
-            _note(why_not, why_unnamed(value))
-            name = {"unnamed": {"function": shown(value), "content": unnamed_content(value, known_content)}}
-        return name
-    _note(why_not, f"an object of {class_name(value)} cannot be written down")
-    return {"unknown": {"class": class_name(value), "content": _content_of_unknown(value)}}
-
-
-# ---------------------------------------------------------------------- for fingerprints
+    return to_plain(value, special, lambda other: _plain_scalar(other, _SAME_AS_ARGUMENTS))
 
 
 def content_of(value: Any, *, of_samples: bool = False) -> Any:
-    """Plain data that is equal for equal values, in which arrays and bytes stand by their SHA-256.
+    """Plain data that is equal for equal values, in which arrays and bytes stand by their SHA-256: for fingerprints.
 
     Args:
         value: anything.
@@ -175,43 +83,77 @@ def content_of(value: Any, *, of_samples: bool = False) -> Any:
     same = _SAME_AS_SAMPLES if of_samples else _SAME_AS_ARGUMENTS
 
     def content(value: Any) -> Any:
-        return to_plain(value, special, first)
+        return to_plain(value, lambda other: _special(other, content, None), first)
 
     def first(value: Any) -> Any:
-        if isinstance(value, same) and value.dtype.kind != "m":  # numpy calls spans of time integers
-            return to_plain(value.item())
+        scalar = _plain_scalar(value, same)
+        if scalar is not None:
+            return scalar
         if isinstance(value, range):
-            return {"range": range_content(value)}
+            return {"range": [value[0] if value else 0, len(value), value.step if len(value) > 1 else 1]}
         if isinstance(value, (bytes, bytearray)):
             return {"bytes": hashlib.sha256(value).hexdigest()}
         if isinstance(value, tuple):  # also one with names
             return {"tuple": content(list(value))}
-        found = _array_of(value)
+        found = _array_of(_written_out(value))
         if found is None:
             return None
         kind, array = found
         name = "scalar" if isinstance(value, np.generic) else "array" if kind in ("array", "records") else "tensor"
         return {name: [kind if name == "tensor" else _dtype_of(array), list(array.shape), array_digest(array)]}
 
-    def special(value: Any) -> Any:
-        return _special_content(value, content)
-
     return content(value)
 
 
-def content_of_indices(indices: Positions) -> Any:
-    """As :func:`content_of`, and the same for a range, and an array of any dtype that has the same numbers."""
-    if isinstance(indices, range):
-        return content_of(indices)
-    if isinstance(indices, ComputedPositions):
-        if len(indices) > MOST_COMPUTED_POSITIONS:
-            return {"unknown": {"class": class_name(indices), "content": unnamed_content(indices, content_of)}}
-        indices = as_index_array(indices)
-    evenly = _as_range(indices)
-    if evenly is not None:
-        return content_of(evenly)
-    fits = bool(_INT32.min <= indices.min() and indices.max() <= _INT32.max)
-    return content_of(indices.astype(np.int32 if fits else np.int64, copy=False))
+def content_digest(plain: Any) -> str:
+    """SHA-256 of plain data."""
+    return hashlib.sha256(canonical_json(plain).encode("ascii")).hexdigest()
+
+
+def _written_out(value: Any) -> Any:
+    """Positions that a formula gives, if they are not too many, as an array; anything else as it is."""
+    if not isinstance(value, ComputedPositions) or len(value) > _MOST_COMPUTED_POSITIONS:
+        return value
+    positions = as_index_array(value)
+    return narrowed(positions, int(positions.max(initial=0)) + 1)
+
+
+def _plain_scalar(value: Any, same: tuple[type[np.generic], ...]) -> Any:
+    """A number of numpy's that is the same as one of Python's, as plain data; None of anything else."""
+    is_same = isinstance(value, same) and value.dtype.kind != "m"  # numpy calls spans of time integers
+    return to_plain(value.item()) if is_same else None
+
+
+def _special(value: Any, plain: Callable[[Any], Any], why_not: list[str] | None) -> Any:
+    """What is neither plain data nor an array, as plain data: for a recipe, or for a fingerprint (``why_not`` is None)."""
+
+    def note(reason: str) -> None:
+        if why_not is not None and reason not in why_not:
+            why_not.append(reason)
+
+    if isinstance(value, Untold):
+        return plain(value.content)
+    if _is_encoder(value):
+        try:
+            known = value.fingerprint() if why_not is None else value.state()
+            canonical_json(known)
+            return {"encoder": known}
+        except (DataStackError, TypeError, ValueError) as error:
+            note(f"encoder {value!r:.80} cannot be written down: {error}")
+            return {"unknown": {"class": class_name(value), "content": unnamed_content(value, known_content)}}
+    if isinstance(value, DatasetMetaIF):
+        return {"dataset_meta": _meta_content(value, plain)}
+    if _is_storage(value):
+        return {"storage": None}
+    if callable(value):
+        name = written_function(value, plain)
+        if name is not None:
+            return name
+        note(why_unnamed(value))
+        content = unnamed_content(value, known_content)
+        return {"unnamed": content if why_not is None else {"function": shown(value), "content": content}}
+    note(f"an object of {class_name(value)} cannot be written down")
+    return {"unknown": {"class": class_name(value), "content": _content_of_unknown(value)}}
 
 
 def array_digest(array: npt.NDArray[Any]) -> str:
@@ -232,16 +174,15 @@ def probe(samples: Any) -> dict[str, Any]:
     """What can be known of samples without reading all: how many, and a digest of some; None where there is no telling."""
     try:
         length = len(samples)
+    except Exception:  # noqa: BLE001  # it is anybody's class; whatever is wrong with it, reading will show
+        return {"n_samples": None, "probe": None}
+    try:
         places = sorted({length * i // _N_PROBED for i in range(_N_PROBED)}) if length else []
         digests = [sample_digest(samples[place]) for place in places]
-        if places and sample_digest(samples[0]) != digests[0]:
-            return {"n_samples": length, "probe": None}
-    except Exception:  # noqa: BLE001  # it is anybody's class; whatever is wrong with it, reading will show
-        try:
-            return {"n_samples": len(samples), "probe": None}
-        except Exception:  # noqa: BLE001
-            return {"n_samples": None, "probe": None}
-    return {"n_samples": length, "probe": hashlib.sha256(b"".join(digests)).hexdigest()}
+        is_steady = not places or sample_digest(samples[0]) == digests[0]
+    except Exception:  # noqa: BLE001  # as above
+        is_steady = False
+    return {"n_samples": length, "probe": hashlib.sha256(b"".join(digests)).hexdigest() if is_steady else None}
 
 
 def other_values(value: Any) -> list[Any]:
@@ -290,28 +231,6 @@ def _is_value(value: Any) -> bool:
         return False
 
 
-def _special_content(value: Any, content: Callable[[Any], Any]) -> Any:
-    if isinstance(value, Untold):
-        return content(value.content)
-    if _is_encoder(value):
-        try:
-            known = value.fingerprint()
-        except DataStackError:
-            known = None
-        if not isinstance(known, str):
-            return {"unknown": {"class": class_name(value), "content": unnamed_content(value, known_content)}}
-        return {"encoder": known}
-    if isinstance(value, ComputedPositions):
-        return content_of_indices(value)
-    if isinstance(value, DatasetMetaIF):
-        return {"dataset_meta": _meta_content(value, content)}
-    if _is_storage(value):
-        return {"storage": None}
-    if callable(value):
-        return written_function(value, content) or {"unnamed": unnamed_content(value, known_content)}
-    return {"unknown": {"class": class_name(value), "content": _content_of_unknown(value)}}
-
-
 def known_content(value: Any) -> Any:
     """:func:`content_of` of what is no function and no object of anybody's class."""
     kinds = (type(None), bool, int, float, str, bytes, bytearray, range, slice, set, frozenset, np.generic, DatasetMetaIF)
@@ -330,34 +249,6 @@ def _content_of_unknown(value: Any) -> Any:
         return sample_digest(value).hex()  # a picture, a date, a decimal number
     except ConfigError:
         return unnamed_content(value, known_content)
-
-
-def range_content(numbers: range) -> list[int]:
-    """The same for all ranges of the same numbers: the first one, how many, and the step."""
-    n_numbers = len(numbers)
-    if n_numbers < 2:
-        return [numbers[0] if n_numbers else 0, n_numbers, 1]
-    return [numbers.start, n_numbers, numbers.step]
-
-
-def _as_range(array: npt.NDArray[Any]) -> range | None:
-    """The range that has the numbers of ``array``, if there is one."""
-    if len(array) == 0:
-        return range(0)
-    first = int(array[0])
-    if len(array) == 1:
-        return range(first, first + 1)
-    step = int(array[1]) - first
-    if step == 0 or int(array[-1]) != first + step * (len(array) - 1):
-        return None
-    for start in range(0, len(array) - 1, _ITEMS_AT_ONCE):  # as a rule the first block tells
-        block = array[start : start + _ITEMS_AT_ONCE + 1]
-        if not bool((np.diff(block.astype(np.int64, copy=False)) == step).all()):
-            return None
-    return range(first, first + step * len(array), step)
-
-
-# ---------------------------------------------------------------------- for both
 
 
 def class_name(value: Any) -> str:
@@ -412,9 +303,3 @@ def _is_storage(value: Any) -> bool:
     return not isinstance(value, type) and all(
         callable(getattr(value, name, None)) for name in ("get_resource", "set_resource", "has_resource")
     )
-
-
-def _described(content: Mapping[str, Any]) -> str:
-    if "shape" in content:
-        return f"data of dtype {content['dtype']} and shape {tuple(content['shape'])}"
-    return f"a {content['of']} of {content['length']:,} values"
