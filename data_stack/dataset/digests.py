@@ -69,18 +69,16 @@ def row_digests(batch: tuple[_Array, ...] | Mapping[Any, _Array] | _Array) -> Di
         ConfigError: as there.
     """
     if isinstance(batch, np.ndarray):
-        return _hashed(_encodings(batch))
-    if isinstance(batch, Mapping):
+        encodings = list(map(_encoding, _values(batch)))
+    elif isinstance(batch, Mapping):
         keys = sorted(((_encoding(key), key) for key in batch), key=lambda pair: pair[0])
-        parts: list[list[bytes]] = []
-        n_samples = len(next(iter(batch.values()))) if batch else 0
-        for number, (encoded_key, key) in enumerate(keys):
-            start = b"D" + _LENGTH.pack(len(keys)) if number == 0 else b""
-            parts += [[start + encoded_key] * n_samples, _encodings(batch[key])]
+        columns = [[encoded_key + _encoding(value) for value in _values(batch[key])] for encoded_key, key in keys]
+        encodings = [b"D" + _LENGTH.pack(len(keys)) + b"".join(row) for row in zip(*columns, strict=True)]
     else:
-        n_samples = len(batch[0]) if batch else 0
-        parts = [[b"T" + _LENGTH.pack(len(batch))] * n_samples, *map(_encodings, batch)]
-    return _hashed([b"".join(row) for row in zip(*parts, strict=True)])
+        columns = [list(map(_encoding, _values(column))) for column in batch]
+        encodings = [b"T" + _LENGTH.pack(len(columns)) + b"".join(row) for row in zip(*columns, strict=True)]
+    digests = b"".join([hashlib.sha256(encoded).digest()[:DIGEST_BYTES] for encoded in encodings])
+    return np.frombuffer(digests, dtype=np.uint8).reshape(-1, DIGEST_BYTES)
 
 
 def column_digests(column: _Array) -> Digests:
@@ -92,10 +90,9 @@ def column_digests(column: _Array) -> Digests:
     return row_digests((column,))
 
 
-def _hashed(encodings: Sequence[bytes]) -> Digests:
-    sha256 = hashlib.sha256
-    digests = b"".join([sha256(encoded).digest()[:DIGEST_BYTES] for encoded in encodings])
-    return np.frombuffer(digests, dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+def _values(column: _Array) -> Sequence[Any]:
+    """The values of a column: as Python's where these are the same, which are encoded faster."""
+    return column.tolist() if column.ndim == 1 and column.dtype.kind not in "mMV" else column
 
 
 # ---------------------------------------------------------------------------------------------- one value as bytes
@@ -129,7 +126,7 @@ def _encoding(value: Any) -> bytes:
     if isinstance(value, Decimal):
         return _decimal(value)
     if isinstance(value, complex):
-        return _encodings(np.array([value]))[0]
+        return _array(np.array(value))
     if isinstance(value, (set, frozenset)):
         return b"".join([b"{", _LENGTH.pack(len(value)), *sorted(map(_encoding, value))])
     raise _unknown(value)
@@ -144,7 +141,7 @@ def _unknown(value: Any) -> ConfigError:
 
 
 def _number(value: Any) -> bytes:
-    """A number as :func:`_number_rows` writes it, 20 times as fast for a single one."""
+    """A number as :func:`_numbers` writes it, 20 times as fast."""
     if isinstance(value, float) and not (value.is_integer() and -(2.0**63) <= value < 2.0**64):
         return b"Nd\0" + _NUMBERS[_DOUBLE].pack(value if value == value else math.nan)
     value = int(value)
@@ -157,7 +154,7 @@ def _number(value: Any) -> bytes:
 def _large_integer(value: int) -> bytes:
     try:
         if int(float(value)) == value:  # then it equals a float
-            return _encodings(np.array([float(value)]))[0]
+            return b"Nd\0" + _NUMBERS[_DOUBLE].pack(float(value))
     except OverflowError:
         pass
     return _whole_number(value)
@@ -209,7 +206,7 @@ def _sequence(values: Sequence[Any]) -> bytes:
     except (ValueError, TypeError, OverflowError, RuntimeError):  # of no common shape, or tensors with gradients
         array = None
     if array is not None and array.dtype.kind in "biufcmM" and (types == {float} or _are_kept(values, array)):
-        return _encodings(array[np.newaxis])[0]
+        return _array(array)
     return b"".join([b"L", _LENGTH.pack(len(values)), *map(_encoding, values)])
 
 
@@ -225,135 +222,78 @@ def _are_kept(values: Any, array: _Array) -> bool:
 
 
 def _array(value: Any) -> bytes:
+    """An array, a scalar of numpy's, or a tensor."""
     if isinstance(value, np.ma.MaskedArray) and b"\1" in (mask := np.ma.getmaskarray(value)).tobytes():
         nothing: Any = np.zeros((), value.dtype)
-        shown = value.filled(nothing)
-        return b"".join([b"K", *_encodings(mask[np.newaxis]), *_encodings(shown[np.newaxis])])
-    if hasattr(value, "detach"):
-        tensor = value.detach().cpu()
-        try:
-            array = np.asarray(tensor)
-        except (TypeError, RuntimeError):  # of a dtype that numpy lacks, such as bfloat16
-            try:
-                array = np.asarray(tensor.double() if tensor.is_floating_point() else tensor.long())
-            except (TypeError, RuntimeError) as error:
-                raise _unknown(value) from error
-    else:
-        array = np.asarray(value)
-    if array.dtype == object and array.ndim == 0:
-        if array[()] is value:
-            raise _unknown(value)
-        return _encoding(array[()])
-    return _encodings(array[np.newaxis])[0]
-
-
-# ---------------------------------------------------------------------------------------------- the values of a column as bytes
-
-
-def _encodings(column: _Array) -> list[bytes]:
-    """The :func:`_encoding` of each value of a column, shape ``(n, ...)``."""
-    kind = column.dtype.kind
-    if len(column) == 0:
-        return []
+        return b"K" + _array(np.asarray(mask)) + _array(np.asarray(value.filled(nothing)))
+    array = _as_numpy(value)
+    kind = array.dtype.kind
     if kind in "biuf":
-        return _number_rows(column)
+        return _numbers(array)
     if kind == "c":
-        return _complex_rows(column)
+        parts = np.stack([array.real, array.imag], axis=-1)
+        return b"C" + _numbers(parts) if parts[..., 1].any() else _numbers(array.real)
     if kind in "mM":
-        return _time_rows(column)
+        return b"".join([kind.encode(), _shape(array), *map(_ticks, array.reshape(-1))])
+    if kind == "V" and array.dtype.type is not np.void:  # a package's own numbers, such as bfloat16
+        return _numbers(array.astype(np.float64))
     if kind == "V":
-        return _record_rows(column)
-    return [_encoding(value) for value in column.tolist()]  # strings and other objects, as Python's own
+        return _records(array)
+    if array.ndim == 0 and array[()] is value:
+        raise _unknown(value)
+    return _encoding(array.tolist())  # strings and other objects, as Python's own
 
 
-def _number_rows(column: _Array) -> list[bytes]:
-    shape = b"".join([bytes([column.ndim - 1]), *map(_LENGTH.pack, column.shape[1:])])
-    rows = column.reshape(len(column), -1)
-    encodings: list[bytes] = [b""] * len(rows)
-    for code, numbers, values in _by_code(rows):
-        packed = np.ascontiguousarray(values, dtype="<" + code.decode())
-        header = b"N" + code + shape
-        data: Any = packed.reshape(-1).view(np.uint8).data  # slices of a memoryview are made faster than those of an array
-        width = packed.dtype.itemsize * packed.shape[1]
-        if width:
-            pieces = [b"".join((header, data[start : start + width])) for start in range(0, len(data), width)]
-        else:
-            pieces = [header] * len(packed)
-        if numbers is None:
-            return pieces
-        for number, piece in zip(numbers.tolist(), pieces, strict=True):
-            encodings[number] = piece
-    return encodings
+def _as_numpy(value: Any) -> _Array:
+    if not hasattr(value, "detach"):
+        return np.asarray(value)
+    tensor = value.detach().cpu()
+    try:
+        return np.asarray(tensor)
+    except (TypeError, RuntimeError):  # of a dtype that numpy lacks, such as bfloat16
+        try:
+            return np.asarray(tensor.double() if tensor.is_floating_point() else tensor.long())
+        except (TypeError, RuntimeError) as error:
+            raise _unknown(value) from error
 
 
-def _by_code(rows: _Array) -> list[tuple[bytes, npt.NDArray[np.intp] | None, _Array]]:
-    """Rows of numbers, shape ``(n, k)``, by what each is written as: (code, which rows (None: all), their values)."""
-    if rows.shape[1] == 0 or rows.dtype.kind == "b" or rows.dtype == np.uint8:
-        return [(_BYTE, None, rows)]
-    are_floats = rows.dtype.kind == "f"
-    if are_floats:
-        rows = _doubles(rows)
-    low, high = rows.min(axis=1), rows.max(axis=1)
-    whole = (np.trunc(rows) == rows).all(axis=1) if are_floats else np.ones(len(rows), dtype=bool)
-    if are_floats:
-        is_signed = (low >= -(2.0**63)) & (high < 2.0**63)
-    else:
-        is_signed = high.astype(np.uint64) < np.uint64(2**63) if rows.dtype.kind == "u" else whole
-    is_unsigned = (low >= 0) & (high < 2.0**64) if are_floats else whole
-    found: list[tuple[bytes, npt.NDArray[np.intp] | None, _Array]] = []
-    left = np.ones(len(rows), dtype=bool)
-    of_codes = ((_BYTE, whole & (low >= 0) & (high < 256)), (_SIGNED, whole & is_signed), (_UNSIGNED, whole & is_unsigned))
-    for code, fits in (*of_codes, (_DOUBLE, left)):
-        numbers = np.flatnonzero(left & fits)
-        if len(numbers):
-            values = (rows if len(numbers) == len(rows) else rows[numbers]).astype(code.decode())
-            if code == _DOUBLE:
-                values += 0.0  # -0.0 becomes 0.0
-                values[np.isnan(values)] = math.nan
-            found.append((code, numbers, values))
-            left = left & ~fits
-    return found
+def _shape(array: _Array) -> bytes:
+    return b"".join([bytes([array.ndim]), *map(_LENGTH.pack, array.shape)])
 
 
-def _doubles(rows: _Array) -> _Array:
-    doubles = rows.astype(np.float64, copy=False)
-    if rows.dtype.itemsize > 8 and bool(((doubles != rows) & ~np.isnan(rows)).any()):
-        raise ConfigError(f"values of dtype {rows.dtype} that are no float64 differ between machines; cast them first")
-    return doubles
-
-
-def _complex_rows(column: _Array) -> list[bytes]:
-    parts = np.stack([column.real, column.imag], axis=-1)
-    encodings = [b"C" + encoded for encoded in _encodings(parts)]
-    real = (parts[..., 1] == 0).reshape(len(column), -1).all(axis=1)
-    for number, encoded in zip(np.flatnonzero(real).tolist(), _encodings(column.real[real]), strict=True):
-        encodings[number] = encoded
-    return encodings
-
-
-def _time_rows(column: _Array) -> list[bytes]:
-    """By attoseconds, or months where a span has no number of days: exact for every unit, and the same for all of them."""
-    start = column.dtype.kind.encode() + b"".join([bytes([column.ndim - 1]), *map(_LENGTH.pack, column.shape[1:])])
-    return [start + b"".join(map(_ticks, row)) for row in column.reshape(len(column), -1)]
+def _numbers(array: _Array) -> bytes:
+    """Numbers as the first of bytes, signed and unsigned integers, and floats that all of them are."""
+    if array.dtype.kind == "f":
+        doubles = array.astype(np.float64, copy=False)
+        if array.dtype.itemsize > 8 and bool(((doubles != array) & ~np.isnan(array)).any()):
+            raise ConfigError(f"values of dtype {array.dtype} that are no float64 differ between machines; cast them first")
+        array = doubles
+    if array.dtype.kind != "f" or bool((np.trunc(array) == array).all()):
+        low, high = (array.min().item(), array.max().item()) if array.size else (0, 0)
+        for code, lowest, end in ((_BYTE, 0, 2**8), (_SIGNED, -(2**63), 2**63), (_UNSIGNED, 0, 2**64)):
+            if lowest <= low and high < end:
+                return b"N" + code + _shape(array) + array.astype("<" + code.decode()).tobytes()
+    values = np.atleast_1d(array).astype("<f8") + 0.0  # -0.0 becomes 0.0
+    if np.isnan(values).any():
+        values[np.isnan(values)] = math.nan
+    return b"N" + _DOUBLE + _shape(array) + values.tobytes()
 
 
 def _ticks(time: Any) -> bytes:
+    """By attoseconds, or months where a span has no number of days: exact for every unit, and the same for all of them."""
     if np.isnat(time):
         return b"-"
     counted_in, ticks = ticks_of(time)
     return counted_in.encode() + _whole_number(ticks)
 
 
-def _record_rows(column: _Array) -> list[bytes]:
-    if column.dtype.names is None:
-        if column.dtype.type is not np.void:  # a package's own numbers, such as bfloat16
-            return _encodings(column.astype(np.float64))
+def _records(array: _Array) -> bytes:
+    names = array.dtype.names
+    if names is None:
         raise ConfigError(
-            f"samples with values of dtype {column.dtype} cannot be compared by digest; view them as bytes or numbers"
+            f"samples with values of dtype {array.dtype} cannot be compared by digest; view them as bytes or numbers"
         )
-    if column.ndim > 1:
-        return [b"".join([b"L", _LENGTH.pack(len(row)), *_encodings(row)]) for row in column]
-    names = sorted((_encoding(name), name) for name in column.dtype.names)
-    start = b"D" + _LENGTH.pack(len(names))
-    fields = [[encoded + value for value in _encodings(column[name])] for encoded, name in names]
-    return [start + b"".join(row) for row in zip(*fields, strict=True)]
+    if array.ndim:
+        return b"".join([b"L", _LENGTH.pack(len(array)), *map(_array, array)])
+    pairs = sorted((_encoding(name), _encoding(array[name][()])) for name in names)
+    return b"".join([b"D", _LENGTH.pack(len(pairs)), *(part for pair in pairs for part in pair)])
