@@ -78,16 +78,13 @@ class _ColumnsLayer(AccessedDatasetIterator):
     What columns there are is known when sample 0, or a batch, is read; neither is when this is made.
     """
 
-    #: Whether no column is left out, whatever columns there are.
-    _takes_all = False
-
     def __init__(self, dataset_iterator: DatasetIteratorIF) -> None:
         self._dataset_iterator = dataset_iterator
         adapted(dataset_iterator)  # refuses what has no samples
 
     def make_access(self) -> _ColumnsAccess:
         below = access_to(adapted(self._dataset_iterator))
-        return _ColumnsAccess(below, self._planner(), takes_all=self._takes_all)
+        return _ColumnsAccess(below, self._planner())
 
     @abstractmethod
     def _planner(self) -> _Planner:
@@ -96,48 +93,46 @@ class _ColumnsLayer(AccessedDatasetIterator):
 
     def _check_names(self, columns: Sequence[ColumnKey]) -> None:
         """Find out now whether there are the columns that are called by their keys, by the schema or by sample 0."""
-        below = access_to(adapted(self._dataset_iterator))
-        if below.n_samples and any(isinstance(column, str) for column in columns):
-            declared = below.declare_columns()
-            form = self._form_of_first() if declared is None else tuple(declared)
-            self._planner()(form, form)
+        if any(isinstance(column, str) for column in columns):
+            self._plan_now()
 
-    def _form_of_first(self) -> _Form:
-        access: Any = brought_access(self)
-        return access.form_of_first()  # type: ignore[no-any-return]  # that of this class
+    def _plan_now(self) -> tuple[_Form, _Plan] | None:
+        """The columns below and what becomes of them, by their names, a schema or sample 0; None if nothing tells."""
+        below = access_to(adapted(self._dataset_iterator))
+        names, declared = column_names(self._dataset_iterator), below.declare_columns()
+        if not below.n_samples:
+            return None
+        if names or declared is not None:
+            form: _Form = len(names) if names else tuple(declared or ())
+        else:
+            access: Any = brought_access(self)
+            form = access.form_of_first()  # that of this class
+        return form, self._planner()(form, form)
 
     def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         followed = MetaFactory.copy_dataset_meta(meta)
-        positions: dict[str, ColumnKey] = {"sample": meta.sample_pos, "target": meta.target_pos, "tag": meta.tag_pos}
-        moved = {role: self._moved(position) for role, position in positions.items()}
-        if moved["sample"] is None:
-            followed = replace(followed, feature_names=None)
-        if moved["target"] is None:
-            followed = replace(followed, target_kind=None, class_names=None)
-        # What is left out keeps its key, which names no other column. Its position would name one, so its role stands
-        # there: whoever asks a tuple for "target" is told what columns there are.
-        left_out = {role: position if isinstance(position, str) else role for role, position in positions.items()}
-        sample_pos, target_pos, tag_pos = (left_out[role] if place is None else place for role, place in moved.items())
-        names = self._names_among(column_names(self._dataset_iterator))
-        return replace(followed, iterator_meta=IteratorMeta(sample_pos, target_pos, tag_pos), column_names=names)
-
-    def _names_among(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
-        """The names of this layer's columns, where ``names`` are those below (none: ``()``); None if they have none."""
-        return None
-
-    @abstractmethod
-    def _moved(self, position: ColumnKey) -> ColumnKey | None:
-        """Where the column ``position`` of the iterator below is here; None if it is left out."""
-        raise NotImplementedError
-
-    def _place_among(self, columns: Sequence[ColumnKey], position: ColumnKey) -> int | None:
-        """Where in ``columns`` is the column that a meta calls ``position``; None if nowhere."""
-        if any(not isinstance(column, str) and column < 0 for column in (*columns, position)):
-            form = self._form_of_first() if len(self) else None
-            if isinstance(form, int):
-                columns = [column + form if not isinstance(column, str) and column < 0 else column for column in columns]
-                position = position + form if not isinstance(position, str) and position < 0 else position
-        return columns.index(position) if position in columns else None
+        found = self._plan_now()
+        if found is None:
+            return replace(followed, column_names=None)
+        form, plan = found
+        known = tuple(range(form)) if isinstance(form, int) else form
+        positions: list[ColumnKey] = []
+        for role, position in (("sample", meta.sample_pos), ("target", meta.target_pos), ("tag", meta.tag_pos)):
+            is_from_end = isinstance(form, int) and not isinstance(position, str) and -form <= position < 0
+            key = position + form if is_from_end else position  # type: ignore[operator]  # both are ints
+            if key in plan.keys:
+                place = plan.keys.index(key)
+                positions.append(place if plan.names is None else plan.names[place])
+                continue
+            # What is left out keeps its key, which names no other column. Its position would name one, so its role stands there.
+            positions.append(position if isinstance(position, str) or key not in known else role)
+            if key in known and role != "tag":
+                lost = {"feature_names": None} if role == "sample" else {"target_kind": None, "class_names": None}
+                followed = replace(followed, **lost)
+        below: tuple[Any, ...] = column_names(self._dataset_iterator) if isinstance(form, int) else form
+        names: list[Any] = [below[known.index(key)] for key in plan.keys] if below else []
+        is_named = plan.names is None and bool(names) and all(isinstance(name, str) for name in names)
+        return replace(followed, iterator_meta=IteratorMeta(*positions), column_names=tuple(names) if is_named else None)
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
@@ -157,8 +152,8 @@ class FieldsDatasetIterator(_ColumnsLayer):
 
     An iterator's meta follows: positions are those in the new samples. The position of a column that is left out becomes the
     word ``"sample"``, ``"target"`` or ``"tag"``, a key stays as it is: both name no column, so that asking for it is a
-    ConfigError; what was known of its values (target kind, class names, feature names) is dropped with it. If positions
-    are counted from the end, sample 0 is read for the meta when this is made.
+    ConfigError; what was known of its values (target kind, class names, feature names) is dropped with it. Where neither
+    names nor a schema tell what columns there are, sample 0 is read for the meta when this is made.
 
     Args:
         dataset_iterator: the samples; it stays the caller's to close.
@@ -178,15 +173,6 @@ class FieldsDatasetIterator(_ColumnsLayer):
     def _planner(self) -> _Planner:
         return partial(_plan_of_fields, self._columns)
 
-    def _moved(self, position: ColumnKey) -> ColumnKey | None:
-        place = self._place_among(self._columns, position)
-        if any(isinstance(column, str) for column in self._columns):
-            return None if place is None and isinstance(position, str) else position
-        return position if isinstance(position, str) else place
-
-    def _names_among(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
-        return _chosen(names, self._columns)
-
     def _arguments(self) -> dict[str, Any]:
         return {"columns": list(self._columns)}
 
@@ -204,8 +190,6 @@ class RenamedDatasetIterator(_ColumnsLayer):
             column's, or the samples are not dicts.
     """
 
-    _takes_all = True
-
     def __init__(self, dataset_iterator: DatasetIteratorIF, names: Mapping[str, str]) -> None:
         if not isinstance(names, Mapping):
             raise ConfigError(f'names must be a mapping such as {{"old": "new"}}, got {names!r}')
@@ -216,9 +200,6 @@ class RenamedDatasetIterator(_ColumnsLayer):
 
     def _planner(self) -> _Planner:
         return partial(_plan_of_names, self._names)
-
-    def _moved(self, position: ColumnKey) -> ColumnKey:
-        return self._names.get(position, position) if isinstance(position, str) else position
 
     def _arguments(self) -> dict[str, Any]:
         return {"names": dict(self._names)}
@@ -236,8 +217,6 @@ class DictsDatasetIterator(_ColumnsLayer):
         ConfigError: no names, or one twice. When reading: not as many names as columns, or the samples are not tuples.
     """
 
-    _takes_all = True
-
     def __init__(self, dataset_iterator: DatasetIteratorIF, names: Sequence[str]) -> None:
         if isinstance(names, str) or not names:
             raise ConfigError(f"a dict needs a list of names, one for each column; got {names!r}")
@@ -248,10 +227,6 @@ class DictsDatasetIterator(_ColumnsLayer):
     def _planner(self) -> _Planner:
         return partial(_plan_of_dicts, self._names)
 
-    def _moved(self, position: ColumnKey) -> ColumnKey | None:
-        n_names = len(self._names)
-        return position if isinstance(position, str) or not -n_names <= position < n_names else self._names[position]
-
     def _arguments(self) -> dict[str, Any]:
         return {"names": list(self._names)}
 
@@ -261,8 +236,7 @@ class TuplesDatasetIterator(_ColumnsLayer):
     """Samples as tuples of ``columns``, in that order; of dict samples without any, of all keys in the order of sample 0.
 
     Columns that are left out are not read where that is possible, and an iterator's meta follows, both as of
-    ``FieldsDatasetIterator``. Sample 0 is read once, when the first sample is, to know the order of the keys; without
-    ``columns`` and with a meta, when this is made.
+    ``FieldsDatasetIterator``. Sample 0 is read once, when the first sample is, to know the order of the keys.
 
     Args:
         dataset_iterator: the samples; it stays the caller's to close.
@@ -274,31 +248,11 @@ class TuplesDatasetIterator(_ColumnsLayer):
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey] = ()) -> None:
         self._columns = _positions_of(dataset_iterator, columns)
-        self._takes_all = not self._columns
         super().__init__(dataset_iterator)
         self._check_names(self._columns)
 
     def _planner(self) -> _Planner:
         return partial(_plan_of_tuples, self._columns)
-
-    def _moved(self, position: ColumnKey) -> ColumnKey | None:
-        if self._columns:
-            # of dicts whose meta does not name keys nothing was known; in tuples its positions may be right
-            if not isinstance(position, str) and all(isinstance(column, str) for column in self._columns):
-                return position
-            return self._place_among(self._columns, position)
-        if not isinstance(position, str):
-            return position
-        form = self._form_of_first() if len(self) else 0
-        return None if isinstance(form, int) else self._place_among(form, position)
-
-    def _names_among(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
-        if self._columns and all(isinstance(column, str) for column in self._columns):
-            return self._columns  # type: ignore[return-value]  # keys of dicts
-        if self._columns or names:
-            return _chosen(names, self._columns or tuple(range(len(names))))
-        form = self._form_of_first() if len(self) else 0
-        return None if isinstance(form, int) or not all(isinstance(key, str) for key in form) else form  # type: ignore[return-value]
 
     def _arguments(self) -> dict[str, Any]:
         return {"columns": list(self._columns)}
@@ -346,12 +300,11 @@ class _ColumnsAccess(OneToOneAccess):
     Args:
         below: the samples.
         plan: what to make of samples of a form; it is given that form and that of sample 0.
-        takes_all: whether no column is left out, whatever columns there are.
     """
 
-    def __init__(self, below: SampleAccess, plan: _Planner, *, takes_all: bool) -> None:
+    def __init__(self, below: SampleAccess, plan: _Planner) -> None:
         super().__init__(below, keeps_values=True)
-        self._plan, self._takes_all = plan, takes_all
+        self._plan = plan
         self._last_plan: tuple[_Form, _Plan] | None = None
         self._first_form: _Form | None = None
 
@@ -363,7 +316,7 @@ class _ColumnsAccess(OneToOneAccess):
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         # of an empty iterator a batch alone tells which columns there would be
-        if self._takes_all or self.n_samples == 0 or self._plan_of_first().takes_all:
+        if self.n_samples == 0 or self._plan_of_first().takes_all:
             batch = self.below.batch(positions)
             return () if isinstance(batch, tuple) and not batch else self._rearranged(batch)
         plan = self._plan_of_first()
@@ -457,11 +410,6 @@ def _checked_columns(columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
 def _positions_of(iterator: Any, columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
     """Columns, checked, with positions for the names that a meta has."""
     return tuple(column_key(iterator, column) for column in _checked_columns(columns))
-
-
-def _chosen(names: tuple[str, ...], columns: Sequence[ColumnKey]) -> tuple[str, ...] | None:
-    """The names at positions of tuple samples; None where there are no names."""
-    return tuple(names[int(column)] for column in _found(columns, len(names))) if names else None
 
 
 def _check_names(names: Sequence[Any]) -> None:

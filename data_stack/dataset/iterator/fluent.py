@@ -168,8 +168,8 @@ class FluentIterator(Generic[_Stack, _Fold]):
     def select(self, *columns: ColumnKey) -> _Stack:
         """Samples of only these columns, in this order; the others are not read where that is possible.
 
-        A name or key that there is not is an error now. Where neither names nor a schema tell, sample 0 is read for it; likewise
-        with meta for columns counted from the end, and above a map of named columns.
+        A name or key that there is not is an error now. Where neither names nor a schema tell, sample 0 is read for it, and for
+        the meta if there is one.
         """
         return self._stacked("fields", columns=list(columns))
 
