@@ -1,4 +1,4 @@
-"""Datasets to look at: contact sheets, tables as pictures, and reports in words."""
+"""Datasets to look at: contact sheets, and reports in words."""
 
 from __future__ import annotations
 

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from data_stack.dataset.iterator import column_names
 from data_stack.dataset.iterator.contract import column_key
-from data_stack.dataset.reports.markup import printable
-from data_stack.display.samples import (
-    Position,
-    as_array,
-    as_label,
-    as_picture,
-    class_order,
-    content,
-    default_positions,
-    field,
-    text_of,
-    to_bytes,
-    value_range,
-)
+from data_stack.dataset.iterator.stacking import as_array
+from data_stack.dataset.reports.markup import readable
+from data_stack.dataset.reports.target_distribution import n_values_of, plain_value
 from data_stack.exception import ConfigError, MissingDependencyError
 
 try:
@@ -36,16 +27,18 @@ if TYPE_CHECKING:
 
 __all__ = ["contact_sheet"]
 
-_PAPER, _INK, _GREY, _RULE, _STRIPE = "#ffffff", "#1b1f24", "#6a737d", "#d8dee4", "#f6f8fa"
-_MARGIN, _GAP, _ROW_GAP, _LABEL_HEIGHT = 28, 10, 14, 22
-_TITLE_SIZE, _SMALL_SIZE, _LABEL_SIZE = 24, 14, 15
+_PAPER, _INK, _GREY = "#ffffff", "#1b1f24", "#6a737d"
+_MARGIN, _GAP, _LINE_HEIGHT, _TITLE_HEIGHT = 28, 10, 22, 66
+_TITLE_SIZE, _TEXT_SIZE = 24, 15
 _CELL_PIXELS, _LARGEST_CELL = 80, 160
-_N_PICTURES, _N_ROWS = 100, 24
-_MOST_COLUMNS = 12
+_N_PICTURES, _N_LINES = 100, 24
+_LEAST_EDGE = 4  # an array of fewer rows or columns is rather a list of points than a picture
+_MOST_VALUES = 12  # of an array that is written out
 #: Labels are read at so many positions at most, evenly spread: a sheet of a dataset of millions stays a matter of moments.
 _N_LABELS_READ = 10_000
-#: A target with more different values than this is a measurement; samples are then taken evenly over the dataset.
-_MOST_CLASSES = 1_000
+
+_Array = npt.NDArray[Any]
+_Key = int | str | None
 
 
 def contact_sheet(
@@ -55,27 +48,26 @@ def contact_sheet(
     n_columns: int | None = None,
     seed: int | None = None,
     title: str | None = None,
-    sample_pos: Position | None = None,
-    target_pos: Position | None = None,
+    sample_pos: int | str | None = None,
+    target_pos: int | str | None = None,
 ) -> Image.Image:
-    """Draw samples with their labels, pictures side by side, anything else as a table; ``.save("sheet.png")`` writes it.
+    """Draw samples with their labels, pictures side by side, anything else as lines of text; ``.save("sheet.png")`` writes it.
 
     The samples are the same every time: as many of each class as there is room for, class by class in turn (of a
     target that is no class, evenly over the dataset), the first ones of each, or random ones if ``seed`` is given.
     Pictures have the shape ``(height, width)``, ``(height, width, c)`` or ``(c, height, width)`` with 1, 3 or 4 channels
-    of any number type; small ones are enlarged by a whole factor, pixel by pixel. How values become grey is told by
-    :func:`data_stack.display.samples.value_range`.
+    of any number type; small ones are enlarged by a whole factor, pixel by pixel. One range of values holds for all of them.
 
     Args:
         iterator: tuples or dicts; only samples drawn are read, and up to 10,000 of the targets.
-        n_samples: how many to draw at most; None: 100 pictures, or 24 rows of a table.
+        n_samples: how many to draw at most; None: 100 pictures, or 24 lines.
         n_columns: pictures in a row; None: one for each class where these are few, else 10.
         seed: chooses random samples instead of the first ones; any int not below 0.
         title: the first line; None: the dataset's name and tag where the iterator knows them.
         sample_pos: position, name or key of what is drawn; None: as the iterator's meta says; else the first part of a tuple, and
-            of a dict what looks most like a picture.
+            of a dict the first that is a picture.
         target_pos: position, name or key of its label; None: as the iterator's meta says; else the second part of a tuple, and
-            of a dict what is called a label, or the first part that could be one.
+            of a dict the first other part that is a single value.
 
     Raises:
         ConfigError: ``n_samples`` or ``n_columns`` is below 1, or ``seed`` below 0.
@@ -84,209 +76,213 @@ def contact_sheet(
         if value is not None and value < least:
             raise ConfigError(f"{name} must be at least {least}, got {value}")
     meta = getattr(iterator, "dataset_meta", None)
-    title = title if title is not None else _title_of(meta, iterator)
+    if title is None:
+        names = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
+        title = " · ".join(str(name) for name in names if name) or type(iterator).__name__
     n_total = len(iterator)
     if n_total == 0:
-        return _Sheet(title, "no samples", 320, 0).image
+        return _sheet(title, "no samples", 320, 0)[0]
     first = iterator[0]
-    found = default_positions(iterator, first)
-    sample_pos = found[0] if sample_pos is None else column_key(iterator, sample_pos)
-    target_pos = found[1] if target_pos is None else column_key(iterator, target_pos)
-    is_picture = as_picture(content(first, sample_pos)) is not None
-    n_samples = min(n_samples or (_N_PICTURES if is_picture else _N_ROWS), n_total)
-    chosen, classes = _choose(iterator, target_pos, n_samples, seed)
-    if not is_picture:
-        chosen.sort()
-    samples = [iterator[index] for index in chosen]
-    labels = [_label_text(field(sample, target_pos), getattr(meta, "class_names", None)) for sample in samples]
-    pictures = [picture for sample in samples if (picture := as_picture(content(sample, sample_pos))) is not None]
-    count = f"{len(samples):,} of {n_total:,} samples"
+    sample_key, target_key = _default_keys(meta, first)
+    sample_key = sample_key if sample_pos is None else column_key(iterator, sample_pos)
+    target_key = target_key if target_pos is None else column_key(iterator, target_pos)
+    is_picture = _as_picture(_part(first, sample_key)) is not None
+    n_samples = min(n_samples or (_N_PICTURES if is_picture else _N_LINES), n_total)
+    chosen, n_classes = _chosen(iterator, target_key, n_samples, seed)
+    samples = [iterator[position] for position in chosen]
+    labels = [_label_text(_part(sample, target_key), getattr(meta, "class_names", None)) for sample in samples]
+    pictures = [picture for sample in samples if (picture := _as_picture(_part(sample, sample_key))) is not None]
+    about = f"{len(samples):,} of {n_total:,} samples"
     if len(pictures) == len(samples):
-        if n_columns is None:
-            n_columns = len(classes) if 4 <= len(classes) <= _MOST_COLUMNS else 10
-        return _draw_pictures(pictures, labels, n_columns, title, count)
-    header, rows = _table(iterator, samples, labels, sample_pos, target_pos)
-    return _draw_table(["", *header], [[f"{index:,}", *row] for index, row in zip(chosen, rows, strict=True)], title, count)
+        return _pictures_drawn(pictures, labels, n_columns or (n_classes if 4 <= n_classes <= 12 else 10), title, about)
+    texts = [_sample_text(sample, sample_key, target_key) for sample in samples]
+    return _lines_drawn([(f"{at:,}", *each) for at, *each in zip(chosen, labels, texts, strict=True)], title, about)
 
 
-def _title_of(meta: Any, iterator: Any) -> str:
-    parts = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
-    return " · ".join(str(part) for part in parts if part) or type(iterator).__name__
+# ------------------------------------------------------------------ what a sample is to the eye
 
 
-def _choose(iterator: DatasetIteratorIF, target_pos: Position, n_samples: int, seed: int | None) -> tuple[list[int], list[Any]]:
-    """Positions to draw, the classes taking turns, and the classes in order (none if the target is no class)."""
-    n_total = len(iterator)
-    candidates = np.arange(n_total)
-    if n_total > _N_LABELS_READ:
-        candidates = np.linspace(0, n_total - 1, _N_LABELS_READ).astype(np.int64)
+def _default_keys(meta: Any, first: Any) -> tuple[_Key, _Key]:
+    """Where samples and targets are: as the meta says if ``first`` has these parts."""
+    sample_key, target_key = getattr(meta, "sample_pos", 0), getattr(meta, "target_pos", 1)
+    if isinstance(first, Mapping):
+        if sample_key not in first:
+            sample_key = next((key for key in first if _as_picture(first[key]) is not None), next(iter(first), None))
+        if target_key not in first:
+            target_key = next((key for key in first if key != sample_key and n_values_of(first[key]) == 1), None)
+    return sample_key, target_key
+
+
+def _part(sample: Any, key: _Key) -> Any:
+    """The part of a sample at ``key``, None where it has none; a bare sample is its own part 0."""
+    if isinstance(sample, Mapping):
+        return sample.get(key)
+    if isinstance(sample, (tuple, list)):
+        return sample[key] if isinstance(key, int) and -len(sample) <= key < len(sample) else None
+    return sample if key == 0 else None
+
+
+def _as_numbers(value: Any) -> _Array | None:
+    if value is None or isinstance(value, (str, bytes, Mapping)):
+        return None
     try:
-        labels = [as_label(target) for target in iterator.read_column(target_pos, candidates)]
-    except (ConfigError, LookupError, TypeError):  # there is no such column
-        labels = []
-    by_class: dict[Any, list[int]] = {}
-    for index, label in zip(candidates.tolist(), labels, strict=False):
-        by_class.setdefault(label, []).append(index)
-    is_class = bool(labels) and len(by_class) <= min(_MOST_CLASSES, max(1, len(labels) // 2))
-    if not is_class or any(isinstance(label, float) for label in by_class):
-        by_class = {None: candidates.tolist()}
-        if seed is None:
-            by_class[None] = candidates[np.linspace(0, len(candidates) - 1, n_samples).astype(np.int64)].tolist()
-    classes = sorted(by_class, key=class_order)
+        array: _Array = as_array(value)
+    except Exception:  # noqa: BLE001  # ragged lists, tensors of foreign kinds: no numbers to us
+        return None
+    return array if array.dtype.kind in "biuf" else None
+
+
+def _as_picture(value: Any) -> _Array | None:
+    """``value`` as an array of shape ``(height, width)`` or ``(height, width, c)``, c 3 or 4; None if it is no picture."""
+    array = _as_numbers(value)
+    if array is None or array.ndim not in (2, 3):
+        return None
+    if array.ndim == 3 and array.shape[2] not in (1, 3, 4):
+        array = np.moveaxis(array, 0, 2)
+    if array.ndim == 3 and array.shape[2] not in (1, 3, 4):
+        return None
+    if min(array.shape[:2]) < _LEAST_EDGE:
+        return None
+    return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
+
+
+def _label(target: Any) -> Any:
+    """A target as a plain value; a one-hot vector is the position of its one."""
+    array = _as_numbers(target)
+    if array is not None and array.ndim == 1 and np.count_nonzero(array) == 1 and array.max() == 1 and array.size > 1:
+        return int(array.argmax())
+    if array is not None and array.size == 1:
+        return array.item()
+    return plain_value(target)
+
+
+def _label_text(target: Any, class_names: Sequence[Any] | None) -> str:
+    label = _label(target)
+    if class_names and type(label) is int and 0 <= label < len(class_names):
+        label = class_names[label]
+    return "" if label is None else readable(label, 28)
+
+
+def _sample_text(sample: Any, sample_key: _Key, target_key: _Key) -> str:
+    shown = sample if isinstance(sample, Mapping) else _part(sample, sample_key)
+    if isinstance(shown, Mapping):
+        return "   ".join(f"{readable(key)}: {_value_text(value)}" for key, value in shown.items() if key != target_key)
+    return _value_text(shown)
+
+
+def _value_text(value: Any) -> str:
+    array = _as_numbers(value)
+    if array is None:
+        return readable(plain_value(value))
+    if array.size > _MOST_VALUES:
+        return f"{array.dtype} {' × '.join(map(str, array.shape))}"
+    return ", ".join(f"{number:.4g}" for number in array.ravel().tolist())
+
+
+def _chosen(iterator: DatasetIteratorIF, target_key: Any, n_samples: int, seed: int | None) -> tuple[list[int], int]:
+    """Positions to draw, the classes taking turns, and how many classes there are (0 if the target is no class)."""
+    n_total = len(iterator)
+    candidates = np.linspace(0, n_total - 1, min(n_total, _N_LABELS_READ)).astype(np.intp)
     if seed is not None:
-        generator = np.random.default_rng(seed)
-        by_class = {label: generator.permutation(by_class[label]).tolist() for label in classes}
-    turns = max(len(positions) for positions in by_class.values())
-    in_turn = [by_class[label][turn] for turn in range(turns) for label in classes if turn < len(by_class[label])]
-    return in_turn[:n_samples], [label for label in classes if label is not None]
+        np.random.default_rng(seed).shuffle(candidates)
+    try:
+        labels = [_label(target) for target in iterator.read_column(target_key, candidates)]
+    except (ConfigError, LookupError, TypeError):  # there is no such column
+        labels = [None]
+    classes = set(labels) - {None}
+    if not classes or len(classes) > len(labels) // 2 or any(isinstance(label, float) for label in classes):
+        return candidates[np.linspace(0, len(candidates) - 1, n_samples).astype(np.intp)].tolist(), 0
+    n_before: Counter[Any] = Counter()
+    in_turn = []
+    for position, label in zip(candidates.tolist(), labels, strict=True):
+        order = (0, label, "") if isinstance(label, int) else (1, 0, str(label))
+        in_turn.append((n_before[label], order, position))
+        n_before[label] += 1
+    return [position for _, _, position in sorted(in_turn)[:n_samples]], len(classes)
 
 
-def _label_text(target: Any, class_names: Sequence[str] | None) -> str:
-    if target is None:
-        return ""
-    label = as_label(target)
-    if class_names and isinstance(label, int) and 0 <= label < len(class_names):
-        return text_of(class_names[label])
-    return text_of(label)
+# ------------------------------------------------------------------ drawing
 
 
-# ------------------------------------------------------------------ pictures
-
-
-def _draw_pictures(
-    pictures: Sequence[np.ndarray[Any, Any]], labels: Sequence[str], n_columns: int, title: str, count: str
-) -> Image.Image:
-    low, high = value_range(pictures)
-    thumbnails = [_thumbnail(to_bytes(picture, low, high)) for picture in pictures]
-    cell_width = max(thumbnail.width for thumbnail in thumbnails)
-    cell_height = max(thumbnail.height for thumbnail in thumbnails)
+def _pictures_drawn(pictures: Sequence[_Array], labels: Sequence[str], n_columns: int, title: str, about: str) -> Image.Image:
+    thumbnails = [_thumbnail(pixels) for pixels in _as_bytes(pictures)]
     n_columns = min(n_columns, len(pictures))
-    n_rows = -(-len(pictures) // n_columns)
-    label_height = _LABEL_HEIGHT if any(labels) else 0
-    shape = " x ".join(map(str, pictures[0].shape[:2])) if len({picture.shape for picture in pictures}) == 1 else "various sizes"
-    about = f"{count}   ·   {shape} {pictures[0].dtype}, {low:.4g} black to {high:.4g} white"
-    sheet = _Sheet(
-        title,
-        about,
-        n_columns * cell_width + (n_columns - 1) * _GAP,
-        n_rows * (cell_height + label_height) + (n_rows - 1) * _ROW_GAP,
-    )
-    for position, (thumbnail, label) in enumerate(zip(thumbnails, labels, strict=True)):
-        row, column = divmod(position, n_columns)
-        left = sheet.left + column * (cell_width + _GAP)
-        top = sheet.top + row * (cell_height + label_height + _ROW_GAP)
-        x, y = left + (cell_width - thumbnail.width) // 2, top + (cell_height - thumbnail.height) // 2
-        sheet.image.paste(thumbnail, (x, y))
-        sheet.draw.rectangle((x - 1, y - 1, x + thumbnail.width, y + thumbnail.height), outline=_RULE)
-        sheet.text(
-            (left + cell_width // 2, top + cell_height + 3), label, _LABEL_SIZE, _INK, anchor="ma", width=cell_width + _GAP
-        )
-    return sheet.image
+    width = max(thumbnail.width for thumbnail in thumbnails) + _GAP
+    height = max(thumbnail.height for thumbnail in thumbnails) + _LINE_HEIGHT + _GAP
+    sheet, draw = _sheet(title, about, n_columns * width, math.ceil(len(pictures) / n_columns) * height)
+    for number, (thumbnail, label) in enumerate(zip(thumbnails, labels, strict=True)):
+        left, top = _MARGIN + number % n_columns * width, _MARGIN + _TITLE_HEIGHT + number // n_columns * height
+        sheet.paste(thumbnail, (left, top))
+        while label and _text_width(label) > width:
+            label = label[:-2] + "…" if len(label) > 2 else ""
+        draw.text((left, top + height - _LINE_HEIGHT - _GAP + 2), label, _INK, _font(_TEXT_SIZE))
+    return sheet
 
 
-def _thumbnail(pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> Image.Image:
+def _as_bytes(pictures: Sequence[_Array]) -> list[npt.NDArray[np.uint8]]:
+    """Pictures as uint8, in one range of values so that they stay comparable; what is not a number is black.
+
+    Black to white is 0 to 255 for bytes and 0 to 1 for others that lie there, if a quarter of that range is used. Else it goes
+    from the smallest finite value, or from 0 where nothing is negative, to the largest.
+    """
+    finite = [picture[np.isfinite(picture)] for picture in pictures]
+    low = float(min((each.min() for each in finite if each.size), default=0))
+    high = float(max((each.max() for each in finite if each.size), default=1))
+    full = 255.0 if all(picture.dtype == np.uint8 for picture in pictures) else 1.0
+    if low >= 0:
+        low, high = 0.0, full if full / 4 <= high <= full else high
+    high = high if high > low else low + 1
+    with np.errstate(all="ignore"):
+        scaled = [np.interp(picture.astype(np.float64), (low, high), (0, 255)) for picture in pictures]
+        return [np.nan_to_num(each).round().astype(np.uint8) for each in scaled]
+
+
+def _thumbnail(pixels: npt.NDArray[np.uint8]) -> Image.Image:
     """Small pictures enlarged by a whole factor, so that a pixel stays a square; large ones made smaller."""
     image = Image.fromarray(pixels)
     if image.mode == "RGBA":
-        paper = Image.new("RGBA", image.size, _PAPER)
-        image = Image.alpha_composite(paper, image)
+        image = Image.alpha_composite(Image.new("RGBA", image.size, _PAPER), image)
     image = image.convert("RGB")
     edge = max(image.size)
     if edge > _LARGEST_CELL:
-        factor = _LARGEST_CELL / edge
-        size = max(1, round(image.width * factor)), max(1, round(image.height * factor))
-        return image.resize(size, Image.Resampling.LANCZOS)
-    whole = -(-_CELL_PIXELS // edge)
-    return image.resize((image.width * whole, image.height * whole), Image.Resampling.NEAREST)
+        image.thumbnail((_LARGEST_CELL, _LARGEST_CELL))
+        return image
+    factor = math.ceil(_CELL_PIXELS / edge)
+    return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
 
 
-# ------------------------------------------------------------------ tables
+def _lines_drawn(rows: Sequence[Sequence[str]], title: str, about: str) -> Image.Image:
+    widths = [max(map(_text_width, column)) + 2 * _GAP for column in zip(*rows, strict=True)]
+    sheet, draw = _sheet(title, about, sum(widths), _LINE_HEIGHT * len(rows))
+    for number, row in enumerate(rows):
+        left = _MARGIN
+        for text, width in zip(row, widths, strict=True):
+            draw.text((left, _MARGIN + _TITLE_HEIGHT + number * _LINE_HEIGHT), text, _INK, _font(_TEXT_SIZE))
+            left += width
+    return sheet
 
 
-def _table(
-    iterator: Any, samples: Sequence[Any], labels: Sequence[str], sample_pos: Position, target_pos: Position
-) -> tuple[list[str], list[list[str]]]:
-    """The header and one row of text for each sample: its values, cut to what fits, and its label last."""
-    names, feature_names = column_names(iterator), getattr(getattr(iterator, "dataset_meta", None), "feature_names", None)
-    rows: list[tuple[list[str], str]] = []
-    header: list[str] = []
-    for sample, label in zip(samples, labels, strict=True):
-        cells = _cells(sample, sample_pos, target_pos, feature_names)
-        if len(cells) > _MOST_COLUMNS:
-            cells = [*cells[: _MOST_COLUMNS - 1], ("…", f"{len(cells) - _MOST_COLUMNS + 1:,} more")]
-        header = [name for name, _ in cells] if len(cells) >= len(header) else header
-        rows.append(([text for _, text in cells], label))
-    has_labels = any(labels)
-    target_name = target_pos if isinstance(target_pos, str) else names[target_pos] if target_pos < len(names) else "target"
-    padded = [[*cells, *[""] * (len(header) - len(cells)), *([label] if has_labels else [])] for cells, label in rows]
-    return [*header, *([target_name] if has_labels else [])], padded
+def _sheet(title: str, about: str, width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
+    """White paper with a title, a line about what is on it, and room of the size asked for below."""
+    title = readable(title)
+    width = max(width, _text_width(title, _TITLE_SIZE), _text_width(about)) + 2 * _MARGIN
+    image = Image.new("RGB", (width, height + _TITLE_HEIGHT + 2 * _MARGIN), _PAPER)
+    draw = ImageDraw.Draw(image)
+    draw.text((_MARGIN, _MARGIN - 6), title, _INK, _font(_TITLE_SIZE))
+    draw.text((_MARGIN, _MARGIN + 28), about, _GREY, _font(_TEXT_SIZE))
+    return image, draw
 
 
-def _cells(sample: Any, sample_pos: Position, target_pos: Position, feature_names: Sequence[str] | None) -> list[tuple[str, str]]:
-    if isinstance(sample, Mapping):
-        return [(str(key), text_of(value)) for key, value in sample.items() if key != target_pos]
-    value = content(sample, sample_pos)
-    if isinstance(value, Mapping):
-        return [(str(key), text_of(part)) for key, part in value.items()]
-    array = as_array(value)
-    if array is None or array.ndim != 1:
-        return [("sample", text_of(value))]
-    names = list(feature_names or ()) if feature_names is not None and len(feature_names) == array.size else []
-    return [(names[i] if names else f"x{i}", text_of(part)) for i, part in enumerate(array.tolist())]
-
-
-def _draw_table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str, count: str) -> Image.Image:
-    row_height, padding = 28, 14
-    widths = [max(_width(text, _LABEL_SIZE) for text in column) + 2 * padding for column in zip(header, *rows, strict=True)]
-    sheet = _Sheet(title, count, sum(widths), row_height * (len(rows) + 1))
-    for number, row in enumerate([header, *rows]):
-        top = sheet.top + number * row_height
-        if number % 2 == 0 and number > 0:
-            sheet.draw.rectangle((sheet.left, top, sheet.left + sum(widths) - 1, top + row_height - 1), fill=_STRIPE)
-        right = sheet.left
-        for column, text in enumerate(row):
-            right += widths[column]
-            sheet.text((right - padding, top + 5), text, _LABEL_SIZE, _GREY if number == 0 or column == 0 else _INK, anchor="ra")
-    line = sheet.top + row_height - 1
-    sheet.draw.line((sheet.left, line, sheet.left + sum(widths), line), fill=_INK)
-    return sheet.image
-
-
-# ------------------------------------------------------------------ paper
+def _text_width(text: str, size: int = _TEXT_SIZE) -> int:
+    return int(_font(size).getlength(text)) + 1
 
 
 @functools.cache
 def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     """A font of this machine with the letters of many scripts, or Pillow's own."""
-    for name in ("NotoSansCJK-Regular.ttc", "DejaVuSans.ttf", "Arial Unicode.ttf", "arial.ttf"):
+    for name in ("NotoSansCJK-Regular.ttc", "DejaVuSans.ttf", "arial.ttf"):
         try:
             return ImageFont.truetype(name, size)
         except OSError:
             continue
     return ImageFont.load_default(size)
-
-
-def _width(text: str, size: int) -> int:
-    return int(_font(size).getlength(printable(text))) + 1
-
-
-class _Sheet:
-    """White paper with a title, a line about what is on it, and room of the size asked for at ``left``, ``top``."""
-
-    def __init__(self, title: str, about: str, width: int, height: int) -> None:
-        page_width = max(width, _width(title, _TITLE_SIZE), _width(about, _SMALL_SIZE)) + 2 * _MARGIN
-        self.left = (page_width - width) // 2
-        self.top = _MARGIN + 66
-        self.image = Image.new("RGB", (page_width, self.top + height + _MARGIN), _PAPER)
-        self.draw = ImageDraw.Draw(self.image)
-        self.text((_MARGIN, _MARGIN - 6), title, _TITLE_SIZE, _INK)
-        self.text((_MARGIN, _MARGIN + 28), about, _SMALL_SIZE, _GREY)
-
-    def text(
-        self, position: tuple[int, int], text: str, size: int, fill: str, anchor: str = "la", width: int | None = None
-    ) -> None:
-        """Write one line; cut short if it is wider than ``width`` pixels."""
-        text = printable(text)
-        while width is not None and len(text) > 1 and _width(text, size) > width:
-            text = text[:-2] + "…"
-        self.draw.text(position, text, font=_font(size), fill=fill, anchor=anchor)
