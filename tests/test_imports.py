@@ -68,7 +68,7 @@ HEAVY = {
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.jpeg"},
-    "sklearn": {"data_stack.dataset.encoders.sklearn_state", "data_stack.dataset.splits.scikit_learn_splits"},
+    "sklearn": {"data_stack.dataset.splits.scikit_learn_splits"},
     "soundfile": {"data_stack.codecs.flac"},
     "tensorflow": {
         "data_stack.loader.tensorflow",

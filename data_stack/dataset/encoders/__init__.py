@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from data_stack.dataset.encoders.categorical import CategoricalEncoder
+from data_stack.dataset.encoders.categorical import CategoricalEncoder, OneHotEncoder, TextLabelEncoder
 from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.columns import Column
 from data_stack.dataset.encoders.continuous import ContinuousEncoder
@@ -19,10 +19,7 @@ from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.features import FeatureEncoder
 from data_stack.dataset.encoders.images import ImageEncoder
-from data_stack.dataset.encoders.kinds import encoder_from_state
-from data_stack.dataset.encoders.one_hot import OneHotEncoder
-from data_stack.dataset.encoders.stored import load_encoder, save_encoder
-from data_stack.dataset.encoders.text_labels import TextLabelEncoder
+from data_stack.dataset.encoders.stored import encoder_from_state, load_encoder, save_encoder
 from data_stack.dataset.encoders.transformer import EncoderLike, SklearnEncoder, as_encoder
 
 __all__ = [

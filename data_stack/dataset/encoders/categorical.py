@@ -1,4 +1,4 @@
-"""Categories as one-hot vectors or as numbers."""
+"""Categories as one-hot vectors or as numbers, and labels, which are these where the classes are known."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.categories import Categories, CategoriesLearner, Codes
+from data_stack.dataset.encoders.categories import Categories, CategoriesLearner, Codes, category
+from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.columns import Column
 from data_stack.dataset.encoders.encoder import Encoder, Learner, checked_choice
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
 
-__all__ = ["CategoricalEncoder", "one_hot_of"]
+__all__ = ["CategoricalEncoder", "OneHotEncoder", "TextLabelEncoder"]
 
 
 class CategoricalEncoder(Encoder):
@@ -93,7 +94,7 @@ class CategoricalEncoder(Encoder):
         """The categories as text, and ``"?"`` for what is unknown; None for numbers."""
         if self._output == "ordinal" or not self.is_fitted:
             return None
-        return tuple("?" if name is None and at == len(self._categories) else str(name) for at, name in enumerate(self._names))
+        return (*map(str, self._categories.values), *(["?"] if self._unknown == "index" else []))
 
     @property
     def target_kind(self) -> TargetKind | None:
@@ -103,7 +104,9 @@ class CategoricalEncoder(Encoder):
     @property
     def class_names(self) -> tuple[Any, ...] | None:
         """The categories; with ``unknown="index"``, None as the last."""
-        return self._names if self.is_fitted else None
+        if not self.is_fitted:
+            return None
+        return (*self._categories.values, None) if self._unknown == "index" else self._categories.values
 
     def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
         """The input's names, where each value becomes one number."""
@@ -120,15 +123,11 @@ class CategoricalEncoder(Encoder):
         if set(learned) != (set() if self._is_given else {"categories"}):
             raise ConfigError(f"it has learned {', '.join(learned) or 'nothing'}, where categories are learned or given")
         if not self._is_given:
-            if not isinstance(learned["categories"], list):
-                raise ConfigError("categories are a list")
             self._set_categories(learned["categories"])
         super()._remember(learned)
 
     def _set_categories(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
-        if isinstance(values, (str, bytes)):
-            raise ConfigError(f"the {self._what} list is a list of values, not the text {values!r:.80}")
-        if not isinstance(values, Iterable):
+        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
             raise ConfigError(f"the {self._what} list is a list of values, not {values!r:.80}")
         self._categories = Categories(values, self._what, numbered=self._numbered)
 
@@ -138,10 +137,6 @@ class CategoricalEncoder(Encoder):
     def _n_codes(self) -> int:
         return len(self._categories) + int(self._unknown == "index")
 
-    @property
-    def _names(self) -> tuple[Any, ...]:
-        return (*self._categories.values, None) if self._unknown == "index" else self._categories.values
-
     def _codes(self, column: Column) -> Codes:
         """Numbers; those of unknown values as the policy has it, -1 for zeros."""
         codes = self._categories.codes(column)
@@ -150,20 +145,18 @@ class CategoricalEncoder(Encoder):
                 return np.where(codes < 0, len(self._categories), codes)
             if self._unknown == "error":
                 at = tuple(np.argwhere(codes < 0)[0].tolist())
-                raise EncodingError(self._unknown_problem(column[at]), at[0])
+                raise EncodingError(f"{category(column[at])!r:.80} is an unknown {self._what}: {self._categories.shown()}", at[0])
         return codes
-
-    def _unknown_problem(self, value: Any) -> str:
-        known = ", ".join(f"{each!r:.40}" for each in self._categories.values[:8])
-        more = f" and {len(self._categories) - 8} more" if len(self._categories) > 8 else ""
-        shown = value.item() if isinstance(value, np.generic) else value
-        return f"{shown!r:.80} is an unknown {self._what}: known are {known or 'none'}{more}"
 
     def _transform(self, column: Column) -> Column:
         if len(column) == 0 and column.dtype.kind not in "OUSbiuf":
             column = column.astype(object)
         codes = self._codes(column)
-        return codes.astype(np.int64, copy=False) if self._output == "ordinal" else one_hot_of(codes, self._n_codes)
+        if self._output == "ordinal":
+            return codes.astype(np.int64, copy=False)
+        vectors = np.zeros((codes.size, self._n_codes + 1), dtype=np.float32)  # the one of -1 falls into the last column
+        vectors[np.arange(codes.size), codes.ravel()] = 1
+        return vectors[:, :-1].reshape((*codes.shape, self._n_codes))
 
     def _inverse(self, column: Column) -> Column:
         """The categories; None for vectors without a one and for the number of the unknown. Of scores, the highest counts."""
@@ -182,13 +175,60 @@ class CategoricalEncoder(Encoder):
         return self._categories.taken(np.where(codes >= len(self._categories), -1, codes))
 
 
-def one_hot_of(codes: Codes, n_codes: int) -> npt.NDArray[np.float32]:
-    """Codes of shape ``(n, …)`` as vectors, shape ``(n, …, n_codes)``; those of -1 have no one."""
-    vectors = np.zeros((codes.size, n_codes), dtype=np.float32)
-    flat = codes.ravel()
-    if flat.size and flat.min() < 0:
-        places = np.flatnonzero(flat >= 0)
-        vectors[places, flat[places]] = 1
-    else:
-        vectors[np.arange(flat.size), flat] = 1
-    return vectors.reshape((*codes.shape, n_codes))
+class OneHotEncoder(CategoricalEncoder):
+    """Labels of shape ``(n, …)`` as float32 vectors, shape ``(n, …, n_classes)``: zeros, and a one at the position of the class.
+
+    Args:
+        classes: in the order of the positions; of a ClassMapping, its classes. Where none of them is a number, the integers
+            0, 1, … stand for them too: labels that are numbered.
+        unknown: what becomes of a label that is no class: ``"error"``, ``"zeros"`` or ``"index"``, see CategoricalEncoder.
+
+    Raises:
+        ConfigError: classes are equal or cannot be such.
+    """
+
+    kind = "one_hot"
+    _what = "class"
+    _numbered = True
+
+    def __init__(
+        self,
+        classes: Sequence[Any] | npt.NDArray[Any] | ClassMapping,
+        unknown: Literal["error", "zeros", "index"] = "error",
+    ) -> None:
+        super().__init__("one_hot", unknown, classes.classes if isinstance(classes, ClassMapping) else classes)
+
+    def config(self) -> dict[str, Any]:
+        """``classes`` and ``unknown``."""
+        return {"classes": list(self.categories), "unknown": self._unknown}
+
+
+class TextLabelEncoder(CategoricalEncoder):
+    """Each string as the number of its class: shape ``(n, …)`` to the same shape, int64.
+
+    Learned classes are sorted, given ones keep their order. Their names are in :attr:`class_names`, and ``inverse`` gives the
+    strings again.
+
+    Args:
+        class_names: where they are known; there is nothing to learn then.
+        unknown: ``"error"``, or ``"index"``: one number more, the last, whose class is None.
+
+    Raises:
+        ConfigError: names are equal, or no strings.
+    """
+
+    kind = "text_labels"
+    _what = "class"
+
+    def __init__(self, class_names: Sequence[str] | None = None, unknown: Literal["error", "index"] = "error") -> None:
+        super().__init__("ordinal", unknown, class_names)
+
+    def config(self) -> dict[str, Any]:
+        """``unknown``, and ``class_names`` if they were given."""
+        return {"class_names": list(self.categories) if self._is_given else None, "unknown": self._unknown}
+
+    def _set_categories(self, values: Any) -> None:
+        super()._set_categories(values)
+        for position, value in enumerate(self.categories):
+            if not isinstance(value, str):
+                raise ConfigError(f"class number {position}, {value!r:.80}, is no string; CategoricalEncoder takes other values")

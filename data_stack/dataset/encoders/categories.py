@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,7 @@ NAN = math.nan
 """The one NaN among categories: NaN is unequal to itself, but found again as the same object."""
 
 _INT64 = range(-(2**63), 2**63)
-_DENSE_SPAN = 4096
-_SAFE = 2**62
+_MOST_EXACT = 2**53  # up to here, all integers are floats
 
 
 def category(value: Any) -> Any:
@@ -79,7 +78,7 @@ class Categories:
             codes[plain] = position
         self.values = tuple(codes)
         self._what, self._is_numbered = what, numbered
-        if numbered and not any(isinstance(value, (bool, int, float)) for value in codes):
+        if numbered and not any(map(_is_number, codes)):
             codes.update((code, code) for code in range(len(codes)))
         self._codes = codes
 
@@ -99,29 +98,27 @@ class Categories:
         kind = column.dtype.kind
         if kind not in "OUSbiuf":
             raise ConfigError(f"values of dtype {column.dtype} are no categories: numbers, strings and the like are")
-        if kind not in "biuf":
+        if kind in "OUS":
             return self._listed(column.ravel().tolist(), column).reshape(column.shape)
-        if self._dense is not None:
-            with np.errstate(invalid="ignore"):  # what is too large for an integer is none of these
-                integers = column.astype(np.int64, copy=False)
-            if kind in "bi" or (integers == column).all():
-                return self._dense.codes(integers)
-        values, places = np.unique(column, return_inverse=True)
-        return self._listed(values.tolist(), values)[places].reshape(column.shape)
+        known, numbers = self._numbers
+        if len(known) == 0 or not _are_floats(column):
+            values, places = np.unique(column, return_inverse=True)
+            return self._listed(values.tolist(), values)[places].reshape(column.shape)
+        places = np.minimum(np.searchsorted(known, column), len(known) - 1)
+        codes: Codes = np.where(known[places] == column, numbers[places], -1)
+        if NAN in self._codes and kind == "f":
+            codes[np.isnan(column)] = self._codes[NAN]
+        return codes
 
-    def code(self, value: Any) -> int:
-        """The number of one value, -1 if it is no category."""
-        try:
-            return self._codes.get(category(value), -1)
-        except TypeError:
-            return -1
+    def shown(self) -> str:
+        """The first of them, for messages."""
+        more = f" and {len(self) - 8} more" if len(self) > 8 else ""
+        return f"known are {', '.join(f'{value!r:.40}' for value in self.values[:8]) or 'none'}{more}"
 
     def taken(self, codes: Codes) -> Column:
         """The categories of these numbers, each in ``[0, len)`` or -1, which gives None."""
-        if codes.size and codes.min() < 0:
-            with_none = objects([*self.values, None])
-            return with_none[codes]
-        return self._column[codes]
+        column = objects([*self.values, None]) if codes.size and codes.min() < 0 else values_column(self.values)
+        return column[codes]
 
     def _listed(self, values: Sequence[Any], column: Column) -> Codes:
         find = self._codes.get
@@ -139,16 +136,12 @@ class Categories:
         return codes
 
     @functools.cached_property
-    def _column(self) -> Column:
-        return values_column(self.values)
-
-    @functools.cached_property
-    def _dense(self) -> _DenseCodes | None:
-        """A table of the integers, where they lie close together."""
-        integers = {int(value): code for value, code in self._codes.items() if _is_integer(value)}
-        if not integers or max(integers) - min(integers) >= _DENSE_SPAN or max(map(abs, integers)) >= _SAFE:
-            return None
-        return _DenseCodes(integers)
+    def _numbers(self) -> tuple[npt.NDArray[np.float64], Codes]:
+        """The numbers among the categories, ascending, with their codes; none where they would not be exact as floats."""
+        found = sorted((value, code) for value, code in self._codes.items() if _is_number(value) and value is not NAN)
+        if any(isinstance(value, int) and abs(value) > _MOST_EXACT for value, _ in found):
+            found = []
+        return np.array([float(value) for value, _ in found]), np.array([code for _, code in found], dtype=np.intp)
 
 
 class CategoriesLearner(Learner):
@@ -165,38 +158,19 @@ class CategoriesLearner(Learner):
             values = block.ravel().tolist()
         else:
             raise ConfigError(f"values of dtype {block.dtype} are no categories: numbers, strings and the like are")
+        listed = values
         with contextlib.suppress(TypeError):  # something in it does not hash: found below
             values = dict.fromkeys(values)
-        n_in_row = max(1, int(np.prod(block.shape[1:])))
-        for position, value in enumerate(values):
+        for value in values:
             try:
                 self._seen.setdefault(category(value))
             except TypeError as error:
-                raise EncodingError(f"{value!r:.80}: {error}", first + _place(block, value, position) // n_in_row) from None
+                place = next(place for place, item in enumerate(listed) if item is value)
+                raise EncodingError(f"{value!r:.80}: {error}", first + place // max(1, int(np.prod(block.shape[1:])))) from None
 
     def learned(self) -> dict[str, Any]:
         """``categories``: numbers first, then strings, then the rest, each in their order."""
         return {"categories": sorted(self._seen, key=_order)}
-
-
-class _DenseCodes:
-    """The codes of integers in ``[low, high]`` as a table; both ends of it stand for all that lies beyond.
-
-    Attributes:
-        low: one below the least integer.
-        high: one above the largest.
-        table: shape ``(high - low + 1,)``, -1 where an integer is no category.
-    """
-
-    def __init__(self, codes: Mapping[int, int]) -> None:
-        self.low, self.high = min(codes) - 1, max(codes) + 1
-        self.table = np.full(self.high - self.low + 1, -1, dtype=np.intp)
-        for integer, code in codes.items():
-            self.table[integer - self.low] = code
-
-    def codes(self, integers: npt.NDArray[np.int64]) -> Codes:
-        """The codes of integers, -1 where one is no category."""
-        return self.table.take(np.minimum(np.maximum(integers, self.low), self.high) - self.low)
 
 
 def values_column(values: Sequence[Any]) -> Column:
@@ -207,8 +181,15 @@ def values_column(values: Sequence[Any]) -> Column:
     return objects(values)
 
 
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, (bool, int)) or (isinstance(value, float) and value.is_integer())
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+def _are_floats(column: Column) -> bool:
+    """Whether the numbers of a column are exact as float64."""
+    if column.dtype.kind == "f" or column.dtype.itemsize < 8:
+        return column.dtype.itemsize <= 8
+    return not column.size or -_MOST_EXACT <= int(column.min()) <= int(column.max()) <= _MOST_EXACT
 
 
 def _order(value: Any) -> tuple[int, Any]:
@@ -221,8 +202,3 @@ def _order(value: Any) -> tuple[int, Any]:
     if isinstance(value, bytes):
         return 3, value
     return (4, repr(value)) if isinstance(value, tuple) else (5, 0)
-
-
-def _place(block: Column, value: Any, fallback: int) -> int:
-    """Where ``value`` itself stands in a block."""
-    return next((place for place, item in enumerate(block.ravel().tolist()) if item is value), fallback)

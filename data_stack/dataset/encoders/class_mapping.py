@@ -29,10 +29,9 @@ class ClassMapping(Encoder):
         mapping: new classes by old ones; a key that is a tuple holds several old classes.
         unmapped: what becomes of labels that it does not name: ``"keep"`` leaves them as they are, ``"error"`` refuses them
             when they are read, ``"drop"`` leaves their samples out (``iterator.map_classes`` does; reading one is an error).
-        names: what to call the new classes: one name each, in the order of :attr:`classes`.
 
     Raises:
-        ConfigError: a label is in two entries, or is no label; or names do not fit the classes.
+        ConfigError: a label is in two entries, or is no label.
     """
 
     kind = "class_mapping"
@@ -42,7 +41,6 @@ class ClassMapping(Encoder):
         mapping: Mapping[Any, Any],
         *,
         unmapped: Literal["keep", "error", "drop"] = "keep",
-        names: Sequence[Any] | None = None,
     ) -> None:
         if not isinstance(mapping, Mapping):
             raise ConfigError(f"a class mapping is a dict of new classes by old ones, got {mapping!r:.80}")
@@ -65,18 +63,16 @@ class ClassMapping(Encoder):
         new_classes = list(dict.fromkeys(pairs.values()))
         if all(isinstance(each, (bool, int, float)) for each in new_classes):
             new_classes.sort()
-        self._new = Categories(new_classes, "class")
-        self._new_codes: Codes = np.array([self._new.code(new) for new in pairs.values()], dtype=np.intp)
+        self._classes = tuple(new_classes)
+        self._new_by_old = pairs
         self._values = values_column(list(pairs.values()))
-        self._names = self._checked_names(names)
         self._remember({})
 
     # ------------------------------------------------------------------ what it is
 
     def config(self) -> dict[str, Any]:
-        """``mapping``, ``unmapped`` and ``names``."""
-        names = None if self._names == self.classes else list(self._names)
-        return {"mapping": self._given, "unmapped": self._unmapped, "names": names}
+        """``mapping`` and ``unmapped``."""
+        return {"mapping": self._given, "unmapped": self._unmapped}
 
     @property
     def unmapped(self) -> str:
@@ -86,25 +82,7 @@ class ClassMapping(Encoder):
     @property
     def classes(self) -> tuple[Any, ...]:
         """The new classes, each once: sorted if they are numbers, otherwise in the order of the mapping."""
-        return self._new.values
-
-    @property
-    def names(self) -> tuple[Any, ...]:
-        """What the new classes are called, in the order of :attr:`classes`; the classes themselves unless names were given."""
-        return self._names
-
-    @property
-    def size(self) -> int:
-        """Number of new classes."""
-        return len(self._new)
-
-    @property
-    def previous_labels(self) -> dict[Any, tuple[Any, ...]]:
-        """The old labels of each new class."""
-        previous: dict[Any, list[Any]] = {new: [] for new in self.classes}
-        for old, code in zip(self._old.values, self._new_codes.tolist(), strict=True):
-            previous[self.classes[code]].append(old)
-        return {new: tuple(old) for new, old in previous.items()}
+        return self._classes
 
     @property
     def output_size(self) -> int | None:
@@ -118,8 +96,8 @@ class ClassMapping(Encoder):
 
     @property
     def class_names(self) -> tuple[Any, ...] | None:
-        """:attr:`names`; :attr:`classes` if they are numbers that do not count these; None where unmapped labels are kept."""
-        return None if self._unmapped == "keep" else self._names_of_targets()
+        """:attr:`classes`; None where unmapped labels are kept."""
+        return None if self._unmapped == "keep" else self._classes
 
     def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
         """The names as they were."""
@@ -138,16 +116,11 @@ class ClassMapping(Encoder):
             return self._kept(column, codes, is_unmapped)
         if is_unmapped.any():
             at = tuple(np.argwhere(is_unmapped)[0].tolist())
-            label = column[at].item() if isinstance(column[at], np.generic) else column[at]
-            drops = "; iterator.map_classes leaves out the samples of such labels" if self._unmapped == "drop" else ""
-            known = ", ".join(f"{each!r:.40}" for each in self._old.values[:8])
-            raise EncodingError(f"the label {label!r:.80} is not in the class mapping, which names {known}{drops}", at[0])
+            raise EncodingError(f"the label {category(column[at])!r:.80} is not in the class mapping: {self._old.shown()}", at[0])
         return self._values[codes]
 
     def _kept(self, column: Column, codes: Codes, is_unmapped: npt.NDArray[np.bool_]) -> Column:
         dtype = _common_dtype(column.dtype, self._values)
-        if len(self._values) == 0:
-            return column.astype(dtype)
         if dtype.kind != "O":
             return np.where(is_unmapped, column.astype(dtype, copy=False), self._values.astype(dtype, copy=False)[codes])
         kept = np.fromiter(column.ravel().tolist(), dtype=object, count=column.size).reshape(column.shape)
@@ -161,25 +134,10 @@ class ClassMapping(Encoder):
         Raises:
             ConfigError: several old labels became one new class, so that nobody knows which it was.
         """
-        for new, old in self.previous_labels.items():
-            if len(old) > 1:
-                raise ConfigError(f"the class mapping has no inverse: {old!r:.120} all became {new!r:.80}")
-        inverse = ClassMapping(
-            {new: old[0] for new, old in self.previous_labels.items()}, unmapped="keep" if self._unmapped == "keep" else "error"
-        )
-        return inverse.transform(column)
-
-    def _names_of_targets(self) -> tuple[Any, ...]:
-        """What a meta calls the classes: by its names, a target that is a number is found as the place of its name."""
-        are_numbers = all(isinstance(each, (bool, int, float)) for each in self.classes)
-        return self.classes if are_numbers and self.classes != tuple(range(self.size)) else self._names
-
-    def _checked_names(self, names: Sequence[Any] | None) -> tuple[Any, ...]:
-        if names is None:
-            return self.classes
-        if isinstance(names, (str, Mapping)) or len(names) != self.size:
-            raise ConfigError(f"there are {self.size} new classes {self.classes!r:.80}, but the names {names!r:.80}")
-        return tuple(names)
+        old_by_new = {new: old for old, new in self._new_by_old.items()}
+        if len(old_by_new) < len(self._new_by_old):
+            raise ConfigError("the class mapping has no inverse: several old labels all became one new class")
+        return ClassMapping(old_by_new, unmapped="keep" if self._unmapped == "keep" else "error").transform(column)
 
 
 def _label(value: Any, what: str) -> Any:
@@ -196,8 +154,6 @@ def _common_dtype(dtype: np.dtype[Any], values: Column) -> np.dtype[Any]:
     """What holds labels of ``dtype`` and new classes, none of them changed; the same whichever labels a batch has."""
     if dtype.kind not in "biuf" or values.dtype.kind not in "biuf":
         return np.dtype(object)
-    if len(values) == 0:
-        return dtype
     if dtype.kind in "iu" and values.dtype.kind in "iu":
         common = np.result_type(dtype, np.min_scalar_type(int(values.max())), np.min_scalar_type(int(values.min())))
         return common if common.kind in "iu" else np.dtype(object)

@@ -26,15 +26,17 @@ _MOST_EXACT = 2**53  # up to here, all integers are floats
 
 def as_column(values: Any) -> Column:
     """Values as an array of shape ``(n, ...)``: of numbers where they are numbers of one shape, otherwise of objects."""
-    if isinstance(values, np.ma.MaskedArray):
-        column: Column = _without_mask(values)
-    elif isinstance(values, np.ndarray):
-        column = values
+    if np.ma.is_masked(values):
+        raise ConfigError("an encoder takes no masked values: fill them first, with NaN or None, say")
+    if isinstance(values, np.ndarray):
+        column: Column = np.asarray(values)
     elif hasattr(values, "detach"):  # a tensor: outside of the graph, in the host's memory
         try:
             column = np.asarray(values.detach().cpu())
         except TypeError as error:  # of a dtype that numpy lacks, such as bfloat16, or sparse
             raise ConfigError(f"an encoder takes tensors that numpy can hold; convert this one first: {error}") from error
+    elif hasattr(values, "to_records"):  # a data frame
+        column = values.to_records(index=False)
     elif hasattr(values, "__array__"):
         column = np.asarray(values)
     elif isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
@@ -90,21 +92,14 @@ def as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
         return column.astype(np.float64)
     except (ValueError, TypeError):
         pass
-    if column.dtype == object and column.ndim == 1 and len(column):  # arrays of one shape, given as objects
-        arrays = stacked(column.tolist())
-        if arrays.dtype.kind in _NUMBERS and arrays.ndim > 1:
-            return arrays.astype(np.float64)
-    shape: tuple[int, ...] | None = None
-    numbers = []
-    for position, value in enumerate(column):
+    numbers: list[npt.NDArray[np.float64]] = []
+    for position, value in enumerate(column, first):
         try:
-            number = np.asarray(value, dtype=np.float64)
+            numbers.append(np.asarray(value, dtype=np.float64))
         except (ValueError, TypeError):
-            raise EncodingError(f"{value!r:.80} is no number", first + position) from None
-        if shape not in (None, number.shape):
-            raise EncodingError(f"a value has the shape {number.shape}, those before have {shape}", first + position)
-        shape = number.shape
-        numbers.append(number)
+            raise EncodingError(f"{value!r:.80} is no number", position) from None
+        if numbers[-1].shape != numbers[0].shape:
+            raise EncodingError(f"a value has the shape {numbers[-1].shape}, those before have {numbers[0].shape}", position)
     return np.stack(numbers)
 
 
@@ -126,15 +121,6 @@ def blocks_of(columns: Blocks) -> Iterator[Column]:
     )
     for block in columns if is_blocks else [columns]:
         yield as_column(block)
-
-
-def _without_mask(values: Any) -> Column:
-    """What is masked is missing: NaN among fractional numbers, otherwise None."""
-    if not np.ma.is_masked(values):
-        return np.asarray(values.data)
-    filled: Column = np.asarray(values.data if values.dtype.kind == "f" else values.data.astype(object)).copy()
-    filled[np.ma.getmaskarray(values)] = np.nan if values.dtype.kind == "f" else None
-    return filled
 
 
 def _as_numbers(values: Any) -> Column | None:

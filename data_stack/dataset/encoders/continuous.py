@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -100,11 +100,7 @@ class ContinuousEncoder(Encoder):
     # ------------------------------------------------------------------ learning
 
     def _learner(self) -> Learner | None:
-        if self._scaling == "none":
-            return None
-        if self._scaling == "robust":
-            return _Checked(self._missing, WholeColumn(_quartiles))
-        return _Checked(self._missing, _MomentsLearner(_STATISTICS[self._scaling]))
+        return None if self._scaling == "none" else _NumbersLearner(self._scaling, self._missing)
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
         if set(learned) != (set() if self._scaling == "none" else {"centre", "scale"}):
@@ -151,55 +147,44 @@ class ContinuousEncoder(Encoder):
         return numbers * self.scale + self.centre
 
 
-class _Checked(Learner):
-    """Numbers for a learner: float64, without infinity."""
-
-    def __init__(self, missing: str, learner: Learner) -> None:
-        self._missing, self._learner_of_floats = missing, learner
-
-    def add(self, block: Column, first: int) -> None:
-        numbers = as_floats(block, first)
-        if not np.isfinite(numbers).all():
-            _check(numbers, self._missing, first)
-        self._learner_of_floats.add(numbers, first)
-
-    def learned(self) -> dict[str, Any]:
-        learned = self._learner_of_floats.learned()
-        scale = learned["scale"]
-        return {"centre": learned["centre"], "scale": np.where(scale == 0, 1.0, scale)}
-
-
-class _MomentsLearner(Learner):
-    def __init__(self, statistic: Callable[[RunningMoments], tuple[Any, Any]]) -> None:
-        self._statistic, self._moments = statistic, RunningMoments()
+class _NumbersLearner(Learner):
+    def __init__(self, scaling: str, missing: str) -> None:
+        self._scaling, self._missing = scaling, missing
+        self._moments, self._whole = RunningMoments(), WholeColumn(_quartiles)
         self._shape: tuple[int, ...] | None = None
 
     def add(self, block: Column, first: int) -> None:
-        if self._shape is not None and block.shape[1:] != self._shape:
-            raise EncodingError(f"values have the shape {block.shape[1:]}, those before {self._shape}", first)
-        self._shape = block.shape[1:]
-        self._moments.add(block)
+        numbers = as_floats(block, first)
+        _check(numbers, self._missing, first)
+        if self._scaling == "robust":
+            self._whole.add(numbers, first)
+            return
+        if self._shape not in (None, numbers.shape[1:]):
+            raise EncodingError(f"values have the shape {numbers.shape[1:]}, those before {self._shape}", first)
+        self._shape = numbers.shape[1:]
+        self._moments.add(numbers)
 
     def learned(self) -> dict[str, Any]:
-        _refuse_nothing_but_nan(self._moments.count == 0)
-        with np.errstate(over="ignore"):  # refused when it is remembered
-            centre, scale = self._statistic(self._moments)
-        return {"centre": np.asarray(centre, dtype=np.float64), "scale": np.asarray(scale, dtype=np.float64)}
-
-
-_STATISTICS: dict[str, Callable[[RunningMoments], tuple[Any, Any]]] = {
-    # The mean of equal values is that value, though the sum over their number may miss it by a bit.
-    "standard": lambda moments: (np.where(moments.low == moments.high, moments.low, moments.mean), moments.deviation),
-    "min_max": lambda moments: (moments.low, moments.high - moments.low),
-    "max_abs": lambda moments: (np.zeros_like(moments.low), np.maximum(np.abs(moments.low), np.abs(moments.high))),
-}
+        moments = self._moments
+        with np.errstate(over="ignore", invalid="ignore"):  # refused when it is remembered
+            if self._scaling == "robust":
+                centre, scale = self._whole.learned().values()
+            elif self._scaling == "standard":
+                # The mean of equal values is that value, though the sum over their number may miss it by a bit.
+                centre, scale = np.where(moments.low == moments.high, moments.low, moments.mean), moments.deviation
+            elif self._scaling == "min_max":
+                centre, scale = moments.low, moments.high - moments.low
+            else:
+                centre, scale = np.zeros_like(moments.low), np.maximum(np.abs(moments.low), np.abs(moments.high))
+        if self._scaling != "robust":
+            _refuse_nothing_but_nan(moments.count == 0)
+        return {"centre": np.asarray(centre, dtype=np.float64), "scale": np.where(scale == 0, 1.0, scale)}
 
 
 def _quartiles(numbers: Column) -> dict[str, Any]:
     _refuse_nothing_but_nan(np.isnan(numbers).all(axis=0))
-    with np.errstate(over="ignore", invalid="ignore"):  # refused when it is remembered
-        low, centre, high = np.nanpercentile(numbers, [25, 50, 75], axis=0)
-        return {"centre": np.asarray(centre), "scale": np.asarray(high - low)}
+    low, centre, high = np.nanpercentile(numbers, [25, 50, 75], axis=0)
+    return {"centre": centre, "scale": high - low}
 
 
 def _refuse_nothing_but_nan(is_nothing: Any) -> None:
@@ -218,9 +203,8 @@ def _check(numbers: Floats, missing: str, first: int) -> None:
     refused = ~np.isfinite(numbers) if missing == "error" else np.isinf(numbers)
     if refused.any():
         at = tuple(np.argwhere(refused)[0].tolist())
-        value = float(numbers[at])
-        problem = f"{value!r} is no number to scale"
-        if value != value:
+        problem = f"{float(numbers[at])!r} is no number to scale"
+        if np.isnan(numbers[at]):
             problem = "a value is missing (NaN); missing='keep' or 'zeros' allows it"
         within = f" (in column {', '.join(map(str, at[1:]))})" if len(at) > 1 else ""
         raise EncodingError(problem + within, first + at[0])

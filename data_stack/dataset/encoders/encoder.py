@@ -17,7 +17,7 @@ from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError, ModelNotTrainedError
 
-__all__ = ["BUILT_IN_KINDS", "Encoder", "Fitting", "Learner", "WholeColumn", "checked_choice", "restored", "short_range"]
+__all__ = ["BUILT_IN_KINDS", "Encoder", "Fitting", "Learner", "WholeColumn", "checked_choice", "restored"]
 
 _EncoderT = TypeVar("_EncoderT", bound="Encoder")
 
@@ -26,7 +26,7 @@ _MOST_IN_A_RANGE = 1 << 20
 _STATE_KEYS = {"kind", "config", "learned", "fitted_on"}
 
 BUILT_IN_KINDS: dict[str, type[Encoder]] = {}
-"""The classes of this package by their kinds; :mod:`data_stack.dataset.encoders.kinds` fills it in."""
+"""The classes of this package by their kinds; :mod:`data_stack.dataset.encoders.stored` fills it in."""
 
 
 class Learner(ABC):
@@ -246,20 +246,11 @@ class Encoder(ABC):
         """
         self._learned = dict(learned)
 
-    def _plain(self, value: Any) -> Any:
-        """A value of the configuration, or learned, as plain data."""
-        return to_plain(value, lambda v: {"encoder": v.state()} if isinstance(v, Encoder) else None)
-
-    @classmethod
-    def _from_plain(cls, data: Any, kinds: Mapping[str, type[Encoder]]) -> Any:
-        """The way back."""
-        return from_plain(data, {"encoder": lambda state: restored(state, kinds), "range": short_range})
-
     # ------------------------------------------------------------------ inside
 
     def _without_origin(self) -> dict[str, Any]:
-        learned = None if self._learned is None else {name: self._plain(value) for name, value in self._learned.items()}
-        config = {name: self._plain(value) for name, value in self.config().items()}
+        learned = None if self._learned is None else {name: _plain(value) for name, value in self._learned.items()}
+        config = {name: _plain(value) for name, value in self.config().items()}
         return {"kind": self.kind, "config": config, "learned": learned}
 
     def _not_fitted(self) -> ModelNotTrainedError:
@@ -309,6 +300,10 @@ class Fitting:
         self._encoder.fitted_on = fitted_on
 
 
+def _plain(value: Any) -> Any:
+    return to_plain(value, lambda v: {"encoder": v.state()} if isinstance(v, Encoder) else None)
+
+
 def restored(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
     """The encoder that gave ``state``, of one of the classes ``kinds``.
 
@@ -328,17 +323,18 @@ def restored(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
     if not (fitted_on is None or isinstance(fitted_on, str)):
         raise ConfigError(f"damaged state of a {kind!r} encoder: fitted_on is a fingerprint, not {shown(fitted_on)}")
     encoder_class = kinds[kind]
+    special = {"encoder": lambda state: restored(state, kinds), "range": _short_range}
     try:
-        encoder = encoder_class(**{name: encoder_class._from_plain(value, kinds) for name, value in config.items()})
+        encoder = encoder_class(**{name: from_plain(value, special) for name, value in config.items()})
         if learned is not None:
-            encoder._remember({name: encoder_class._from_plain(value, kinds) for name, value in learned.items()})
+            encoder._remember({name: from_plain(value, special) for name, value in learned.items()})
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, binascii.Error) as error:
         raise ConfigError(f"damaged state of a {kind!r} encoder: {error!s:.300}") from error
     encoder.fitted_on = fitted_on
     return encoder
 
 
-def short_range(ends: Any) -> range:
+def _short_range(ends: Any) -> range:
     """A range in a state: a few bytes that anyone may have written, and that encoders make lists of.
 
     Raises:

@@ -19,7 +19,7 @@ Feature = Union[int, str]
 
 
 class FeatureRows:
-    """Rows by their features: an array of two or more dimensions or of records, lists, dicts, a dict of columns, a data frame.
+    """Rows by their features: an array of two or more dimensions or of records, lists or dicts.
 
     Args:
         rows: the rows.
@@ -37,13 +37,6 @@ class FeatureRows:
         self._names, self.array = names, None
         self._features: Sequence[Feature] = ()
         self._column: Callable[[Any], Column]
-        if isinstance(rows, Mapping) or hasattr(rows, "iloc"):
-            columns = {name: as_column(rows[name]) for name in rows}
-            lengths = {len(column) for column in columns.values()}
-            if len(lengths) != 1:
-                raise ConfigError(f"the columns of a table are equally long, these have the lengths {sorted(lengths)}")
-            self.n_rows, self._features, self._column = lengths.pop(), list(columns), columns.__getitem__
-            return
         column = as_column(rows)
         self.n_rows = len(column)
         if column.dtype.names is not None and column.ndim == 1:

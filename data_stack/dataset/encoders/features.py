@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders.categorical import CategoricalEncoder
-from data_stack.dataset.encoders.columns import Blocks, Column, as_column, objects
+from data_stack.dataset.encoders.columns import Column, objects
 from data_stack.dataset.encoders.continuous import ContinuousEncoder
 from data_stack.dataset.encoders.encoder import Encoder, Fitting, Learner
 from data_stack.dataset.encoders.errors import EncodingError
@@ -65,8 +65,8 @@ class FeatureEncoder(Encoder):
         encoded = train.encode(encoder, fit_on=train)
 
     A row is an array, a list, a dict of features, or a record of a structured array; many rows may also be an array of shape
-    ``(n, n_features)``, a dict of columns or a data frame. Features are named by their positions, by keys, or by
-    ``feature_names``. All are learned in one pass over the rows.
+    ``(n, n_features)`` or a data frame. Features are named by their positions, by keys, or by ``feature_names``. All are learned
+    in one pass over the rows.
 
     Several features given one encoder get an encoder like it each, except for transformers of scikit-learn, which encode them
     together. An encoder that is fitted already when it is given stays as it is.
@@ -182,25 +182,6 @@ class FeatureEncoder(Encoder):
 
     # ------------------------------------------------------------------ learning
 
-    def fit(self, columns: Blocks | Mapping[Any, Any], *, fitted_on: str | None = None) -> FeatureEncoder:
-        """As ``Encoder.fit``; ``columns`` may also be a dict of columns, or a data frame. A list of flat arrays is of rows."""
-        if isinstance(columns, Mapping) or hasattr(columns, "iloc"):
-            table: Any = columns
-            try:
-                rows = zip(*(as_column(table[name]).tolist() for name in table), strict=True)
-                columns = objects([dict(zip(table, row, strict=True)) for row in rows])
-            except ValueError as error:
-                raise ConfigError(f"the columns of a table are equally long: {error}") from error
-        elif isinstance(columns, (list, tuple)) and len(columns) and all(map(_is_row, columns)):
-            columns = objects(columns)
-        return super().fit(columns, fitted_on=fitted_on)
-
-    def transform(self, batch: Any) -> Column:
-        """As ``Encoder.transform``; ``batch`` may also be a dict of columns, or a data frame."""
-        if not self.is_fitted:
-            raise self._not_fitted()
-        return self._planned().transform(FeatureRows(batch, self._positions))
-
     def _learner(self) -> Learner | None:
         return _FeaturesLearner(self) if any(part.is_learning for part in self._parts) else None
 
@@ -250,8 +231,6 @@ class FeatureEncoder(Encoder):
         return {**self.__dict__, "_plan": None}
 
     def __repr__(self) -> str:
-        if not self._parts:
-            return super().__repr__()
         features = ", ".join(repr(feature) for part in self._parts for feature in part.features)
         return f"<FeatureEncoder of {features:.120}{'' if self.is_fitted else ', not fitted'}>"
 
@@ -348,13 +327,6 @@ class _Plan:
         if codes.shape != starts.shape:
             raise ConfigError(f"{part.name}: its values are no single values, but of shape {codes.shape[1:]}")
         return (starts + codes)[codes >= 0] if encoder.unknown == "zeros" else starts + codes
-
-
-def _is_row(value: Any) -> bool:
-    """Whether an array is a row of features, not a block of rows."""
-    if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.names is not None or len(value) == 0:
-        return False
-    return value.dtype != object or not isinstance(value[0], (Mapping, list, tuple, np.ndarray))
 
 
 def _checked_feature(feature: Any) -> Feature:

@@ -46,12 +46,9 @@ class ImageEncoder(Encoder):
         channels: Literal["last", "first"] = "last",
     ) -> None:
         self._channels = checked_choice("channels", channels, ("last", "first"))
-        try:
-            self._scale = float(scale)
-        except (TypeError, ValueError):
-            self._scale = np.nan
-        if not 0 < self._scale < np.inf:
+        if not isinstance(scale, (int, float)) or not 0 < scale < np.inf:
             raise ConfigError(f"scale must be a number above 0, got {scale!r:.80}")
+        self._scale = float(scale)
         if (mean is None) != (std is None):
             raise ConfigError("give both mean and std, or none of them to learn both")
         self._is_given = mean is not None
@@ -90,26 +87,10 @@ class ImageEncoder(Encoder):
         self.mean, self.std = mean, std
 
     def _transform(self, column: Column) -> Column:
-        if column.dtype == object:
-            images = [self._one(image, position) for position, image in enumerate(column)]
-            alike = len({image.shape for image in images}) == 1
-            return np.stack(images) if alike else objects(images)
-        _check_kind(column, 0)
-        if column.ndim not in (3, 4):
-            if len(column) == 0:
-                return np.empty(column.shape, dtype=np.float32)
-            raise ConfigError(f"images have the shape (n, height, width) or a fourth axis of channels, not {column.shape}")
-        return self._scaled(column)
-
-    def _one(self, image: Any, position: int) -> Column:
-        array = _array_of(image)
-        if array.ndim not in (2, 3):
-            raise EncodingError(
-                f"an image has the shape (height, width) or a third axis of channels, not {array.shape}", position
-            )
-        _check_kind(array, position)
-        scaled: Column = self._scaled(array[np.newaxis])[0]
-        return scaled
+        if column.dtype != object:
+            return self._scaled(_checked(column, 0)) if len(column) else np.empty(column.shape, dtype=np.float32)
+        images = [self._scaled(_checked(_array_of(image)[np.newaxis], place))[0] for place, image in enumerate(column)]
+        return np.stack(images) if len({image.shape for image in images}) == 1 else objects(images)
 
     def _scaled(self, images: Column) -> Column:
         scaled: Column = np.multiply(images, np.float32(self._scale), dtype=np.float32)
@@ -155,11 +136,7 @@ class _ImageLearner(Learner):
             self._add(block, first)
 
     def _add(self, images: Column, first: int) -> None:
-        _check_kind(images, first)
-        if images.ndim not in (3, 4):
-            raise EncodingError(
-                f"an image has the shape (height, width) or a third axis of channels, not {images.shape[1:]}", first
-            )
+        images = _checked(images, first)
         values = images[..., np.newaxis] if images.ndim == 3 else images
         if images.ndim == 4 and self._channels == "first":
             values = np.moveaxis(values, 1, -1)
@@ -185,6 +162,16 @@ def _array_of(image: Any) -> Column:
     return np.asarray(as_column([image])[0] if hasattr(image, "detach") else image)  # a tensor: outside of the graph
 
 
-def _check_kind(images: Column, position: int) -> None:
+def _checked(images: Column, position: int) -> Column:
+    """Images of shape ``(n, height, width)`` or with an axis of channels.
+
+    Raises:
+        EncodingError: they are none.
+    """
     if images.dtype.kind not in "biuf":
         raise EncodingError(f"an image is an array of numbers, not of dtype {images.dtype}", position)
+    if images.ndim not in (3, 4):
+        raise EncodingError(
+            f"an image has the shape (height, width) or a third axis of channels, not {images.shape[1:]}", position
+        )
+    return images

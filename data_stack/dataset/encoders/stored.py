@@ -1,4 +1,4 @@
-"""Fitted encoders in a store: what was learned once, the same for everyone who opens it."""
+"""Encoders from their states, and fitted ones in a store: what was learned once, the same for everyone who opens it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,43 @@ from collections.abc import Mapping
 from typing import Any
 
 from data_stack.codecs.plain_data import canonical_json
-from data_stack.dataset.encoders.encoder import Encoder
-from data_stack.dataset.encoders.kinds import encoder_from_state
+from data_stack.dataset.encoders.categorical import CategoricalEncoder, OneHotEncoder, TextLabelEncoder
+from data_stack.dataset.encoders.class_mapping import ClassMapping
+from data_stack.dataset.encoders.continuous import ContinuousEncoder
+from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder, restored
+from data_stack.dataset.encoders.features import FeatureEncoder
+from data_stack.dataset.encoders.images import ImageEncoder
+from data_stack.dataset.encoders.transformer import SklearnEncoder
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.storage_connectors import StorageConnector
 
-__all__ = ["load_encoder", "save_encoder"]
+__all__ = ["encoder_from_state", "load_encoder", "save_encoder"]
 
 _FORMAT = "data_stack.encoders"
+_BUILT_IN: tuple[type[Encoder], ...] = (
+    CategoricalEncoder,
+    ClassMapping,
+    ContinuousEncoder,
+    FeatureEncoder,
+    ImageEncoder,
+    OneHotEncoder,
+    SklearnEncoder,
+    TextLabelEncoder,
+)
+BUILT_IN_KINDS.update({encoder_class.kind: encoder_class for encoder_class in _BUILT_IN})
+
+
+def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = None) -> Encoder:
+    """The encoder that gave ``state``, of whichever kind.
+
+    Args:
+        state: what ``encoder.state()`` gave; it may come from a file of anyone's, and can make nothing but encoders.
+        kinds: further classes by kind; those of plugins are known to :func:`data_stack.repository.encoders.encoder_from_state`.
+
+    Raises:
+        ConfigError: it is no state, or of another kind.
+    """
+    return restored(state, {**BUILT_IN_KINDS, **(kinds or {})})
 
 
 def save_encoder(encoder: Encoder, storage_connector: StorageConnector, identifier: str) -> None:

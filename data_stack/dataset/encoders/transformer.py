@@ -6,13 +6,13 @@ import contextlib
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Union
 
 import numpy as np
 
 from data_stack.codecs.plain_data import shown
-from data_stack.dataset.encoders.columns import Column, objects
+from data_stack.dataset.encoders.columns import Column
 from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn
 from data_stack.exception import ConfigError, ModelNotTrainedError
 from data_stack.util.request_limit import check_request
@@ -42,10 +42,8 @@ class SklearnEncoder(Encoder):
     the whole column, and changes the transformer that was given. For a transformer that looks at several rows, or multiplies
     matrices, a row alone may differ from the same row in a batch in its last bits.
 
-    :meth:`state` can be had of StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, QuantileTransformer, Normalizer,
-    Binarizer, PCA, TruncatedSVD, and Pipeline of these. It holds scikit-learn's own attributes, so it is for the version that
-    made it and those that kept them, and what comes of a product of matrices may differ in its last bits. Of all else it is a
-    ConfigError; such an encoder still pickles if its object does.
+    It has no :meth:`state`, for what scikit-learn has learned is no plain data: asking for it is a ConfigError. It pickles if its
+    object does.
 
     Args:
         transformer: any object with ``fit`` and ``transform``; with ``inverse_transform`` there is an inverse.
@@ -89,8 +87,7 @@ class SklearnEncoder(Encoder):
     @property
     def output_size(self) -> int | None:
         """Number of features that come out; None where only a value would tell."""
-        nothing = self._nothing_like() if self.is_fitted else None
-        return None if nothing is None else int(np.prod(nothing.shape[1:]))
+        return self.output_size_of(getattr(self._transformer, "n_features_in_", 0))
 
     @property
     def output_names(self) -> tuple[str, ...] | None:
@@ -128,12 +125,7 @@ class SklearnEncoder(Encoder):
         return {"is_flat": column.ndim == 1, "nothing": nothing}
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
-        is_flat, nothing = learned.get("is_flat", False), learned.get("nothing", np.empty(0))
-        if not set(learned) <= {"is_flat", "nothing"} or not isinstance(is_flat, bool) or not isinstance(nothing, np.ndarray):
-            raise ConfigError(f"it has learned {', '.join(learned)}")
-        if len(nothing):
-            raise ConfigError(f"no values are encoded as no values, not as {len(nothing)}")
-        self._is_flat, self._nothing = is_flat, learned.get("nothing")
+        self._is_flat, self._nothing = learned["is_flat"], learned.get("nothing")
         super()._remember(learned)
 
     def _transform(self, column: Column) -> Column:
@@ -171,50 +163,21 @@ class SklearnEncoder(Encoder):
             result = result.toarray()
         return np.asarray(result.detach().cpu() if hasattr(result, "detach") else result)
 
-    def _nothing_like(self, column: Column | None = None) -> Column | None:
-        """What no values become, for transformers refuse to take none: known since fitting, or found with a value made up."""
+    def _nothing_like(self, column: Column) -> Column | None:
+        """What no values become, for transformers refuse to take none: known since fitting, or found with zeros."""
         if self._nothing is not None:
             return self._nothing
-        for made_up in self._made_up(column):
-            with contextlib.suppress(Exception), warnings.catch_warnings():  # foreign code; then nobody knows
-                warnings.simplefilter("ignore")
-                return self._run("transform", self._transformer.transform, made_up)[:0]
+        with contextlib.suppress(Exception), warnings.catch_warnings():  # foreign code; then it is not known
+            warnings.simplefilter("ignore")
+            return self._run("transform", self._transformer.transform, self._given(np.zeros((1, *column.shape[1:]))))[:0]
         names = self.output_names
         return None if names is None else np.empty((0, len(names)))
 
-    def _made_up(self, column: Column | None) -> Iterator[Column]:
-        classes = getattr(self._transformer, "classes_", None)
-        if not self._takes_tables:
-            if isinstance(classes, np.ndarray) and len(classes):
-                yield classes[:1]
-            yield objects([""])
-        n_features = getattr(self._transformer, "n_features_in_", None)
-        if isinstance(n_features, (int, np.integer)):
-            yield np.zeros((1, int(n_features)))
-        if column is not None and column.dtype.kind in "biufO":
-            yield self._given(np.zeros((1, *column.shape[1:]), dtype=column.dtype))
-
-    # ------------------------------------------------------------------ as plain data
-
-    def _plain(self, value: Any) -> Any:
-        if value is self._transformer:
-            if not _is_of_sklearn(value):
-                raise ConfigError(
-                    f"{type(value).__module__}.{type(value).__qualname__} cannot be written as plain data: it is no transformer "
-                    f"of scikit-learn. Derive it from data_stack.dataset.encoders.Encoder"
-                )
-            from data_stack.dataset.encoders.sklearn_state import plain_transformer  # imports scikit-learn
-
-            return {"sklearn": plain_transformer(value)}
-        return super()._plain(value)
-
-    @classmethod
-    def _from_plain(cls, data: Any, kinds: Mapping[str, type[Encoder]]) -> Any:
-        if isinstance(data, dict) and data.keys() == {"sklearn"}:
-            from data_stack.dataset.encoders.sklearn_state import transformer_from_plain  # imports scikit-learn
-
-            return transformer_from_plain(data["sklearn"])
-        return super()._from_plain(data, kinds)
+    def _without_origin(self) -> dict[str, Any]:
+        raise ConfigError(
+            f"{shown(self._transformer)} cannot be written as plain data; pickle it, or use ContinuousEncoder, "
+            f"CategoricalEncoder or an Encoder of your own"
+        )
 
     def __repr__(self) -> str:
         return f"<SklearnEncoder({shown(self._transformer)}){'' if self.is_fitted else ', not fitted'}>"
@@ -227,10 +190,6 @@ def as_encoder(encoder: Any) -> Encoder:
         ConfigError: it is neither.
     """
     return encoder if isinstance(encoder, Encoder) else SklearnEncoder(encoder)
-
-
-def _is_of_sklearn(value: object) -> bool:
-    return type(value).__module__.split(".")[0] == "sklearn"
 
 
 def _takes_tables(transformer: Any) -> bool:

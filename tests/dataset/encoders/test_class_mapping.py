@@ -23,12 +23,6 @@ def test_each_label_is_looked_up_once(mapping: dict[Any, Any], column: list[Any]
     assert mapped.tolist() == [mapping.get(label, label) for label in column]
 
 
-def test_mappings_do_not_cascade() -> None:
-    mapping = ClassMapping({1: 2, 2: 3})
-
-    assert mapping.transform([1, 2, 4]).tolist() == [2, 3, 4]
-
-
 def test_integers_stay_integers_and_strings_strings() -> None:
     assert ClassMapping({1: 300}).transform(np.array([1, 2], dtype=np.uint8)).dtype == np.uint16
     assert ClassMapping({1: -1}).transform(np.array([1, 2], dtype=np.int64)).tolist() == [-1, 2]
@@ -47,17 +41,10 @@ def test_several_labels_become_one_class() -> None:
     mapping = ClassMapping({(0, 1, 2): "low", (3,): "mid", 4: "high"}, unmapped="error")
 
     assert mapping.transform([0, 3, 2, 4]).tolist() == ["low", "mid", "low", "high"]
-    assert mapping.classes == mapping.names == ("low", "mid", "high")
-    assert mapping.size == 3
-    assert mapping.previous_labels == {"low": (0, 1, 2), "mid": (3,), "high": (4,)}
-
-
-def test_new_classes_that_are_numbers_are_sorted() -> None:
-    mapping = ClassMapping({"a": 2, "b": 0, "c": 1}, names=["zero", "one", "two"])
-
-    assert mapping.classes == (0, 1, 2)
-    assert mapping.names == ("zero", "one", "two")
-    assert ClassMapping({"a": 2, "b": 0}, names=["x", "y"]).names == ("x", "y")
+    assert mapping.classes == ("low", "mid", "high")
+    assert ClassMapping({"a": 2, "b": 0, "c": 1}).classes == (0, 1, 2)
+    with pytest.raises(ConfigError, match="no inverse"):
+        mapping.inverse(["low"])
 
 
 @pytest.mark.parametrize(
@@ -79,10 +66,8 @@ def test_overlaps_and_what_is_no_label_are_refused_when_it_is_made(mapping: Any,
 
 
 def test_an_unmapped_label_is_an_error_that_names_it_and_its_position() -> None:
-    with pytest.raises(EncodingError, match=r"at position 1, the label 7 is not in the class mapping, which names 1, 2"):
+    with pytest.raises(EncodingError, match=r"at position 1, the label 7 is not in the class mapping: known are 1, 2"):
         ClassMapping({1: 0, 2: 1}, unmapped="error").transform([1, 7])
-    with pytest.raises(EncodingError, match=r"at position 0, the label 'x' .*; iterator.map_classes leaves out"):
-        ClassMapping({"a": "b"}, unmapped="drop").transform(["x"])
 
 
 def test_labels_of_more_dimensions_keep_their_shape() -> None:
@@ -99,43 +84,6 @@ def test_a_mapping_of_one_to_one_has_an_inverse() -> None:
         mapping.inverse([5])
 
 
-def test_a_mapping_of_many_to_one_has_none() -> None:
-    with pytest.raises(ConfigError, match=r"no inverse: \(0, 1\) all became 'low'"):
-        ClassMapping({(0, 1): "low"}).inverse(["low"])
-
-
-def test_names_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ConfigError, match="2 new classes"):
-        ClassMapping({1: 2, 2: 3}, names=["only"])
-    with pytest.raises(ConfigError, match="2 new classes"):
-        ClassMapping({1: 2, 2: 3}, names={2: "two", 3: "three"})  # type: ignore[arg-type]  # what is tested
-    with pytest.raises(ConfigError, match="unmapped must be one of"):
-        ClassMapping({}, unmapped="ignore")  # type: ignore[arg-type]  # what is tested
-
-
-def test_an_empty_mapping_changes_nothing() -> None:
-    assert ClassMapping({}).transform([1, 2]).tolist() == [1, 2]
-    assert ClassMapping({}).transform(["a"]).tolist() == ["a"]
-    assert ClassMapping({}).size == 0
-
-
 def test_a_mapping_that_keeps_labels_does_not_know_all_classes() -> None:
     assert ClassMapping({0: 1}).class_names is None
     assert ClassMapping({0: 1}, unmapped="drop").class_names == (1,)
-    assert ClassMapping({(0, 1): 0, 2: 1}, unmapped="error", names=["pet", "wild"]).class_names == ("pet", "wild")
-
-
-def test_a_mapping_is_not_changed_with_the_dict_it_was_made_of() -> None:
-    given: dict[Any, Any] = {1: 2}
-    mapping = ClassMapping(given)
-
-    given[3] = 4
-
-    assert mapping.config()["mapping"] == {1: 2}
-
-
-def test_names_of_numbers_that_do_not_count_them_are_no_class_names() -> None:
-    mapping = ClassMapping({(0, 1): 1, 2: 5}, unmapped="error", names=["low", "high"])
-
-    assert mapping.class_names == (1, 5)  # else 1 would be called "high"
-    assert mapping.names == ("low", "high")

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from data_stack.dataset.encoders import EncodingError, ImageEncoder
 from data_stack.exception import ConfigError
@@ -40,16 +39,6 @@ def test_mean_and_std_of_each_channel_are_learned_in_blocks(channels: Any) -> No
     assert np.allclose(encoder.std, (IMAGES / 255).std(axis=(0, 1, 2)))
 
 
-def test_grey_images_have_one_channel() -> None:
-    encoder = ImageEncoder().fit(torch.from_numpy(IMAGES[..., 0]))
-
-    encoded = encoder.transform(IMAGES[..., 0])
-
-    assert encoder.mean.shape == (1,)
-    assert encoded.shape == (20, 6, 5)
-    assert abs(float(encoded.mean())) < 1e-5
-
-
 def test_the_inverse_gives_the_bytes_again() -> None:
     encoder = ImageEncoder().fit(IMAGES)
 
@@ -75,25 +64,15 @@ def test_images_of_different_sizes_are_encoded_one_by_one() -> None:
     assert encoder.transform(np.fromiter([IMAGES[0], IMAGES[2]], dtype=object)).shape == (2, 6, 5, 3)
 
 
-def test_images_of_one_colour_become_zeros() -> None:
-    black = np.zeros((3, 2, 2), dtype=np.uint8)
-
-    assert not ImageEncoder().fit(black).transform(black).any()
-
-
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         ({"mean": 0.5}, "both mean and std"),
-        ({"std": 0.5}, "both mean and std"),
         ({"mean": 0.5, "std": 0.0}, "std above 0"),
         ({"mean": [0.5, float("nan")], "std": 1}, "finite"),
         ({"mean": [1, 2], "std": [1, 2, 3]}, "one for all or for each channel"),
         ({"mean": "grey", "std": 1}, "numbers"),
-        ({"mean": [[1.0]], "std": 1}, "one for each channel"),
         ({"scale": 0}, "scale must be a number above 0"),
-        ({"scale": "x"}, "scale must be a number above 0"),
-        ({"scale": float("nan")}, "scale must be a number above 0"),
         ({"channels": "middle"}, "channels must be one of"),
     ],
 )
@@ -109,7 +88,7 @@ def test_what_is_no_image_is_refused() -> None:
         encoder.transform(np.zeros((2, 4, 4, 5)))
     with pytest.raises(ConfigError, match="channels are last"):
         encoder.transform(np.zeros((2, 4, 4)))
-    with pytest.raises(ConfigError, match="images have the shape"):
+    with pytest.raises(ConfigError, match="an image has the shape"):
         encoder.transform(np.zeros((2, 4)))
     with pytest.raises(EncodingError, match=r"at position 0, an image is an array of numbers"):
         encoder.transform(np.array([["a"]]))
@@ -121,11 +100,3 @@ def test_what_is_no_image_is_refused() -> None:
         ImageEncoder().fit(np.full((1, 2, 2), np.nan))
     with pytest.raises(ConfigError, match="no pixels"):
         ImageEncoder().fit(np.zeros((2, 0, 3)))
-
-
-def test_tensors_of_different_sizes_that_need_gradients_are_images() -> None:
-    images = [torch.ones(2, 2, requires_grad=True), torch.zeros(3, 3)]
-
-    encoded = ImageEncoder(scale=1).fit(images).transform(images)
-
-    assert [image.shape for image in encoded] == [(2, 2), (3, 3)]
