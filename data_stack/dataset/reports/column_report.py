@@ -13,7 +13,6 @@ class ColumnStatistics:
 
     Attributes:
         n_missing: how many values are None, NaN or NaT.
-        n_samples_with_missing: in how many samples these are.
         n_numbers: how many numbers (bools are 0 and 1) there are.
         n_infinite: how many of them are infinite.
         min, max: of the numbers; of dates and times as text; None if there are none.
@@ -22,7 +21,6 @@ class ColumnStatistics:
     """
 
     n_missing: int
-    n_samples_with_missing: int
     n_numbers: int
     n_infinite: int
     min: float | int | str | None

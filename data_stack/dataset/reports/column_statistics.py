@@ -70,11 +70,7 @@ def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]
             if key in collectors:
                 collectors[key].add(column)
     return tuple(
-        replace(
-            column,
-            shape=collectors[column.key].shape(column.shape),
-            statistics=collectors[column.key].statistics(),
-        )
+        replace(column, shape=collectors[column.key].shape(column.shape), statistics=collectors[column.key].statistics())
         for column in columns
     )
 
@@ -121,50 +117,13 @@ def _shared_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...]
     return tuple(extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=True))
 
 
-class _Moments(RunningMoments):
-    """The moments of numbers; infinite ones and NaN are counted, and no part of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.n_missing = self.n_infinite = 0
-        self.extremes: list[Any] = []  # of the numbers' own type: integers stay exact
-
-    def add(self, block: _Numbers) -> None:
-        """Numbers of shape ``(n,)``, n > 0."""
-        block = block.view(np.uint8) if block.dtype.kind == "b" else block
-        low, high = np.fmin.reduce(block), np.fmax.reduce(block)  # these two pass NaN by
-        self.extremes = [np.fmin(low, self.extremes[0]), np.fmax(high, self.extremes[1])] if self.extremes else [low, high]
-        if block.dtype.kind == "f":
-            is_infinite = np.isinf(block)
-            self.n_missing += int(np.count_nonzero(np.isnan(block)))
-            self.n_infinite += int(np.count_nonzero(is_infinite))
-            block = np.where(is_infinite, np.nan, block)
-        super().add(block)
-
-    def facts(self) -> dict[str, Any]:
-        """What is found, as plain Python values."""
-        n_finite = int(self.count)
-        n_numbers = n_finite + self.n_infinite
-        low, high = map(_plain_number, self.extremes) if n_numbers else (None, None)
-        return {
-            "n_missing": self.n_missing,
-            "n_numbers": n_numbers,
-            "n_infinite": self.n_infinite,
-            "min": low,
-            "max": high,
-            "mean": float(self.mean) if n_finite else None,
-            "std": math.sqrt(float(self.squares) / n_finite) if n_finite else None,
-        }
-
-
 class _Collector:
     """What is found in the blocks of one column."""
 
     def __init__(self) -> None:
-        self._moments = _Moments()
-        self._n_missing = 0  # besides the NaN that the moments count
-        self._n_samples_with_missing = 0
-        self._times: list[Any] = []
+        self._moments = RunningMoments()  # of the finite numbers
+        self._n_missing = self._n_infinite = 0
+        self._extremes: list[Any] = []  # of the values' own type: integers stay exact
         self._shapes: set[tuple[int, ...]] = set()
         self._distinct: set[Any] | None = set()
 
@@ -174,24 +133,19 @@ class _Collector:
             self._add_objects(column)
             return
         self._shapes.add(column.shape[1:])
-        kind = column.dtype.kind
-        is_missing = np.isnan(column) if kind in "fc" else np.isnat(column) if kind in "Mm" else np.zeros(column.shape, bool)
-        self._n_samples_with_missing += int(np.count_nonzero(is_missing.reshape(len(column), -1).any(axis=1)))
+        values, kind = column.reshape(-1), column.dtype.kind
+        is_missing = np.isnan(values) if kind in "fc" else np.isnat(values) if kind in "Mm" else np.zeros(values.shape, bool)
+        self._n_missing += int(np.count_nonzero(is_missing))
+        present = values[~is_missing]
         if kind in "biuf":
-            if column.size:
-                self._moments.add(column.reshape(-1))
-        else:
-            self._n_missing += int(np.count_nonzero(is_missing))
-        present = column[~is_missing]
-        if kind in "Mm" and present.size:
-            found = [*self._times, present.min(), present.max()]  # maybe of another unit than those before
-            exact = comparable(found)
-            self._times = [found[exact.index(min(exact))], found[exact.index(max(exact))]]
+            self._add_numbers(present)
+        elif kind in "Mm" and present.size:
+            self._add_extremes([present.min(), present.max()])
         if column.ndim > 1:
             self._distinct = None
         elif self._distinct is not None:
-            values = np.unique(present)
-            self._count_distinct(comparable(list(values)) if kind in "mM" else values.tolist())
+            found = np.unique(present)
+            self._count_distinct(comparable(list(found)) if kind in "mM" else found.tolist())
 
     def shape(self, of_first: tuple[int | None, ...] | None) -> tuple[int | None, ...] | None:
         """The shape of all values: ``of_first`` if none was read."""
@@ -199,15 +153,33 @@ class _Collector:
 
     def statistics(self) -> ColumnStatistics:
         """What was found."""
-        facts = self._moments.facts()
-        facts["n_missing"] += self._n_missing
-        if self._times:
-            facts["min"], facts["max"] = map(str, self._times)
+        n_finite = int(self._moments.count)
+        low, high = self._extremes or (None, None)
         return ColumnStatistics(
-            n_samples_with_missing=self._n_samples_with_missing,
+            n_missing=self._n_missing,
+            n_numbers=n_finite + self._n_infinite,
+            n_infinite=self._n_infinite,
+            min=str(low) if isinstance(low, (np.datetime64, np.timedelta64)) else low,
+            max=str(high) if isinstance(high, (np.datetime64, np.timedelta64)) else high,
+            mean=float(self._moments.mean) if n_finite else None,
+            std=math.sqrt(float(self._moments.squares) / n_finite) if n_finite else None,
             n_distinct=None if self._distinct is None else len(self._distinct),
-            **facts,
         )
+
+    def _add_numbers(self, numbers: _Numbers) -> None:
+        """Numbers without NaN, shape ``(n,)``."""
+        finite = numbers[np.isfinite(numbers)].astype(np.float64)
+        self._n_infinite += len(numbers) - len(finite)
+        if len(finite):
+            self._moments.add(finite)
+        if len(numbers):
+            low, high = numbers.min().item(), numbers.max().item()
+            self._add_extremes([float(low), float(high)] if numbers.dtype.kind == "f" else [int(low), int(high)])
+
+    def _add_extremes(self, found: list[Any]) -> None:
+        found = [*self._extremes, *found]  # times may be of another unit than those before
+        exact = comparable(found)
+        self._extremes = [found[exact.index(min(exact))], found[exact.index(max(exact))]]
 
     def _add_objects(self, column: _Numbers) -> None:
         numbers: list[Any] = []
@@ -220,13 +192,13 @@ class _Collector:
             value = value if array is None else array.item()
             if _is_missing(value):
                 self._n_missing += 1
-                self._n_samples_with_missing += 1
                 continue
             if isinstance(value, (bool, int, float)):
-                numbers.append(value)
+                is_too_large = isinstance(value, int) and abs(value) >= 2**1023
+                numbers.append(math.copysign(math.inf, int(value > 0) - 0.5) if is_too_large else value)
             self._count_distinct([value])
-        if numbers:
-            self._moments.add(_as_block(numbers))
+        are_floats = any(isinstance(number, float) or abs(number) >= 2**63 for number in numbers)
+        self._add_numbers(np.array(numbers, dtype=np.float64 if are_floats else np.int64))
 
     def _count_distinct(self, values: Sequence[Any]) -> None:
         if self._distinct is None:
@@ -253,21 +225,6 @@ def _as_numbers(value: Any) -> _Numbers | None:
     return array if array.dtype.kind in "biufcMm" else None
 
 
-def _as_block(numbers: Sequence[float | int]) -> _Numbers:
-    """Python numbers as an array; integers stay such where they fit."""
-    try:
-        return np.array(numbers, dtype=float if any(isinstance(number, float) for number in numbers) else np.int64)
-    except OverflowError:
-        return np.array([_as_float(number) for number in numbers])
-
-
-def _as_float(number: float | int) -> float:
-    try:
-        return float(number)
-    except OverflowError:  # an integer beyond the largest float
-        return math.inf if number > 0 else -math.inf
-
-
 def _is_missing(value: Any) -> bool:
     """Whether it is None, or differs from itself as NaN, NaT and a decimal's NaN do, or is pandas' NA."""
     if value is None or type(value).__name__ == "NAType":
@@ -278,8 +235,3 @@ def _is_missing(value: Any) -> bool:
         return bool(value != value)
     except Exception:  # noqa: BLE001  # whatever cannot be compared is there
         return False
-
-
-def _plain_number(number: Any) -> float | int:
-    plain = number.item()
-    return float(plain) if isinstance(plain, np.floating) else plain  # longdouble's is no float

@@ -24,7 +24,6 @@ __all__ = ["ExplainedLayer", "Explanation", "explain"]
 
 _MOST_PARTS = 8
 _PARTS_FIRST = 4  # of more parts, so many are drawn, and the last one
-_MOST_INDENTS = 30
 _MOST_CHARACTERS_OF_ARGUMENTS = 120
 _MOST_DATASETS = 20
 
@@ -133,8 +132,6 @@ class Explanation:
         parts: list[int | str] = list(layer.stacked_on)
         if len(parts) == 1:  # a chain goes straight down, so that a deep one does not run out of the page
             return [(parts[0], rest, rest)]
-        if parts and len(rest) >= 3 * _MOST_INDENTS:
-            return [(f"… {len(parts):,} iterators below, see layers[{layer.number - 1}].stacked_on", rest + "└─ ", rest)]
         if len(parts) > _MOST_PARTS:
             parts = [*parts[:_PARTS_FIRST], f"… {len(parts) - _PARTS_FIRST - 1:,} more", parts[-1]]
         lines = [(part, rest + "├─ ", rest + "│  ") for part in parts[:-1]]
@@ -162,7 +159,7 @@ def explain(iterator: Any) -> Explanation:
                 n_samples=_length(node.layer),
                 stacked_on=tuple(numbers[id(below)] for below in node.below),
                 dataset=_dataset_text(node),
-                license=None if node.origin is None else _text_or_none(node.origin.get("license")),
+                license=_license(node),
                 is_origin=node.origin is not None,
                 keeps=tuple(keeps),
                 n_bytes=n_bytes,
@@ -233,63 +230,48 @@ def _samples_text(n_samples: int | None) -> str:
     return "1 sample" if n_samples == 1 else f"{n_samples:,} samples"
 
 
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None else str(value)
+def _license(node: _Node) -> str | None:
+    found = None if node.origin is None else node.origin.get("license")
+    return None if found is None else str(found)
 
 
 def _dataset_text(node: _Node) -> str | None:
+    parts: list[Any] = []
     if node.origin is not None:
         name = " ".join(str(node.origin[key]) for key in ("name", "version") if node.origin.get(key) is not None)
-        parts = [name, _text_or_none(node.origin.get("split"))]
+        parts = [name, node.origin.get("split")]
     elif node.meta is not None:
-        parts = [_text_or_none(node.meta.dataset_name), _text_or_none(node.meta.dataset_tag)]
-    else:
-        parts = []
+        parts = [node.meta.dataset_name, node.meta.dataset_tag]
     return ", ".join(readable(part) for part in parts if part) or None
 
 
 def _notes(node: _Node) -> Iterator[str]:
-    layer = node.layer
-    if not isinstance(layer, DatasetIteratorIF):
-        yield f"a {type(layer).__name__}, read sample by sample, also to give one column"
+    if not _is_ours(node.layer) or not node.below:
         return
-    if not _is_ours(layer):
-        yield from _notes_on_class(type(layer))
-        return
-    arguments = layer._arguments() if node.below else {}
+    arguments = node.layer._arguments()
     if "epoch" in arguments and arguments.get("seed") is not None:
         yield "random: at_epoch changes it"
     if callable(arguments.get("function")):
         yield f"calls a Python function for each {'batch' if arguments.get('batched') else 'sample'}"
-    if type(layer)._layer_name == "in_memory":
-        yield "all samples were read when it was made"
-
-
-def _notes_on_class(of: type[DatasetIteratorIF]) -> Iterator[str]:
-    ways = of._sample_ways
-    brought = ways.own | ({"read_batch", "read_column"} if ways.has_access else set())
-    if not brought & {"read_batch", "__getitems__"}:
-        yield "read sample by sample: neither read_batch nor __getitems__ is overridden"
-    if "read_column" not in brought:
-        yield "decodes whole samples to read a column: read_column is not overridden"
 
 
 def _licenses(layers: Sequence[ExplainedLayer]) -> dict[str | None, list[str]]:
     """The datasets under each licence; sources that no repository knows are of none that we know."""
     found: dict[str | None, list[str]] = {}
-    seen = {1}
-    waiting = [1] if layers else []
+    waiting, seen = [1] if layers else [], set[int]()
     while waiting:
-        layer = layers[waiting.pop() - 1]
-        if layer.is_origin or not layer.stacked_on:
-            datasets = found.setdefault(layer.license, [])
-            name = (layer.dataset or layer.layer) if layer.is_origin else f"{layer.dataset or 'unnamed'} ({layer.layer})"
-            if name not in datasets:
-                datasets.append(name)
+        number = waiting.pop()
+        if number in seen:
             continue
-        new = [number for number in dict.fromkeys(layer.stacked_on) if number not in seen]
-        seen.update(new)
-        waiting += reversed(new)
+        seen.add(number)
+        layer = layers[number - 1]
+        if layer.stacked_on and not layer.is_origin:
+            waiting += reversed(layer.stacked_on)
+            continue
+        name = (layer.dataset or layer.layer) if layer.is_origin else f"{layer.dataset or 'unnamed'} ({layer.layer})"
+        datasets = found.setdefault(layer.license, [])
+        if name not in datasets:
+            datasets.append(name)
     return dict(sorted(found.items(), key=lambda item: (item[0] is None, item[0] or "")))
 
 
@@ -300,14 +282,9 @@ def _arguments_text(layer: Any) -> str:
     if not _is_ours(layer):
         return ""
     defaults = {name: parameter.default for name, parameter in inspect.signature(type(layer).__init__).parameters.items()}
-    shown = [
-        f"{name}={_short(value)}" for name, value in layer._arguments().items() if not _is_same(value, defaults.get(name, layer))
-    ]
+    given = {name: value for name, value in layer._arguments().items() if value is not defaults.get(name, layer)}
+    shown = [f"{name}={_short(value)}" for name, value in given.items()]
     return readable(", ".join(shown), _MOST_CHARACTERS_OF_ARGUMENTS)
-
-
-def _is_same(value: Any, default: Any) -> bool:
-    return value is default or (type(value) is type(default) and isinstance(value, (bool, int, float, str)) and value == default)
 
 
 def _short(value: Any) -> str:
@@ -318,8 +295,9 @@ def _short(value: Any) -> str:
         return f"{value.dtype}[{' × '.join(f'{extent:,}' for extent in value.shape)}]"
     if isinstance(value, functools.partial):
         return f"partial({_short(value.func)})"
-    name = "by formula" if isinstance(value, ComputedPositions) else getattr(value, "__qualname__", None)
+    if isinstance(value, ComputedPositions):
+        return "by formula"
+    name = getattr(value, "__qualname__", None)
     if isinstance(name, str):
         return name
-    is_plain = value is None or isinstance(value, (bool, int, float, str, bytes, list, tuple, dict, set, frozenset, np.generic))
-    return reprlib.repr(value) if is_plain else type(value).__name__
+    return reprlib.repr(value) if type(value).__module__ in ("builtins", "numpy") else type(value).__name__

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import chain, islice
 from typing import Any
 
@@ -35,94 +36,67 @@ class HeldMemory:
 
     def of(self, iterator: Any) -> tuple[list[str], int]:
         """What ``iterator`` itself holds, in words, largest first, and in bytes."""
+        if isinstance(iterator, DatasetIteratorIF):
+            attributes = {**_attributes(iterator._sample_access), **_attributes(iterator)}
+        else:  # a list, an array, a torch dataset
+            attributes = {**_attributes(iterator), "": iterator}
         things: list[tuple[int, str]] = []
-        access = iterator._sample_access if isinstance(iterator, DatasetIteratorIF) else None
-        attributes = [*_attributes(iterator), *(() if access is None else _attributes(access))]
-        if not isinstance(iterator, DatasetIteratorIF):  # a list, an array, a torch dataset
-            attributes.append(("", iterator))
-        for name, value in attributes:
+        for name, value in attributes.items():
             is_list = isinstance(value, (list, tuple)) and len(value) <= 2 * _MOST_NAMED
             for part in value if is_list else [value]:
-                what = f"{'' if is_list else name.lstrip('_')} {_described(part)}".lstrip()
                 n_bytes = self._bytes(part, 0)
-                if n_bytes >= (_TOO_LITTLE_TO_COUNT if _shape_of(part) is None else 1):
+                if n_bytes >= (1 if hasattr(part, "shape") else _TOO_LITTLE_TO_COUNT):
+                    what = f"{'' if is_list else name.lstrip('_')} {_described(part)}".lstrip()
                     things.append((n_bytes, f"{what} = {size_text(n_bytes)}"))
-                elif isinstance(part, np.memmap) and (0, f"{what} mapped from a file") not in things:
-                    things.append((0, f"{what} mapped from a file"))
         things.sort(key=lambda thing: -thing[0])
-        total = sum(n_bytes for n_bytes, _ in things)
         rest = sum(n_bytes for n_bytes, _ in things[_MOST_NAMED:])
-        texts = [text for _, text in things[:_MOST_NAMED]]
-        return [*texts, f"{size_text(rest)} of other things"] if rest else texts, total
+        texts = [text for _, text in things[:_MOST_NAMED]] + ([f"{size_text(rest)} of other things"] if rest else [])
+        return texts, sum(n_bytes for n_bytes, _ in things)
 
     def _bytes(self, value: Any, depth: int) -> int:
         """The memory that ``value`` keeps alive and nothing before it."""
         if value is None or isinstance(value, (bool, type, DatasetIteratorIF, SampleAccess)) or depth > _MOST_DEPTH:
             return 0
-        if isinstance(value, memoryview):
-            value = value.obj
-        if isinstance(value, np.ndarray):
-            return self._array_bytes(value, depth)
-        if id(value) in self._counted:
-            return 0
-        self._counted[id(value)] = value
-        if hasattr(value, "untyped_storage"):  # a tensor, without importing torch
-            return self._tensor_bytes(value)
-        if isinstance(value, (list, tuple, set, frozenset, Mapping)):
-            items: Any = chain.from_iterable(islice(value.items(), _ITEMS_LOOKED_AT)) if isinstance(value, Mapping) else value
-            looked_at = list(islice(items, _ITEMS_LOOKED_AT))  # at one stroke: threads may be at it
-            n_items = len(value) * (2 if isinstance(value, Mapping) else 1)
-            n_bytes = sum(self._bytes(item, depth + 1) for item in looked_at)
-            return sys.getsizeof(value) + round(n_bytes * n_items / max(1, len(looked_at)))
-        if type(value).__module__.split(".")[0] == "data_stack" and not isinstance(value, ComputedPositions):
-            return sum(self._bytes(held, depth + 1) for _, held in list(_attributes(value)))
-        if isinstance(value, (str, bytes, bytearray, int, float, complex)):
-            return sys.getsizeof(value)
-        n_bytes = getattr(value, "nbytes", 0) if type(value).__module__.split(".")[0] != "h5py" else 0
-        return n_bytes if type(n_bytes) is int else 0  # a pandas Series, an Arrow table
-
-    def _array_bytes(self, array: np.ndarray[Any, Any], depth: int) -> int:
-        root: Any = array
+        root = value
         while isinstance(root, np.ndarray) and not isinstance(root, np.memmap) and root.base is not None:
             root = root.base
-        if id(root) in self._counted or isinstance(root, np.memmap) or type(root).__name__ == "mmap":
+        key = id(root)
+        if hasattr(root, "untyped_storage"):  # a tensor, without importing torch
+            with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse ones and their like
+                root = root.untyped_storage()
+                key = root.data_ptr()
+        if key in self._counted or isinstance(root, np.memmap) or type(root).__name__ == "mmap":
             return 0
-        self._counted[id(root)] = root
-        n_bytes: int = root.nbytes if isinstance(root, np.ndarray) else array.nbytes
-        if array.dtype != object or not array.size:
-            return n_bytes
-        looked_at = array.ravel()[:_ITEMS_LOOKED_AT].tolist()
-        return n_bytes + round(sum(self._bytes(item, depth + 1) for item in looked_at) * array.size / len(looked_at))
+        self._counted[key] = root
+        if isinstance(value, (list, tuple, set, frozenset, Mapping)) or (isinstance(value, np.ndarray) and value.dtype == object):
+            return self._bytes_of_items(value, depth + 1)
+        package = type(root).__module__.split(".")[0]
+        if package == "data_stack" and not isinstance(root, ComputedPositions):
+            return sum(self._bytes(held, depth + 1) for held in _attributes(root).values())
+        if isinstance(root, (str, bytes, bytearray, int, float, complex)):
+            return sys.getsizeof(root) if root is value else value.nbytes
+        n_bytes = getattr(root, "nbytes", 0) if package != "h5py" else 0  # also a pandas Series, an Arrow table
+        n_bytes = n_bytes() if callable(n_bytes) else n_bytes
+        return n_bytes if type(n_bytes) is int else 0
 
-    def _tensor_bytes(self, tensor: Any) -> int:
-        try:
-            storage = tensor.untyped_storage()
-            n_bytes, place = int(storage.nbytes()), int(storage.data_ptr())
-        except (RuntimeError, NotImplementedError):  # sparse ones and their like
-            return 0
-        if place and place in self._counted:
-            return 0
-        self._counted[place] = tensor
-        return n_bytes
-
-
-def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values of what an object holds."""
-    yield from list(getattr(thing, "__dict__", {}).items())
-    for ancestor in type(thing).__mro__:
-        slots = vars(ancestor).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__") and hasattr(thing, name):
-                yield name, getattr(thing, name)
+    def _bytes_of_items(self, value: Any, depth: int) -> int:
+        n_items, own = len(value), value.nbytes if isinstance(value, np.ndarray) else sys.getsizeof(value)
+        items: Any = value.ravel()[:_ITEMS_LOOKED_AT].tolist() if isinstance(value, np.ndarray) else value
+        if isinstance(value, Mapping):
+            items, n_items = chain.from_iterable(islice(value.items(), _ITEMS_LOOKED_AT)), 2 * n_items
+        looked_at = list(islice(items, _ITEMS_LOOKED_AT))  # at one stroke: threads may be at it
+        n_bytes = sum(self._bytes(item, depth) for item in looked_at)
+        return own + round(n_bytes * n_items / max(1, len(looked_at)))
 
 
-def _shape_of(value: Any) -> tuple[int, ...] | None:
-    shape = getattr(value, "shape", None)
-    return shape if isinstance(shape, tuple) else None
+def _attributes(thing: Any) -> dict[str, Any]:
+    """What an object holds, by name."""
+    slots = chain.from_iterable(getattr(ancestor, "__slots__", ()) for ancestor in type(thing).__mro__)
+    return {name: getattr(thing, name) for name in slots if hasattr(thing, name)} | dict(getattr(thing, "__dict__", {}))
 
 
 def _described(value: Any) -> str:
-    shape = _shape_of(value)
-    if shape is not None:
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
         return f"{getattr(value, 'dtype', '')} {' × '.join(f'{extent:,}' for extent in shape)}".removeprefix("torch.").strip()
     return f"{type(value).__name__} of {len(value):,}" if hasattr(value, "__len__") else type(value).__name__
