@@ -32,7 +32,8 @@ def open_archive(
         stream: any binary file-like object; read from its start if it can seek. It stays the caller's to close. One that
             cannot seek must be a tar, and is read once.
         limits: bounds on what comes out; ``ArchiveLimits()`` if not given.
-        name_encoding: of names that are not marked as UTF-8; None for UTF-8 in a tar, CP437 in a zip.
+        name_encoding: of names that are not marked as UTF-8; None for UTF-8 in a tar, CP437 in a zip (others need
+            Python 3.11 there).
         skip_special: leave links, devices and pipes out, instead of refusing an archive that has one.
 
     Raises:
@@ -68,5 +69,5 @@ def open_archive(
     if file is None and head.startswith(b"PK\3\4"):
         raise ArchiveError(f"{name!r} is a zip, whose directory is at its end, and its stream cannot seek; store it first")
     if file is not None and (head.startswith(b"PK\3\4") or zipfile.is_zipfile(file.stream())):
-        return ZipArchive(name, file, limits, name_encoding or "cp437", skip_special)
+        return ZipArchive(name, file, limits, name_encoding, skip_special)
     raise ArchiveError(f"{name!r} is neither a zip nor a tar: " + (f"it begins with {head[:8]!r}" if head else "it is empty"))
