@@ -1,49 +1,39 @@
 """What `import data_stack` costs, against `import numpy` and against an interpreter that imports nothing.
 
-Run: python benchmarks/imports.py [--rounds 15]. Each import runs in a fresh interpreter, in turn; medians.
-Target (issue 2): less than numpy.
+Run: python benchmarks/imports.py. Each import runs in a fresh interpreter. Target: less than numpy.
 """
 
 from __future__ import annotations
 
-import argparse
-import statistics
 import subprocess
 import sys
-import time
+
+from harness import Results, compare, machine, parser_of
 
 CASES = {
-    "nothing": "pass",
-    "data_stack": "import data_stack",
+    "ours, import": "import data_stack",
+    "ours, data_stack.load": "import data_stack; data_stack.load",
+    "ours, names of all datasets": "import data_stack; data_stack.datasets()",
     "numpy": "import numpy",
-    "data_stack.load": "import data_stack; data_stack.load",
-    "names of all datasets": "import data_stack; data_stack.datasets()",
+    "nothing": "pass",
 }
 
 
-def seconds(statement: str) -> float:
-    """Wall time of an interpreter that runs ``statement``."""
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", statement], check=True)
-    return time.perf_counter() - start
-
-
 def main() -> None:
-    """Print a line a case, and the ratio to numpy with the interpreter's own time taken off."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
-    for statement in CASES.values():
-        seconds(statement)  # compiled and cached
-    times: dict[str, list[float]] = {case: [] for case in CASES}
-    for _ in range(rounds):
-        for case, statement in CASES.items():
-            times[case].append(seconds(statement))
-    medians = {case: statistics.median(values) for case, values in times.items()}
-    numpy_cost = medians["numpy"] - medians["nothing"]
-    for case, median in medians.items():
-        cost = median - medians["nothing"]
-        print(f"{case:24} {median * 1000:7.1f} ms   above nothing {cost * 1000:7.1f} ms   of numpy's {cost / numpy_cost:5.2f}")
+    """Print what each takes, and what is left without the interpreter's own time."""
+    given, results = parser_of(__doc__, rounds=15).parse_args(), Results()
+    print(machine())
+    ways = {
+        name: lambda statement=statement: subprocess.run([sys.executable, "-c", statement], check=True)  # type: ignore[misc]
+        for name, statement in CASES.items()
+    }
+    compare("a fresh interpreter", ways, results, rounds=given.rounds)
+    nothing = results.median("a fresh interpreter", "nothing") or 0.0
+    for name in CASES:
+        results.keep("above nothing", name, [(results.median("a fresh interpreter", name) or 0.0) - nothing + 1e-9], "ms")
+    results.print("above nothing", "numpy")
+    results.at_least("import data_stack", "above nothing", "ours, import", "numpy", 1)
+    results.save(given.json)
 
 
 if __name__ == "__main__":

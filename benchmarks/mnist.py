@@ -1,6 +1,6 @@
 """Preparing 60,000 MNIST-like images: seconds and peak memory, ours beside the original's in the same run.
 
-    python benchmarks/mnist.py [--original FOLDER] [--images 60000] [--repeats 3]
+    python benchmarks/mnist.py [--original FOLDER]
 
 FOLDER holds an unpacked ``datastack-0.0.13`` wheel. It needs torchvision for one download helper and one division; a
 stand-in for these two is written, so that no GPU build of torchvision is needed. Targets: at most 0.7 × its time, and a
@@ -9,18 +9,15 @@ peak of at most 250 MiB above the imports.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import os
-import platform
-import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import torch
+from harness import HERE, MIB, Results, answer_of, in_turn, machine, parser_of
 
 TORCHVISION = {
     "__init__.py": "",
@@ -34,15 +31,15 @@ TORCHVISION = {
     ),
 }
 MEASURED = """
-import sys, time
+import time
 import torch
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.mnist.preprocessor import MNISTPreprocessor
 def peak_mib():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1024
-connector, before, started = FileStorageConnector(sys.argv[1]), peak_mib(), time.perf_counter()
+connector, before, started = FileStorageConnector(STORE), peak_mib(), time.perf_counter()
 MNISTPreprocessor(connector).preprocess("raw/samples.gz", "raw/labels.gz", "made/samples.pt", "made/targets.pt")
-print(time.perf_counter() - started, peak_mib() - before)
+print([time.perf_counter() - started, peak_mib() - before])
 """
 
 
@@ -66,52 +63,46 @@ def write_images(folder: Path, n_images: int) -> None:
 
 
 def measure(package_folder: Path, store: Path, *also_importable: Path) -> tuple[float, float]:
-    """Seconds, and MiB of peak memory above that after the imports, of one preparation in a process of its own."""
+    """Seconds, and bytes of peak memory above that after the imports, of one preparation in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (package_folder, *also_importable)))}
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, str(store)], env=environment, capture_output=True, text=True, check=True, cwd=store
-    )
-    seconds, mib = map(float, done.stdout.split())
-    return seconds, mib
+    program = MEASURED.replace("STORE", repr(str(store)))
+    seconds, mib = answer_of([sys.executable, "-P", "-c", program], environment)
+    return seconds, mib * MIB
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Prepare in turn."""
+    parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--original", type=Path, help="folder with the original's package data_stack")
-    parser.add_argument("--images", type=int, default=60_000)
-    parser.add_argument("--repeats", type=int, default=3)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    given, results = parser.parse_args(), Results()
+    n_images = 3000 if given.small else 60_000
+    print(machine())
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         root = Path(folder)
         for name, text in TORCHVISION.items():
             path = root / "standin" / "torchvision" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        packages: dict[str, tuple[Path, ...]] = {"data_stack": (Path(__file__).resolve().parent.parent,)}
-        if arguments.original is not None:
-            packages["original"] = (arguments.original.resolve(), root / "standin")
+        packages: dict[str, tuple[Path, ...]] = {"ours": (HERE.parent,)}
+        if given.original is not None:
+            packages["the original"] = (given.original.resolve(), root / "standin")
         for name in packages:
-            write_images(root / name / "raw", arguments.images)
-        size = sum(path.stat().st_size for path in (root / "data_stack" / "raw").iterdir())
-        print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-        print(f"{arguments.images} images of 28 × 28, {size / 1e6:.1f} MB gzipped; best and median of {arguments.repeats}")
-        best: dict[str, float] = {}
-        runs: dict[str, list[tuple[float, float]]] = {name: [] for name in packages}
-        for _ in range(arguments.repeats):  # alternately, so that a busy machine is busy for both
-            for name, paths in packages.items():
-                runs[name].append(measure(paths[0], root / name, *paths[1:]))
-        for name, figures in runs.items():
-            seconds, mib = zip(*figures, strict=True)
-            best[name] = min(seconds)
-            print(
-                f"{name:12} {min(seconds):6.2f} s  {statistics.median(seconds):6.2f} s  "
-                f"peak {max(mib):6.0f} MiB above the imports"
-            )
-        if "original" in best:
-            print(f"ratio of the best times: {best['data_stack'] / best['original']:.2f} (target: at most 0.70)")
-            made = [(root / name / "made" / "samples.pt") for name in packages]
-            same = torch.equal(*(torch.load(path) for path in made))
-            print(f"samples are {'the same to the bit' if same else 'DIFFERENT'}")
+            write_images(root / name / "raw", n_images)
+        ways = {
+            name: lambda name=name, paths=paths: measure(paths[0], root / name, *paths[1:])  # type: ignore[misc]
+            for name, paths in packages.items()
+        }
+        answers = in_turn("mnist", ways, given.rounds, results)
+        for name, kept in answers.items():
+            results.keep(f"preparing {n_images} images", name, [seconds for seconds, _ in kept], "s")
+            results.keep("peak memory above the imports", name, [max(n_bytes for _, n_bytes in kept)], "MiB")
+        for case in (f"preparing {n_images} images", "peak memory above the imports"):
+            results.print(case, "ours")
+        results.at_least("preparing", f"preparing {n_images} images", "ours", "the original", 1 / 0.7)
+        results.at_most("peak memory", "peak memory above the imports", "ours", 250 * MIB)
+        if len(packages) == 2 and not torch.equal(*(torch.load(root / name / "made" / "samples.pt") for name in packages)):
+            raise SystemExit("the samples differ")
+    results.save(given.json)
 
 
 if __name__ == "__main__":

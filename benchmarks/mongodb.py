@@ -1,29 +1,21 @@
 """MongoDBStorageConnector against the bare client and the naive way (GridFSBucket, GridOut), on a mongod of its own.
 
-Run: python benchmarks/mongodb.py [--mb 256] [--rounds 7] [--only CASE …] [--folder DIR] [--replica-set]
+Run: python benchmarks/mongodb.py [--only CASE …]
 
-Ours, bare and naive run in turn in one process, the order rotated each round, the first two rounds dropped; ratios are of
-the medians. Bare queries and GridOut read the very documents that the connector wrote, over clients of default options.
+Bare queries and GridOut read the very documents that the connector wrote, over clients of default options.
 Random reads never meet a block twice, so that nobody's cache helps; mongod has all in its own cache or in the page cache
 of the system, as it would on a warm server. Bytes are those that mongod says it sent (``network.bytesOut``), memory is
-the peak of a fresh process above what it had after its imports. Targets: issue 4.
+the peak of a fresh process above what it had after its imports.
 """
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import io
 import itertools
 import os
 import random
-import re
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
-import timeit
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,17 +23,15 @@ from typing import Any
 
 import gridfs
 import pymongo
-import xxhash
+from harness import MIB, SUPPORT, Results, grown_mib, in_turn, machine, parser_of, timed
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
-SUPPORT = Path(__file__).parents[1] / "tests" / "support"
 sys.path.insert(0, str(SUPPORT))
-from mongodb_server import MongoDBServer  # noqa: E402
+from mongodb_server import MongoDBServer
 
-MIB = 1 << 20
 DATABASE, BUCKET, NAME = "benchmark", "data_stack", "bench/large.bin"
 CHUNK_BYTES = 261_120
 SAMPLE_BYTES = 4096
@@ -51,25 +41,23 @@ N_COLD = 2
 
 @dataclass(frozen=True)
 class Case:
-    """One row: ways to do the same work, timed in turn.
+    """Ways to do the same work, timed in turn.
 
     Attributes:
         name: as ``--only`` takes it.
-        target: what the issue asks for.
+        title: what is done.
         n: pieces of work that one call of each way does.
-        unit: what a piece is.
-        ways: by name; the first one is ours, all others are compared with it.
+        ways: by name; the first one is ours.
+        at_least: how many times as fast as these ours is to be.
         prepare: called before each way, not timed.
-        mib: MiB that a piece of work moves, where its speed is of interest.
     """
 
     name: str
-    target: str
+    title: str
     n: Mapping[str, int]
-    unit: str
     ways: Mapping[str, Callable[[int], object]]
+    at_least: Mapping[str, float]
     prepare: Callable[[], object] = lambda: None
-    mib: float | None = None
 
 
 def pieces(n_mib: int, seed: int = 1) -> Iterable[bytes]:
@@ -99,45 +87,22 @@ class Traffic:
         return max(0, self._ask() - before - self._own), result
 
 
-def run(case: Case, rounds: int, traffic: Traffic) -> None:
-    """Time all ways of a case in turn and print its row."""
-    names = list(case.ways)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    sent: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(rounds + N_COLD):
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
-            case.prepare()
-            n_bytes, duration = traffic.of(lambda name=name, number=number: timed(case.ways[name], number))
-            seconds[name].append(duration / case.n[name])
-            sent[name].append(n_bytes / case.n[name])
-    print(f"\n{case.name}  (target: {case.target})")
-    ours = names[0]
-    for name in names:
-        kept = seconds[name][N_COLD:]
-        median, best = statistics.median(kept), min(kept)
-        figures = f"median {readable(median, case.mib)}, best {readable(best, case.mib)} {'' if case.mib else case.unit}"
-        row = f"  {name:28} {figures:58} {statistics.median(sent[name]) / 1024:>12,.1f} KiB moved"
-        if name != ours:
-            ratio = statistics.median(seconds[ours][N_COLD:]) / median
-            best_ratio = min(seconds[ours][N_COLD:]) / best
-            more = statistics.median(sent[name]) / max(1.0, statistics.median(sent[ours]))
-            row += f"   {ours}: {ratio:.2f} × its time (best {best_ratio:.2f}), {1 / ratio:.2f} × its speed"
-            row += f"; it moves {more:.2f} ×"
-        print(row, flush=True)
+def run(case: Case, rounds: int, traffic: Traffic, results: Results) -> None:
+    """Time all ways of a case in turn, and count what mongod sends."""
 
+    def once(way: str, numbers: Any) -> tuple[int, float]:
+        case.prepare()
+        return traffic.of(lambda: timed(lambda: case.ways[way](next(numbers))))
 
-def timed(way: Callable[[int], object], number: int) -> float:
-    """Seconds that a way takes."""
-    start = time.perf_counter()
-    way(number)
-    return time.perf_counter() - start
-
-
-def readable(seconds: float, mib: float | None) -> str:
-    if mib is not None:
-        return f"{seconds:.3f} s = {mib / seconds:,.0f} MiB/s"
-    return f"{seconds * 1e3:.3f} ms" if seconds < 1 else f"{seconds:.2f} s"
+    ways = {way: lambda way=way, numbers=itertools.count(): once(way, numbers) for way in case.ways}  # type: ignore[misc]
+    for way, kept in in_turn(case.title, ways, rounds + N_COLD, results).items():
+        results.keep(case.title, way, [seconds / case.n[way] for _, seconds in kept[N_COLD:]], "ms")
+        results.keep(f"{case.title}: moved", way, [n_bytes / case.n[way] for n_bytes, _ in kept[N_COLD:]], "MiB")
+    ours = next(iter(case.ways))
+    results.print(case.title, ours)
+    results.print(f"{case.title}: moved", ours)
+    for other, factor in case.at_least.items():
+        results.at_least(case.title, case.title, ours, other, factor)
 
 
 # ---------------------------------------------------------------------- the cases
@@ -204,48 +169,27 @@ def reading_cases(database: Any, connector: MongoDBStorageConnector, n_mib: int)
         with bucket.open_download_stream(file_id) as file:
             drain(file)
 
-    def bare_hashed(digest: Callable[[bytes], Any]) -> Callable[[int], None]:
-        def read(_: int) -> None:
-            for chunk in chunks.find({"files_id": file_id}, {"data": 1}).sort("n"):
-                digest(chunk["data"]).digest()
-
-        return read
-
     return [
         Case(
             "random",
-            f"4 KiB at random out of {n_mib} MiB: ≤ 1.3 × bare, ≥ 10 × faster and ≥ 20 × fewer bytes than GridOut",
+            f"4 KiB at random out of {n_mib} MiB",
             {"ours": n_random, "bare bounded query": n_random, "GridOut.seek, read": n_naive},
-            "a read",
             {"ours": ours_random, "bare bounded query": bare_random, "GridOut.seek, read": naive_random},
+            {"bare bounded query": 1 / 1.3, "GridOut.seek, read": 10},
         ),
         Case(
             "batch",
-            f"{n_batch} × 4 KiB at random: ≤ 1.3 × bare $in",
+            f"{n_batch} × 4 KiB at random",
             {"ours": n_batches, "bare $in": n_batches, "GridOut.seek, read": 1},
-            "a batch",
             {"ours": ours_batch, "bare $in": bare_batch, "GridOut.seek, read": lambda round_: naive_random(round_, n_batch)},
+            {"bare $in": 1 / 1.3},
         ),
         Case(
             "sequential",
-            f"{n_mib} MiB in pieces of 1 MiB: ≥ 0.75 × the speed of a bare cursor, digests checked",
+            f"{n_mib} MiB in pieces of 1 MiB",
             dict.fromkeys(("ours", "bare cursor", "GridOut.read"), 1),
-            "all",
             {"ours": ours_sequential, "bare cursor": bare_sequential, "GridOut.read": naive_sequential},
-            mib=n_mib,
-        ),
-        Case(
-            "digest",
-            "which block digest? a bare cursor that hashes each chunk in the same thread; the first row hashes nothing",
-            dict.fromkeys(("no digest", "XXH3", "sha256", "blake2b"), 1),
-            "all",
-            {
-                "no digest": bare_sequential,
-                "XXH3": bare_hashed(xxhash.xxh3_64),
-                "sha256": bare_hashed(hashlib.sha256),
-                "blake2b": bare_hashed(hashlib.blake2b),
-            },
-            mib=n_mib,
+            {"bare cursor": 0.75},
         ),
     ]
 
@@ -283,12 +227,11 @@ def writing_case(database: Any, uri: str, source: Path, n_mib: int) -> Case:
 
     return Case(
         "write",
-        f"{n_mib} MiB: ≥ 0.9 × the speed of GridFSBucket.upload_from_stream (which does not wait for the journal)",
-        dict.fromkeys(("ours", "GridFSBucket", "GridFSBucket, majority and j"), 1),
-        "all",
-        {"ours": ours, "GridFSBucket": bare, "GridFSBucket, majority and j": lambda round_: bare(round_, durable)},
+        f"writing {n_mib} MiB",
+        dict.fromkeys(("ours", "GridFSBucket, w=1", "GridFSBucket, majority and j"), 1),
+        {"ours": ours, "GridFSBucket, w=1": bare, "GridFSBucket, majority and j": lambda round_: bare(round_, durable)},
+        {"GridFSBucket, w=1": 0.9},
         prepare=clear,
-        mib=n_mib,
     )
 
 
@@ -336,22 +279,22 @@ def small_cases(database: Any, connector: MongoDBStorageConnector) -> list[Case]
     return [
         Case(
             "put",
-            "10 KB: ≤ 1.5 × insert_one of the same document",
+            "putting 10 KB",
             dict.fromkeys(("ours", "insert_one, majority and j", "insert_one, w=1", "GridFSBucket"), n),
-            "a put",
             {
                 "ours": ours_put,
                 "insert_one, majority and j": bare_put,
                 "insert_one, w=1": lambda round_: bare_put(round_, database["bare"]),
                 "GridFSBucket": naive_put,
             },
+            {"insert_one, majority and j": 1 / 1.5},
         ),
         Case(
             "get",
-            "10 KB: ≤ 1.5 × find_one of the same document",
+            "getting 10 KB",
             dict.fromkeys(("ours", "find_one", "GridFSBucket"), n),
-            "a get",
             {"ours": ours_get, "find_one": bare_get, "GridFSBucket": naive_get},
+            {"find_one": 1 / 1.5},
         ),
     ]
 
@@ -364,51 +307,36 @@ def drain(file: Any) -> None:
 
 # ---------------------------------------------------------------------- memory, in processes of their own
 
-CHILD = """
-import random, re, sys
+SETUP = """
+import random
 import h5py, numpy
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
-def kept(key): return int(re.search(key + r":\\s+(\\d+)", open("/proc/self/status").read()).group(1)) / 1024
 def pieces(n):
     noise = random.Random(1).randbytes(2 << 20)
     for i in range(n):
         yield i.to_bytes(16, "big") + noise[i * 7919 % (1 << 20):][:(1 << 20) - 16]
-def begin():
-    # VmHWM of now, not of the imports.
-    open("/proc/self/clear_refs", "w").write("5")
-    return kept("VmRSS")
-with MongoDBStorageConnector(sys.argv[1], bucket="memory") as connector:
-    before = begin()
-    WORK
-    print(kept("VmHWM") - before)
+connector = MongoDBStorageConnector({uri!r}, bucket="memory")
 """
 WORK = {
     "write": "connector.set_resource('bench/memory.bin', pieces({n_mib}))",
-    "read": "with connector.get_resource('bench/memory.bin') as resource:\n        while resource.read(1 << 20): pass",
+    "read": "with connector.get_resource('bench/memory.bin') as resource:\n    while resource.read(1 << 20): pass",
     "verify": "connector.verify_resource('bench/memory.bin')",
-    "contiguous": "with connector.get_resource('bench/samples.h5') as resource, h5py.File(resource, 'r') as file:\n"
-    "        assert file['contiguous'][77_777].nbytes == 4096",
-    "chunked": "with connector.get_resource('bench/samples.h5') as resource, h5py.File(resource, 'r') as file:\n"
-    "        assert file['chunked'][77_777].nbytes == 4096",
 }
+SAMPLE = """
+with connector.get_resource('bench/samples.h5') as resource, h5py.File(resource, 'r') as file:
+    assert file[{name!r}][777].nbytes == 4096
+"""
 
 
-def grown_mib(uri: str, work: str) -> float:
-    """Peak memory of ``work`` in a fresh process, above what it had after its imports."""
-    program = CHILD.replace("WORK", work)
-    done = subprocess.run([sys.executable, "-c", program, uri], check=True, stdout=subprocess.PIPE, text=True)
-    return float(done.stdout)
+def memory(uri: str, n_mib: int, results: Results) -> None:
+    """Peak memory of writing, reading and verifying ``n_mib`` MiB."""
+    for action, work in WORK.items():
+        results.keep("memory", action, [grown_mib(SETUP.format(uri=uri), work.format(n_mib=n_mib)) * MIB], "MiB")
+        results.at_most(f"memory of {n_mib} MiB", "memory", action, 64 * MIB)
 
 
-def memory(uri: str, n_mib: int) -> None:
-    """Print the peak memory of writing, reading and verifying ``n_mib`` MiB."""
-    print(f"\nmemory  (target: < 64 MiB above the start for {n_mib} MiB)")
-    for action in ("write", "read", "verify"):
-        print(f"  {action:28} {grown_mib(uri, WORK[action].format(n_mib=n_mib)):.1f} MiB", flush=True)
-
-
-def hdf5(database: Any, uri: str, folder: Path, n_mib: int, traffic: Traffic) -> None:
-    """Print what a sample of 4 KiB out of an HDF5 file of ``n_mib`` MiB moves and allocates."""
+def hdf5(uri: str, folder: Path, n_mib: int, traffic: Traffic, results: Results) -> None:
+    """What a sample of 4 KiB out of an HDF5 file of ``n_mib`` MiB moves and allocates."""
     import h5py
     import numpy as np
 
@@ -423,77 +351,51 @@ def hdf5(database: Any, uri: str, folder: Path, n_mib: int, traffic: Traffic) ->
                 samples[start : start + len(rows)] = rows
                 start += len(rows)
     with MongoDBStorageConnector(uri, bucket="memory") as connector, open(path, "rb") as source:
-        start_seconds = time.perf_counter()
         connector.set_resource("bench/samples.h5", source)
-        seconds = time.perf_counter() - start_seconds
     path.unlink()
-    print(f"\nhdf5  (target: a sample of 4 KiB out of {n_mib} MiB moves < 2 MiB, allocates < 20 MiB; stored in {seconds:.1f} s)")
     for name in ("contiguous", "chunked"):
-        sent, grown = traffic.of(lambda name=name: grown_mib(uri, WORK[name]))
-        print(f"  {name:28} moves {sent / 1024:,.0f} KiB, allocates {grown:.1f} MiB", flush=True)
-
-
-def digests() -> None:
-    """Print nanoseconds a byte of digests on blocks of 255 KiB."""
-    block = random.Random(3).randbytes(CHUNK_BYTES)
-    print(f"\nblock digests, {CHUNK_BYTES:,} bytes, best of 5 × 200")
-    for name, digest in (("XXH3", xxhash.xxh3_64), ("sha256", hashlib.sha256), ("blake2b", hashlib.blake2b)):
-        best = min(timeit.repeat(lambda digest=digest: digest(block).digest(), number=200, repeat=5)) / 200
-        speed = CHUNK_BYTES / best / 2**30
-        print(f"  {name:28} {best / CHUNK_BYTES * 1e9:.3f} ns/byte, {best * 1e6:.0f} us a block, {speed:.2f} GiB/s")
-
-
-def cpu() -> str:
-    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return found.group(1) if found else "unknown processor"
+        work = SAMPLE.format(name=name)
+        sent, grown = traffic.of(lambda work=work: grown_mib(SETUP.format(uri=uri), work))  # type: ignore[misc]
+        results.keep("hdf5: moved", name, [sent], "MiB")
+        results.keep("hdf5: memory", name, [grown * MIB], "MiB")
+        results.at_most(f"a sample out of {n_mib} MiB of HDF5", "hdf5: moved", name, 2 * MIB)
+        results.at_most(f"a sample out of {n_mib} MiB of HDF5", "hdf5: memory", name, 20 * MIB)
 
 
 def main() -> None:
     """Run what was asked for."""
-    all_cases = ["random", "batch", "sequential", "digest", "write", "put", "get", "memory", "hdf5"]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mb", type=int, default=256, help="MiB of the large resource")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", nargs="+", choices=all_cases, default=all_cases)
-    parser.add_argument("--folder", type=Path, default=None, help="where mongod keeps its data")
-    parser.add_argument("--replica-set", action="store_true", help="a replica set of one node instead of a standalone server")
-    parser.add_argument("--memory-mb", type=int, default=1024)
-    parser.add_argument("--hdf5-mb", type=int, default=2048)
-    options = parser.parse_args()
-    wanted = set(options.only)
+    given, results = (
+        parser_of(__doc__, ["random", "batch", "sequential", "write", "put", "get", "memory", "hdf5"], rounds=7).parse_args(),
+        Results(),
+    )
+    wanted, n_mib = set(given.only), 32 if given.small else 256
     with (
-        MongoDBServer(folder=options.folder, cache_gb=1.0, replica_set=options.replica_set) as server,
-        tempfile.TemporaryDirectory(dir=options.folder) as folder,
+        MongoDBServer(folder=given.folder, cache_gb=1.0) as server,
+        tempfile.TemporaryDirectory(dir=given.folder) as folder,
         server.client() as client,
         MongoDBStorageConnector(server.uri(DATABASE), bucket=BUCKET) as connector,
     ):
         uri, database, traffic = server.uri(DATABASE), client[DATABASE], Traffic(client)
-        print(
-            f"{cpu()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python {sys.version.split()[0]}, pymongo "
-            f"{pymongo.version}, MongoDB {client.server_info()['version']}, "
-            f"{'replica set of one' if options.replica_set else 'standalone'}, {options.rounds} rounds"
-        )
-        if wanted & {"random", "batch", "sequential", "digest"}:
-            connector.set_resource(NAME, pieces(options.mb))
-            for case in reading_cases(database, connector, options.mb):
-                if case.name in wanted:
-                    run(case, options.rounds, traffic)
-        if "digest" in wanted:
-            digests()
+        print(f"{machine()}; MongoDB {client.server_info()['version']}")
+        cases = []
+        if wanted & {"random", "batch", "sequential"}:
+            connector.set_resource(NAME, pieces(n_mib))
+            cases += reading_cases(database, connector, n_mib)
+        if wanted & {"put", "get"}:
+            cases += small_cases(database, connector)
         if "write" in wanted:
             source = Path(folder, "source.bin")
             with open(source, "wb") as file:
-                file.writelines(pieces(options.mb))
-            run(writing_case(database, uri, source, options.mb), options.rounds, traffic)
-            source.unlink()
-        if wanted & {"put", "get"}:
-            for case in small_cases(database, connector):
-                if case.name in wanted:
-                    run(case, options.rounds, traffic)
+                file.writelines(pieces(n_mib))
+            cases.append(writing_case(database, uri, source, n_mib))
+        for case in cases:
+            if case.name in wanted:
+                run(case, given.rounds, traffic, results)
         if "memory" in wanted:
-            memory(uri, options.memory_mb)
+            memory(uri, n_mib * 4, results)
         if "hdf5" in wanted:
-            hdf5(database, uri, Path(folder), options.hdf5_mb, traffic)
+            hdf5(uri, Path(folder), n_mib * 8, traffic, results)
+    results.save(given.json)
 
 
 if __name__ == "__main__":

@@ -1,35 +1,30 @@
 """Reading and writing an object store through FsspecStorageConnector, against fsspec itself.
 
-Run: python benchmarks/object_stores.py [--mb 256] [--rounds 3] [--latency-ms 20]. The server is moto's, on loopback, in a
-process of its own. Ours and fsspec's way run in turn; ratios are of the medians. Random reads are measured on loopback and
-through a proxy that answers later, as a server elsewhere does: on loopback, requests at once only share moto's one core, and
-what counts there is that a part of 4 MiB is cheaper to serve from than an object of 256 MiB. Targets (issue 4): sequential at
-least as fast as fsspec's default reader; 64 random reads of 4 KiB at least 5 × as fast as one request after the other; memory
-of reading or writing 1 GiB less than 64 MiB above the start (``--memory``).
+Run: python benchmarks/object_stores.py [--memory]. The server is moto's, on loopback, in a process of its own. Random reads are
+measured on loopback and through a proxy that answers 20 ms later, as a server elsewhere does: on loopback, requests at once only
+share moto's one core, and what counts there is that a part of 4 MiB is cheaper to serve from than an object of 256 MiB. Targets:
+sequential at least as fast as fsspec's default reader; 64 random reads of 4 KiB at least 5 × as fast as one request after the
+other; memory of reading or writing 1 GiB less than 64 MiB above the start (``--memory``).
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import socket
-import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+from harness import MIB, SUPPORT, Results, compare, grown_mib, machine, parser_of
+
+sys.path.insert(0, str(SUPPORT))
 
 import s3fs
 from s3_server import S3Server
 
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
-
-PIECE = 1 << 20
 
 
 class Delay:
@@ -59,57 +54,41 @@ class Delay:
             target.close()
 
 
-def timed(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def compare(what: str, ours: Callable[[], object], other: Callable[[], object], n_rounds: int, target: str) -> None:
-    """Run both in turn and print the medians."""
-    times = [(timed(ours), timed(other)) for _ in range(n_rounds)]
-    mine, theirs = (statistics.median(column) for column in zip(*times, strict=True))
-    print(f"{what:<58} ours {mine:8.3f} s   fsspec {theirs:8.3f} s   {theirs / mine:6.2f} x as fast   target {target}")
-
-
-def peak_growth_mib(server: S3Server, bucket: str, action: str, size: int) -> float:
-    """Peak resident memory of writing or reading in a fresh process, above what it had once connected."""
-    program = f"""
-import re
+SETUP = """
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
-def peak(key): return int(re.search(key + r":\\s+(\\d+)", open("/proc/self/status").read()).group(1)) / 1024
 class Zeros:
     left = {size}
     def read(self, n):
         n = min(n, self.left); self.left -= n
         return self.left.to_bytes(8, "big") * (n // 8)
-connector = FsspecStorageConnector("s3://{bucket}/memory", **{server.options()!r})
+connector = FsspecStorageConnector("s3://{bucket}/memory", **{options!r})
 connector.set_resource("small", b"x" * 100_000)
 connector.get_resource("small").read()
-before = peak("VmRSS")
-if {action!r} == "write":
-    connector.set_resource("big", Zeros())
-else:
-    with connector.get_resource("big") as resource:
-        while resource.read(1 << 20):
-            pass
-print(peak("VmHWM") - before)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return float(done.stdout)
+WRITE = 'connector.set_resource("big", Zeros())'
+READ = """
+with connector.get_resource("big") as resource:
+    while resource.read(1 << 20): pass
+"""
+
+
+def drain(file: Any) -> None:
+    """Read to the end in pieces of 1 MiB."""
+    with file:
+        while file.read(MIB):
+            pass
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mb", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--latency-ms", type=float, default=20.0)
+    """Compare, and print the figures."""
+    parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--memory", action="store_true", help="measure the memory of 1 GiB too")
-    arguments = parser.parse_args()
-    size = arguments.mb << 20
-    with S3Server() as server, tempfile.TemporaryFile() as source:
-        for _ in range(arguments.mb):
-            source.write(random.randbytes(1 << 20))
+    given, results = parser.parse_args(), Results()
+    n_mib, rounds = 16 if given.small else 256, given.rounds
+    print(machine())
+    with S3Server() as server, tempfile.TemporaryFile(dir=given.folder) as source:
+        for _ in range(n_mib):
+            source.write(random.randbytes(MIB))
         bucket = server.new_bucket()
         connector = FsspecStorageConnector(f"s3://{bucket}/ours", **server.options())
         plain = s3fs.S3FileSystem(**server.options(), skip_instance_cache=True)
@@ -117,28 +96,21 @@ def main() -> None:
         def write_plain() -> None:
             source.seek(0)
             with plain.open(f"{bucket}/plain/big", "wb") as file:
-                while piece := source.read(PIECE):
+                while piece := source.read(MIB):
                     file.write(piece)
 
-        def read(file: object) -> None:
-            with file:  # type: ignore[attr-defined]
-                while file.read(PIECE):  # type: ignore[attr-defined]
-                    pass
-
-        compare(f"write of {arguments.mb} MiB", lambda: connector.set_resource("big", source), write_plain, arguments.rounds, "-")
-        compare(
-            f"sequential read of {arguments.mb} MiB",
-            lambda: read(connector.get_resource("big")),
-            lambda: read(plain.open(f"{bucket}/plain/big", "rb")),
-            arguments.rounds,
-            ">= 1",
-        )
-        ranges = [(random.randrange(size - 4096), 4096) for _ in range(64)]
-        away = {"endpoint_url": f"http://127.0.0.1:{Delay(server.port, arguments.latency_ms / 1000).port}"}
-        far = FsspecStorageConnector(f"s3://{bucket}/ours", **{**server.options(), **away})
-        plain_far = s3fs.S3FileSystem(**{**server.options(), **away}, skip_instance_cache=True)
-        cases = [("loopback", connector, plain), (f"{arguments.latency_ms:g} ms away", far, plain_far)]
-        for where, store, files in cases:
+        ways = {"ours": lambda: connector.set_resource("big", source), "fsspec": write_plain}
+        compare(f"write of {n_mib} MiB", ways, results, rounds=rounds)
+        ways = {
+            "ours": lambda: drain(connector.get_resource("big")),
+            "fsspec": lambda: drain(plain.open(f"{bucket}/plain/big", "rb")),
+        }
+        compare(f"sequential read of {n_mib} MiB", ways, results, rounds=rounds, at_least={"fsspec": 1})
+        ranges = [(random.randrange(n_mib * MIB - 4096), 4096) for _ in range(64)]
+        away = {**server.options(), "endpoint_url": f"http://127.0.0.1:{Delay(server.port, 0.02).port}"}
+        far = FsspecStorageConnector(f"s3://{bucket}/ours", **away)
+        plain_far = s3fs.S3FileSystem(**away, skip_instance_cache=True)
+        for where, store, files in (("loopback", connector, plain), ("20 ms away", far, plain_far)):
             store.stat("big")
 
             def one_by_one(files: s3fs.S3FileSystem = files) -> None:
@@ -153,12 +125,14 @@ def main() -> None:
             def at_once(store: FsspecStorageConnector = store) -> None:
                 store.read_ranges("big", ranges)
 
-            compare(f"64 random 4 KiB, {where}, one after the other by fsspec", at_once, one_by_one, arguments.rounds, ">= 5")
-            compare(f"64 random 4 KiB, {where}, one after the other by ours", at_once, ours_one_by_one, arguments.rounds, "-")
-        if arguments.memory:
-            for action in ("write", "read"):
-                growth = peak_growth_mib(server, bucket, action, 1 << 30)
-                print(f"memory of the {action} of 1 GiB: {growth:.0f} MiB above the start   target < 64")
+            ways = {"ours, at once": at_once, "fsspec, one by one": one_by_one, "ours, one by one": ours_one_by_one}
+            compare(f"64 random 4 KiB, {where}", ways, results, rounds=rounds, at_least={"fsspec, one by one": 5})
+        if given.memory:
+            setup = SETUP.format(size=n_mib * 4 * MIB, bucket=bucket, options=server.options())
+            for action, work in (("write", WRITE), ("read", READ)):
+                results.keep("memory", action, [grown_mib(setup, work) * MIB], "MiB")
+                results.at_most(f"memory of {n_mib * 4} MiB", "memory", action, 64 * MIB)
+    results.save(given.json)
 
 
 if __name__ == "__main__":
