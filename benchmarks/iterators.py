@@ -32,6 +32,12 @@ def each(iterator: Any, indices: Sequence[int]) -> Callable[[], None]:
     return read
 
 
+def parts_of(columns: Sequence[Any], n_parts: int) -> list[list[Any]]:
+    """Equal parts of the columns."""
+    size = len(columns[0]) // n_parts
+    return [[column[start : start + size] for column in columns] for start in range(0, len(columns[0]), size)]
+
+
 def images(n_samples: int, shape: tuple[int, ...] = (28, 28)) -> np.ndarray:
     """Noise of uint8."""
     return np.random.default_rng(0).integers(0, 256, (n_samples, *shape), dtype=np.uint8)
@@ -54,13 +60,7 @@ def single(rounds: int, small: bool, results: Results) -> None:
         view = DatasetIteratorView(bare, order)
         view3 = DatasetIteratorView(DatasetIteratorView(view, order), order)
         of_two, of_many = (
-            CombinedDatasetIterator(
-                [
-                    SequenceDatasetIterator([c[at : at + n_samples // k] for c in columns])
-                    for at in range(0, n_samples, n_samples // k)
-                ]
-            )
-            for k in (2, 1000)
+            CombinedDatasetIterator([SequenceDatasetIterator(part) for part in parts_of(columns, k)]) for k in (2, 1000)
         )
         iterators = {
             "ours, one view": view, "ours, bare": bare, "ours, three views": view3,

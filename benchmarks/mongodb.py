@@ -89,12 +89,13 @@ class Traffic:
 
 def run(case: Case, rounds: int, traffic: Traffic, results: Results) -> None:
     """Time all ways of a case in turn, and count what mongod sends."""
+    numbers = {way: itertools.count() for way in case.ways}
 
-    def once(way: str, numbers: Any) -> tuple[int, float]:
+    def once(way: str) -> tuple[int, float]:
         case.prepare()
-        return traffic.of(lambda: timed(lambda: case.ways[way](next(numbers))))
+        return traffic.of(lambda: timed(lambda: case.ways[way](next(numbers[way]))))
 
-    ways = {way: lambda way=way, numbers=itertools.count(): once(way, numbers) for way in case.ways}  # type: ignore[misc]
+    ways = {way: lambda way=way: once(way) for way in case.ways}  # type: ignore[misc]
     for way, kept in in_turn(case.title, ways, rounds + N_COLD, results).items():
         results.keep(case.title, way, [seconds / case.n[way] for _, seconds in kept[N_COLD:]], "ms")
         results.keep(f"{case.title}: moved", way, [n_bytes / case.n[way] for n_bytes, _ in kept[N_COLD:]], "MiB")

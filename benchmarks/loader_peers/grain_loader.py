@@ -90,7 +90,6 @@ class GrainLoading(Loading):
 class GrainOnArrayRecord(LoaderSystem):
     """As Grain's documentation has it; a batch of records is unpacked at once, not record by record."""
 
-    packages = ("grain", "array_record")
     stored = "array_record"
 
     def open(self, schema: Schema, folder: Path) -> Loading:
@@ -100,7 +99,6 @@ class GrainOnArrayRecord(LoaderSystem):
 class GrainOnMap(LoaderSystem):
     """The best that Grain's own machinery can do: its samples are positions, its batch function takes the columns."""
 
-    packages = ("grain",)
     works = ("W1", "W4")
 
     def open(self, schema: Schema, folder: Path) -> Loading:

@@ -8,7 +8,7 @@ from typing import Any
 
 import granular
 import numpy as np
-from record_peers.granular_bags import TYPES, Granular
+from record_peers.granular_bags import TYPES
 from record_peers.workload import Schema
 
 from loader_peers.loading import BATCH, N_WORKERS, LoaderSystem, Loading
@@ -64,9 +64,7 @@ class GranularLoading(Loading):
 class GranularLoader(LoaderSystem):
     """Its defaults but for the number of workers."""
 
-    packages = ("granular",)
     stored = "granular"
-    note = Granular.note
 
     def open(self, schema: Schema, folder: Path) -> Loading:
         return GranularLoading(schema, folder)

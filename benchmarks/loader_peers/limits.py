@@ -43,9 +43,9 @@ class Decoded(Loading):
     ahead = 0
 
     def __init__(self, schema: Schema, folder: Path) -> None:
-        from records import bare_decoders
+        import simplejpeg
 
-        self._decode = next(iter(bare_decoders().values()))
+        self._decode = simplejpeg.decode_jpeg
         self._jpegs = list(MappedBlobs(folder))
         self._rng = np.random.default_rng(1)
         self._pool = ThreadPoolExecutor(N_WORKERS)
@@ -58,7 +58,7 @@ class Decoded(Loading):
 
             def some(first: int, indices: list[int] = indices, pictures: Any = pictures) -> None:
                 for place in range(first, len(indices), N_WORKERS):
-                    self._decode(self._jpegs[indices[place]], pictures[place])
+                    self._decode(self._jpegs[indices[place]], buffer=pictures[place])
 
             list(self._pool.map(some, range(N_WORKERS)))
             yield {"image": pictures}

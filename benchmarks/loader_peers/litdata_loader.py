@@ -38,7 +38,6 @@ class LitdataLoading(Loading):
 class Litdata(LoaderSystem):
     """Chunks of 64 MB."""
 
-    packages = ("litdata", "torch")
     stored = "litdata"
 
     def open(self, schema: Schema, folder: Path) -> Loading:

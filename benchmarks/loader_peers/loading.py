@@ -49,16 +49,12 @@ class LoaderSystem(ABC):
     Attributes:
         kind: ``"ours"``, ``"limit"`` or ``"peer"``; the best peer is sought among peers.
         stored: the system of :mod:`record_peers` whose files it reads.
-        packages: distributions whose versions are printed, besides those of the store.
         works: the workloads it is measured in.
-        note: what to know of its figures.
     """
 
     kind: ClassVar[str] = "peer"
     stored: str = "memmap"
-    packages: ClassVar[tuple[str, ...]] = ()
     works: tuple[str, ...] = ("W1", "W2", "W3", "W4")
-    note: ClassVar[str] = ""
 
     def write(self, work: Workload, folder: Path) -> None:
         """Write the workload into a folder that does not exist yet."""

@@ -22,15 +22,15 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def proportional_bytes(pid: int, kind: str = "Pss") -> int:
-    """Memory of all of them that is in RAM, what several share counted once; ``"Private_Dirty"``: what no file backs."""
+def proportional_bytes(pid: int) -> int:
+    """Memory of all of them that is in RAM, what several share counted once."""
     total = 0
     for each in family(pid):
         try:
             lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
         except OSError:
             continue
-        total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith(f"{kind}:"))
+        total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
     return total
 
 

@@ -39,7 +39,6 @@ class StreamingLoading(Loading):
 class Streaming(LoaderSystem):
     """Its defaults."""
 
-    packages = ("mosaicml-streaming", "torch")
     stored = "streaming"
 
     def open(self, schema: Schema, folder: Path) -> Loading:

@@ -56,8 +56,6 @@ class MappedInBatches(Mapped):
 class TorchOnMap(LoaderSystem):
     """The data set is opened before the workers are forked, which a memory map permits."""
 
-    packages = ("torch",)
-
     def __init__(self, *, is_batched: bool) -> None:
         self._is_batched = is_batched
 

@@ -32,8 +32,6 @@ class Stored:
 class TorchOnStore(LoaderSystem):
     """Workers by fork; nothing is open in the main process."""
 
-    packages = ("torch",)
-
     def __init__(self, stored: str, in_batches: str | None = None) -> None:
         self.stored, self._in_batches = stored, in_batches or stored
 

@@ -44,7 +44,6 @@ class WebDatasetLoading(Loading):
 class WebDataset(LoaderSystem):
     """Members without the extended headers that a time in fractions of a second takes."""
 
-    packages = ("webdataset", "torch")
     stored = "webdataset"
 
     def write(self, work: Workload, folder: Path) -> None:

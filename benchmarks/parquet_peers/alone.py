@@ -52,28 +52,20 @@ Epoch = tuple[int, int, float, float]
 
 
 def counted(batches: Any, key: Callable[[Any], Any]) -> Epoch:
-    """Go through batches (of tensors, arrays, or numbers of single rows)."""
+    """Go through batches (of tensors, arrays), or through single rows, whose keys are numbers."""
     start = time.perf_counter()
     first, n_rows, total = 0.0, 0, 0
     for batch in batches:
         if not n_rows:
             first = time.perf_counter() - start
         keys = key(batch)
-        n_rows += len(keys)
-        total += int(keys.sum())
+        if hasattr(keys, "shape") and keys.shape:
+            n_rows += len(keys)
+            total += int(keys.sum())
+        else:
+            n_rows += 1
+            total += int(keys)
     return n_rows, total, first, time.perf_counter() - start
-
-
-def counted_rows(rows: Any, key: Callable[[Any], Any]) -> Epoch:
-    """Go through single rows."""
-    start = time.perf_counter()
-    first, n_rows, total = 0.0, 0, 0
-    for row in rows:
-        if not n_rows:
-            first = time.perf_counter() - start
-        n_rows += 1
-        total += key(row)
-    return n_rows, int(total), first, time.perf_counter() - start
 
 
 def loader_of(stack: Any, window: int | None, kind: Any, workers: int | None = None) -> Loader:
@@ -112,7 +104,7 @@ def epoch_of(case: str, way: str, folder: Path) -> Epoch:
             from data_stack_petastorm import BatchedDataLoader
 
             return counted(BatchedDataLoader(reader, BATCH), lambda batch: batch[key])
-        return counted_rows(reader, lambda row: getattr(row[0] if ngram else row, key))
+        return counted(reader, lambda row: getattr(row[0] if ngram else row, key))
 
 
 def repeated(case: str, epoch: Callable[[], Epoch]) -> dict[str, Any]:
@@ -278,42 +270,33 @@ def converter(folder: Path, way: str) -> dict[str, Any]:
 # ---------------------------------------------------------------------- shuffling
 
 
-def quality(folder: Path) -> list[dict[str, Any]]:
+def quality(way: str, folder: Path) -> dict[str, Any]:
     """How many neighbours among the rows that a loader gives are of one row group, by the window; of ``plain``."""
-    found = []
-    for window in (1, 4, 16, None):
-        loader = Loader(
-            ParquetDataset(folder / "plain", ["id"]),
-            BATCH,
-            shuffle=True if window is None else BlockShuffled(window=window),
-            seed=1,
-            worker_kind="inline",
-        )
-        ids = np.concatenate([batch["id"] for batch in loader])
-        if not np.array_equal(np.sort(ids), np.arange(len(ids))):
-            raise ValueError("rows are missing")
-        groups = ids // PLAIN_GROUP
-        batches = groups[: len(groups) // BATCH * BATCH].reshape(-1, BATCH)
-        found.append(
-            {
-                "window": "full shuffle" if window is None else window,
-                "same row group": float((groups[1:] == groups[:-1]).mean()),
-                "row groups in a batch": float(np.mean([len(np.unique(batch)) for batch in batches])),
-                "row groups": int(groups.max()) + 1,
-            }
-        )
-    return found
+    order = True if way == "full shuffle" else BlockShuffled(window=int(way.removeprefix("window ")))
+    ids = np.concatenate(
+        [b["id"] for b in Loader(ParquetDataset(folder / "plain", ["id"]), BATCH, shuffle=order, seed=1, worker_kind="inline")]
+    )
+    if not np.array_equal(np.sort(ids), np.arange(len(ids))):
+        raise ValueError("rows are missing")
+    groups = ids // PLAIN_GROUP
+    batches = groups[: len(groups) // BATCH * BATCH].reshape(-1, BATCH)
+    return {
+        "window": way,
+        "same row group": float((groups[1:] == groups[:-1]).mean()),
+        "row groups in a batch": float(np.mean([len(np.unique(batch)) for batch in batches])),
+        "row groups": int(groups.max()) + 1,
+    }
 
 
 # ---------------------------------------------------------------------- files
 
 
-def write_files(folder: Path) -> dict[str, Any]:
+def write_files(folder: Path, *, small: bool) -> dict[str, Any]:
     """The datasets that ``petastorm_peer.py write`` makes, where there is no Petastorm: of the same rows, readable by both."""
-    rng = np.random.default_rng(0)
+    rng, part = np.random.default_rng(0), 10 if small else 1
     (folder / "plain").mkdir(parents=True)
-    for part in range(2):
-        ids = np.arange(part * 100_000, (part + 1) * 100_000)
+    for number in range(2):
+        ids = np.arange(number * 100_000, (number + 1) * 100_000)
         columns = {
             "id": ids,
             "speed": rng.random(len(ids), dtype=np.float32),
@@ -321,19 +304,29 @@ def write_files(folder: Path) -> dict[str, Any]:
             "label": [f"class-{i % 17}" for i in range(len(ids))],
             "vec": pa.array(list(rng.random((len(ids), 16), dtype=np.float32))),
         }
-        pq.write_table(pa.table(columns), folder / "plain" / f"part-{part}.parquet", row_group_size=PLAIN_GROUP)
+        pq.write_table(pa.table(columns), folder / "plain" / f"part-{number}.parquet", row_group_size=PLAIN_GROUP)
     mnist = Schema("Mnist", [Field("idx", "int64"), Field("digit", "int64"), Field("image", "uint8", (28, 28), PngCodec())])
     options: dict[str, Any] = {"compression": "snappy", "petastorm": True}
     with ParquetWriter(folder / "mnist", mnist, row_group_mb=1, file_mb=4, **options) as writer:
-        for i in range(60_000):
+        for i in range(60_000 // part):
             writer.append({"idx": i, "digit": i % 10, "image": _digit(i)})
-    fields = [Field("timestamp", "int64"), Field("sensor", "int32"), Field("frame", "float32", (16, 64), NdarrayCodec())]
-    with ParquetWriter(folder / "frames", Schema("Frames", fields), row_group_mb=8, file_mb=24, **options) as writer:
-        for begin in range(0, 20_000, 1000):
-            times = np.arange(begin, begin + 1000)
-            frames = rng.random((1000, 16, 64), dtype=np.float32)
-            writer.append_columns({"timestamp": times, "sensor": (times % 100).astype("int32"), "frame": frames})
-    return {"rows": 280_000}
+    with ParquetWriter(folder / "frames", _frames((16, 64)), row_group_mb=8, file_mb=24, **options) as writer:
+        _write_frames(writer, 20_000, (16, 64))
+    return {}
+
+
+def _frames(shape: tuple[int, int]) -> Schema:
+    return Schema(
+        "Frames", [Field("timestamp", "int64"), Field("sensor", "int32"), Field("frame", "float32", shape, NdarrayCodec())]
+    )
+
+
+def _write_frames(writer: ParquetWriter, n_rows: int, shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    for begin in range(0, n_rows, 1000):
+        times = np.arange(begin, min(n_rows, begin + 1000))
+        frames = rng.random((len(times), *shape), dtype=np.float32)
+        writer.append_columns({"timestamp": times, "sensor": (times % 100).astype("int32"), "frame": frames})
 
 
 def _digit(number: int) -> Any:
@@ -348,21 +341,11 @@ def _digit(number: int) -> Any:
 
 
 def write_large(folder: Path, n_bytes: int) -> dict[str, Any]:
-    """A dataset of frames of 64 KiB, uncompressed, in row groups of 16 MiB, that Petastorm reads, too; what is there is kept."""
-    n_rows = n_bytes // (4 * _LARGE_SHAPE[0] * _LARGE_SHAPE[1])
-    schema = Schema(
-        "Frames",
-        [Field("timestamp", "int64"), Field("sensor", "int32"), Field("frame", "float32", _LARGE_SHAPE, NdarrayCodec())],
-    )
-    rng, step = np.random.default_rng(0), 1024
-    start = time.perf_counter()
-    with ParquetWriter(folder / "frames", schema, row_group_mb=16, file_mb=256, compression="none", petastorm=True) as writer:
-        for begin in range(len(writer), n_rows, step):
-            times = np.arange(begin, min(n_rows, begin + step))
-            frames = rng.random((len(times), *_LARGE_SHAPE), dtype=np.float32)
-            writer.append_columns({"timestamp": times, "sensor": (times % 100).astype("int32"), "frame": frames})
-        n_written = len(writer)
-    return {"rows": n_written, "seconds": time.perf_counter() - start}
+    """A dataset of frames of 64 KiB, uncompressed, in row groups of 16 MiB."""
+    options: dict[str, Any] = {"row_group_mb": 16, "file_mb": 256, "compression": "none"}
+    with ParquetWriter(folder / "frames", _frames(_LARGE_SHAPE), **options) as writer:
+        _write_frames(writer, n_bytes // (4 * _LARGE_SHAPE[0] * _LARGE_SHAPE[1]), _LARGE_SHAPE)
+    return {}
 
 
 def memory(way: str, folder: Path, n_epochs: int) -> dict[str, Any]:
@@ -386,13 +369,12 @@ def memory(way: str, folder: Path, n_epochs: int) -> dict[str, Any]:
         n_rows = len(dataset)
         batches = lambda: itertools.islice(reader, n_rows)  # noqa: E731  # likewise
         close = reader.stop
-    peaks, seconds = [], []
+    peaks = []
     for _ in range(n_epochs):
-        peak, start, asked = 0, time.perf_counter(), 0.0
+        peak, asked = 0, 0.0
         for _ in batches():
             if time.perf_counter() - asked > 0.05:
                 peak, asked = max(peak, proportional_bytes(os.getpid())), time.perf_counter()
-        seconds.append(time.perf_counter() - start)
         peaks.append(peak)
     close()
     footer = pq.read_metadata(next(path.rglob("*.parquet")))
@@ -404,32 +386,18 @@ def memory(way: str, folder: Path, n_epochs: int) -> dict[str, Any]:
         "peaks": peaks,
         "row_group_bytes": group_bytes,
         "workers": workers or 1,
-        "dataset_bytes": len(dataset) * 4 * _LARGE_SHAPE[0] * _LARGE_SHAPE[1],
-        "seconds": statistics.median(seconds),
     }
 
 
 def main() -> None:
     """Measure one thing, print it as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    cases = [
-        "plain",
-        "mnist",
-        "frames",
-        "ngram",
-        "first",
-        "predicate",
-        "converter",
-        "quality",
-        "write-large",
-        "write-files",
-        "memory",
-    ]
-    parser.add_argument("case", choices=cases)
+    parser.add_argument("case")
     parser.add_argument("way")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--bytes", type=int, default=1 << 30)
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--small", action="store_true")
     given = parser.parse_args()
     case, way, folder = given.case, given.way, given.folder.absolute()
     pa.set_cpu_count(len(os.sched_getaffinity(0)))
@@ -437,18 +405,16 @@ def main() -> None:
     if case in KEYS:
         is_limit = way.startswith(("pyarrow", "cv2"))
         found = limit(case, way, folder) if is_limit else repeated(case, lambda: epoch_of(case, way, folder))
-    elif case == "memory":
-        found = memory(way, folder, given.epochs)
-    elif case == "write-large":
-        found = write_large(folder, given.bytes)
-    elif case == "write-files":
-        found = write_files(folder)
-    elif case == "quality":
-        found = quality(folder)
-    elif case == "converter":
-        found = converter(folder, way)
     else:
-        found = {"first": first_row, "predicate": predicate}[case](way, folder)
+        found = {
+            "memory": lambda: memory(way, folder, given.epochs),
+            "write-large": lambda: write_large(folder, given.bytes),
+            "write-files": lambda: write_files(folder, small=given.small),
+            "quality": lambda: quality(way, folder),
+            "converter": lambda: converter(folder, way),
+            "first": lambda: first_row(way, folder),
+            "predicate": lambda: predicate(way, folder),
+        }[case]()
     print(json.dumps(found))
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy.typing as npt
 from absl import flags
@@ -14,7 +13,7 @@ from array_record.python import array_record_module
 logging.getLogger("absl").setLevel(logging.ERROR)  # it regrets the absence of JAX
 from grain.sources import ArrayRecordDataSource  # noqa: E402
 
-from record_peers.system import BATCH, Batch, Packed, Reader, Sample, System, samples_of  # noqa: E402
+from record_peers.system import Batch, Packed, Reader, Sample, System  # noqa: E402
 from record_peers.workload import Schema, Workload  # noqa: E402
 
 
@@ -37,13 +36,8 @@ class ArrayRecordReader(Reader):
     def batch(self, indices: npt.NDArray[Any]) -> Batch:
         return self._packed.batch(self._source.__getitems__(indices.tolist()))
 
-    def records(self) -> Iterator[Sample]:
-        return samples_of(self.batches())
-
-    def batches(self) -> Iterator[Batch]:
-        n = len(self)
-        for start in range(0, n, BATCH):
-            yield self._packed.batch(self._reader.read(start, min(start + BATCH, n)))
+    def run(self, start: int, end: int) -> Batch:
+        return self._packed.batch(self._reader.read(start, end))
 
     def close(self) -> None:
         self._reader.close()
@@ -52,9 +46,6 @@ class ArrayRecordReader(Reader):
 
 class ArrayRecord(System):
     """One record a group, as Grain asks for."""
-
-    packages: ClassVar[tuple[str, ...]] = ("array_record", "grain")
-    workers: ClassVar[str | None] = "spawn"
 
     def write(self, work: Workload, folder: Path) -> None:
         folder.mkdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import granular
 import numpy.typing as npt
@@ -31,16 +31,12 @@ class GranularReader(Reader):
         return stacked([reader[index] for index in indices.tolist()], self._schema)
 
     def records(self) -> Iterator[Sample]:
-        return samples_of(self._runs())
-
-    def _runs(self) -> Iterator[Batch]:
         n, reader = len(self), self._reader
-        for start in range(0, n, BATCH):
-            yield reader[start : min(start + BATCH, n)]
+        return samples_of(reader[start : min(start + BATCH, n)] for start in range(0, n, BATCH))
 
-    def batches(self) -> Iterator[Batch]:
-        for run in self._runs():
-            yield {field.name: stacked_values(run[field.name], field) for field in self._schema.fields}
+    def run(self, start: int, end: int) -> Batch:
+        found = self._reader[start:end]
+        return {field.name: stacked_values(found[field.name], field) for field in self._schema.fields}
 
     def close(self) -> None:
         self._reader.close()
@@ -48,9 +44,6 @@ class GranularReader(Reader):
 
 class Granular(System):
     """Appended without flushing each time; its index in memory, as by default."""
-
-    packages: ClassVar[tuple[str, ...]] = ("granular",)
-    note: ClassVar[str] = "arrays are read-only"
 
     def write(self, work: Workload, folder: Path) -> None:
         spec = {field.name: TYPES[field.kind] for field in work.schema.fields}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
-from record_peers.system import BATCH, Batch, Reader, Sample, System, decoded, samples_of
+from record_peers.system import Batch, Reader, Sample, System, decoded
 from record_peers.workload import Schema, Workload
 
 
@@ -41,13 +40,9 @@ class HDF5Reader(Reader):
         found = {name: dataset[positions][inverse] for name, dataset in self._sets.items()}
         return {name: self._blobs(values) for name, values in found.items()} if self._blob else found
 
-    def records(self) -> Iterator[Sample]:
-        return samples_of(self.batches())
-
-    def batches(self) -> Iterator[Batch]:
-        for start in range(0, self._n, BATCH):
-            found = {name: dataset[start : start + BATCH] for name, dataset in self._sets.items()}
-            yield {name: self._blobs(values) for name, values in found.items()} if self._blob else found
+    def run(self, start: int, end: int) -> Batch:
+        found = {name: dataset[start:end] for name, dataset in self._sets.items()}
+        return {name: self._blobs(values) for name, values in found.items()} if self._blob else found
 
     def close(self) -> None:
         self._file.close()
@@ -55,8 +50,6 @@ class HDF5Reader(Reader):
 
 class HDF5(System):
     """Columns at once; a blob after the other."""
-
-    packages: ClassVar[tuple[str, ...]] = ("h5py",)
 
     def write(self, work: Workload, folder: Path) -> None:
         folder.mkdir()

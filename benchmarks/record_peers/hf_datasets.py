@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import datasets
 import numpy as np
-import numpy.typing as npt
 
 from record_peers.arrow import batch_of, sample_of, table_of
-from record_peers.system import BATCH, Batch, Reader, Sample, System, samples_of
+from record_peers.system import Batch, Reader, Sample, System
 from record_peers.workload import Schema, Workload
 
 datasets.disable_progress_bars()
@@ -34,28 +32,17 @@ class HuggingFaceReader(Reader):
             return {self._pictures: np.asarray(self._dataset[index][self._pictures])}
         return sample_of(self._dataset[index], self._schema)
 
-    def _batch(self, key: Any) -> Batch:
+    def batch(self, key: Any) -> Batch:
         if self._pictures:
             return {self._pictures: np.stack([np.asarray(image) for image in self._dataset[key][self._pictures]])}
         return batch_of(self._dataset[key], self._schema)
 
-    def batch(self, indices: npt.NDArray[Any]) -> Batch:
-        return self._batch(indices)
-
-    def records(self) -> Iterator[Sample]:
-        return samples_of(self.batches())
-
-    def batches(self) -> Iterator[Batch]:
-        n = len(self)
-        for start in range(0, n, BATCH):
-            yield self._batch(slice(start, min(start + BATCH, n)))
+    def run(self, start: int, end: int) -> Batch:
+        return self.batch(slice(start, end))
 
 
 class HuggingFace(System):
     """Columns at once."""
-
-    packages: ClassVar[tuple[str, ...]] = ("datasets",)
-    note: ClassVar[str] = "arrays are read-only"
 
     def write(self, work: Workload, folder: Path) -> None:
         table = table_of(work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import lance
 import numpy.typing as npt
@@ -39,10 +39,6 @@ class LanceReader(Reader):
 
 class Lance(System):
     """Columns at once; it must not be forked."""
-
-    packages: ClassVar[tuple[str, ...]] = ("pylance",)
-    workers: ClassVar[str | None] = "spawn"
-    note: ClassVar[str] = "arrays are read-only"
 
     def write(self, work: Workload, folder: Path) -> None:
         lance.write_dataset(table_of(work), str(folder))

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from record_peers.system import BATCH, Batch, Reader, Sample, System, decoded, samples_of
+from record_peers.system import Batch, Reader, Sample, System, decoded, samples_of
 from record_peers.workload import Schema, Workload
 
 
@@ -40,9 +40,8 @@ class MappedColumns(Reader):
             {name: column[start : start + 1024] for name, column in self._columns.items()} for start in range(0, self._n, 1024)
         )
 
-    def batches(self) -> Iterator[Batch]:
-        for start in range(0, self._n, BATCH):
-            yield {name: column[start : start + BATCH].copy() for name, column in self._columns.items()}
+    def run(self, start: int, end: int) -> Batch:
+        return {name: column[start:end].copy() for name, column in self._columns.items()}
 
 
 class Blobs(Reader):
@@ -77,14 +76,9 @@ class Blobs(Reader):
         values = self._values(self._starts.take(indices).tolist(), self._ends.take(indices).tolist())
         return {self._name: np.stack(values) if self._decode else values}
 
-    def records(self) -> Iterator[Sample]:
-        return samples_of(self.batches())
-
-    def batches(self) -> Iterator[Batch]:
-        for start in range(0, self._n, BATCH):
-            end = min(start + BATCH, self._n)
-            values = self._values(self._bounds[start:end], self._bounds[start + 1 : end + 1])
-            yield {self._name: np.stack(values) if self._decode else values}
+    def run(self, start: int, end: int) -> Batch:
+        values = self._values(self._bounds[start:end], self._bounds[start + 1 : end + 1])
+        return {self._name: np.stack(values) if self._decode else values}
 
     def close(self) -> None:
         if self._map is not None:
@@ -115,12 +109,8 @@ class PackedRecords(Reader):
         records = np.frombuffer(data, self._dtype)
         return {name: np.ascontiguousarray(records[name]) for name in self._dtype.names or ()}
 
-    def records(self) -> Iterator[Sample]:
-        return samples_of(self.batches())
-
-    def batches(self) -> Iterator[Batch]:
-        for start in range(0, self._n, BATCH):
-            yield self._columns(os.pread(self._file, BATCH * self._size, start * self._size))
+    def run(self, start: int, end: int) -> Batch:
+        return self._columns(os.pread(self._file, (end - start) * self._size, start * self._size))
 
     def close(self) -> None:
         os.close(self._file)
@@ -139,7 +129,6 @@ class MemoryMap(System):
 
     kind: ClassVar[str] = "limit"
     mode: ClassVar[str] = "raise"
-    note: ClassVar[str] = "samples hold views of the map"
 
     def write(self, work: Workload, folder: Path) -> None:
         if work.schema.packed is None:
@@ -158,7 +147,6 @@ class UncheckedMemoryMap(MemoryMap):
 
     mode: ClassVar[str] = "clip"
     measures: ClassVar[tuple[str, ...]] = ("batch",)
-    workers: ClassVar[str | None] = None
 
     def supports(self, schema: Schema) -> bool:
         return schema.packed is not None

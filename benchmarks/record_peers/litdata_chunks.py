@@ -9,7 +9,7 @@ import logging
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import litdata
 import numpy.typing as npt
@@ -73,9 +73,6 @@ class LitdataReader(Reader):
 
 class Litdata(System):
     """Chunks of 64 MB."""
-
-    packages: ClassVar[tuple[str, ...]] = ("litdata",)
-    note: ClassVar[str] = "hands out the values of its cache"
 
     def write(self, work: Workload, folder: Path) -> None:
         def samples(_: int) -> Iterator[Sample]:  # litdata takes generator functions, nothing that calls one

@@ -107,9 +107,6 @@ def _unpacker(fields: tuple[Field, ...]) -> Any:
 class LMDB(System):
     """One transaction, ``putmulti(append=True)``; committing makes it durable, as always."""
 
-    packages: ClassVar[tuple[str, ...]] = ("lmdb",)
-    workers: ClassVar[str | None] = "spawn"  # it refuses to reopen in a forked child what the parent has open
-    note: ClassVar[str] = "arrays are read-only; written durably"
     joined: ClassVar[bool] = False
 
     def write(self, work: Workload, folder: Path) -> None:
@@ -127,7 +124,6 @@ class JoinedLMDB(LMDB):
     """Batches by hand, values joined into one structured array: nothing of LMDB's does that, so it is no peer but a limit."""
 
     kind: ClassVar[str] = "limit"
-    workers: ClassVar[str | None] = None
     joined: ClassVar[bool] = True
     measures: ClassVar[tuple[str, ...]] = ("batch",)
 

@@ -87,29 +87,12 @@ class StreamingReader(Reader):
     def records(self) -> Iterator[Sample]:
         return map(self._decoded, map(self._dataset.get_item, range(len(self))))
 
-    def batches(self) -> Iterator[Batch]:
-        n = len(self)
-        for start in range(0, n, BATCH):
-            yield stacked([self.one(index) for index in range(start, min(start + BATCH, n))], self._schema)
-
 
 class Streaming(System):
     """Shards of 64 MiB, its default."""
 
-    packages: ClassVar[tuple[str, ...]] = ("mosaicml-streaming",)
     # Opening again and again is not measured: each time opens the shared memory of all times before once more.
-    measures: ClassVar[tuple[str, ...]] = (
-        "write",
-        "write, fsync",
-        "one",
-        "batch",
-        "records",
-        "batches",
-        "both cores",
-        "size",
-    )
-    opens_before_fork: ClassVar[bool] = True  # workers look for the shared memory of the main process
-    note: ClassVar[str] = "arrays are read-only"
+    measures: ClassVar[tuple[str, ...]] = ("write", "one", "batch", "records", "batches")
 
     def write(self, work: Workload, folder: Path) -> None:
         columns = {field.name: _encoding(field) for field in work.schema.fields}

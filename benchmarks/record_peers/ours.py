@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from data_stack.formats.records import Column, RecordReader, RecordWriter
-from record_peers.system import BATCH, Batch, Reader, Sample, System
+from record_peers.system import Reader, Sample, System
 from record_peers.workload import Field, Schema, Workload
 
 
@@ -37,11 +35,6 @@ class RecordsReader(Reader):
     def records(self) -> Iterator[Sample]:
         return iter(self.reader)
 
-    def batches(self) -> Iterator[Batch]:
-        read, n = self.reader.read_batch, self._n
-        for start in range(0, n, BATCH):
-            yield read(np.arange(start, min(start + BATCH, n)))
-
     def close(self) -> None:
         self.reader.close()
 
@@ -50,8 +43,6 @@ class Records(System):
     """Fields of one shape by columns, blobs and pictures by append; closing makes it durable."""
 
     kind: ClassVar[str] = "ours"
-    workers: ClassVar[str | None] = None
-    note: ClassVar[str] = "written durably, with digests"
 
     def write(self, work: Workload, folder: Path) -> None:
         spec: dict[str, Any] = {field.name: column_of(field) for field in work.schema.fields}
@@ -69,7 +60,7 @@ class Records(System):
 class AppendedRecords(Records):
     """Fields of one shape by append as well."""
 
-    measures: ClassVar[tuple[str, ...]] = ("write", "write, fsync")
+    measures: ClassVar[tuple[str, ...]] = ("write",)
 
     def supports(self, schema: Schema) -> bool:
         return schema.packed is not None

@@ -7,6 +7,7 @@ import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,7 +25,10 @@ BATCH = 256
 
 
 class Reader(ABC):
-    """An open dataset. Every sample is a dict of Python numbers (or numpy's), arrays, bytes; JPEGs are decoded."""
+    """An open dataset. Every sample is a dict of Python numbers (or numpy's), arrays, bytes; JPEGs are decoded.
+
+    What a reader does not say is made of what it says: batches in order of :meth:`run`, samples in order of batches.
+    """
 
     @abstractmethod
     def __len__(self) -> int:
@@ -38,13 +42,19 @@ class Reader(ABC):
         """These samples, stacked."""
         raise NotImplementedError
 
-    @abstractmethod
-    def records(self) -> Iterator[Sample]:
-        """All samples in order, the fastest way there is."""
+    def run(self, start: int, end: int) -> Batch:
+        """Samples side by side, stacked, the fastest way there is."""
+        return self.batch(np.arange(start, end))
 
-    @abstractmethod
     def batches(self) -> Iterator[Batch]:
         """All samples in order, in batches of 256, the fastest way there is."""
+        n = len(self)
+        for start in range(0, n, BATCH):
+            yield self.run(start, min(start + BATCH, n))
+
+    def records(self) -> Iterator[Sample]:
+        """All samples in order, the fastest way there is."""
+        return samples_of(self.batches())
 
     def close(self) -> None:
         """Let go of what is open."""
@@ -55,26 +65,22 @@ class System(ABC):
     """A way to store samples.
 
     Attributes:
-        packages: distributions whose versions are printed.
         kind: ``"ours"``, ``"limit"`` or ``"peer"``; the best peer is sought among peers.
         random: whether single samples can be read by number.
         measures: what it is measured in; empty for everything. A variant is measured where it differs.
-        workers: how a torch DataLoader may start workers on it; None where it is not measured so.
-        opens_before_fork: whether workers use what the main process opened; else each opens its own.
-        note: what to know of its figures.
     """
 
-    packages: ClassVar[tuple[str, ...]] = ()
     kind: ClassVar[str] = "peer"
     random: ClassVar[bool] = True
     measures: ClassVar[tuple[str, ...]] = ()
-    workers: ClassVar[str | None] = "fork"
-    opens_before_fork: ClassVar[bool] = False
-    note: ClassVar[str] = ""
 
     def supports(self, schema: Schema) -> bool:
         """Whether this workload is measured with it."""
         return True
+
+    def measured_in(self, measure: str) -> bool:
+        """Whether it is measured so."""
+        return measure in self.measures or not self.measures
 
     @abstractmethod
     def write(self, work: Workload, folder: Path) -> None:
@@ -83,6 +89,27 @@ class System(ABC):
     @abstractmethod
     def open(self, schema: Schema, folder: Path) -> Reader:
         """Open what :meth:`write` wrote."""
+
+
+def check_reader(reader: Reader, work: Workload, *, random: bool) -> None:
+    """Compare samples and batches with the truth, single ones, random ones, runs.
+
+    Raises:
+        ValueError: something differs.
+    """
+    rng = np.random.default_rng(7)
+    if len(reader) != work.n:
+        raise ValueError(f"{len(reader)} samples instead of {work.n}")
+    if random:
+        indices = np.array([0, work.n - 1, *rng.integers(0, work.n, 20)])
+        work.check(stacked([reader.one(index) for index in indices.tolist()], work.schema), indices)
+        for _ in range(3):
+            indices = rng.integers(0, work.n, BATCH)
+            work.check(reader.batch(indices), indices)
+    first = list(islice(reader.records(), 1500))
+    work.check(stacked(first, work.schema), np.arange(len(first)))
+    for number, batch in enumerate(islice(reader.batches(), 5)):
+        work.check(batch, np.arange(number * BATCH, min((number + 1) * BATCH, work.n)))
 
 
 def decoded(jpeg: bytes) -> npt.NDArray[np.uint8]:

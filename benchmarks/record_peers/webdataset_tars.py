@@ -39,10 +39,8 @@ class WebDatasetReader(Reader):
 class WebDataset(System):
     """A member of the tar for each sample, without the extended headers that a time in fractions of a second takes."""
 
-    packages: ClassVar[tuple[str, ...]] = ("webdataset",)
     random: ClassVar[bool] = False
-    workers: ClassVar[str | None] = None
-    measures: ClassVar[tuple[str, ...]] = ("write", "write, fsync", "open", "records", "batches", "size")
+    measures: ClassVar[tuple[str, ...]] = ("write", "open", "records", "batches")
 
     def write(self, work: Workload, folder: Path) -> None:
         folder.mkdir()

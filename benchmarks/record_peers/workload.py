@@ -28,6 +28,23 @@ class Field:
     shape: tuple[int, ...] = ()
 
 
+def check_values(field: Field, values: Any, truth: Any) -> None:
+    """Hold the values of a batch against what was written.
+
+    Raises:
+        ValueError: a value, dtype or shape differs.
+    """
+    if field.kind == "blob":
+        equal = list(values) == truth
+    elif field.kind == "jpeg":  # decoders differ in the last bits
+        difference = np.abs(np.asarray(values, np.int16) - truth)
+        equal = values.dtype == np.uint8 and difference.max() <= 24 and difference.mean() < 1
+    else:
+        equal = values.dtype == truth.dtype and np.array_equal(values, truth)
+    if not equal:
+        raise ValueError(f"{field.name} of a batch is not what was written")
+
+
 @dataclass(frozen=True)
 class Schema:
     """What a reader must know of a workload; small, for it goes to worker processes.
@@ -93,6 +110,18 @@ class Workload:
 
                 truth[field.name] = np.stack([decoded(jpeg) for jpeg in self.columns[field.name]])
         return truth
+
+    def check(self, batch: dict[str, Any], indices: np.ndarray[Any, Any]) -> None:
+        """Hold a batch against the samples of these positions.
+
+        Raises:
+            ValueError: a value, dtype or shape differs.
+        """
+        for field in self.schema.fields:
+            truth = self.truth[field.name]
+            check_values(
+                field, batch[field.name], [truth[i] for i in indices.tolist()] if field.kind == "blob" else truth[indices]
+            )
 
     @cached_property
     def record_array(self) -> np.ndarray[Any, Any]:
