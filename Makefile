@@ -50,7 +50,7 @@ test-all: test .venv-all/.installed  ## test, and what needs TensorFlow and JAX,
 	.venv-all/bin/python -m pytest -q --confcutdir=tests/spark $(SPARK_FRAMEWORK_TESTS)
 
 bench: $(VENV)/.installed  ## all benchmarks; figures and their commands: benchmarks/README.md
-	@for script in $(filter-out benchmarks/storage.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out benchmarks/harness.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 count:  ## lines of code by folder, without docstrings and comments; then what is too long
 	@$(PYTHON) tools/count_code.py data_stack plugins

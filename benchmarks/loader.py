@@ -9,9 +9,9 @@ Cases:
   first       the first batch of a cold loader      memory    over 20 epochs
 
 Each loader of the first five runs in processes of its own, is checked against the truth in its first epoch, and then stands
-still (SIGSTOP) but for its turns; a turn begins behind the batches that were made ahead. The other cases run each measurement in a
-fresh process. Workloads and files are those of ``records.py``; the modules in ``loader_peers`` say how each peer is used. What is not
-installed is left out, and said so.
+still (SIGSTOP) but for its turns; a turn begins behind the batches that were made ahead. The other cases run each measurement
+in a fresh process. Workloads and files are those of ``records.py``; the modules in ``loader_peers`` say how each peer is used.
+What is not installed is left out, and said so.
 """
 
 from __future__ import annotations
