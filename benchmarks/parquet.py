@@ -140,25 +140,22 @@ def judge(results: Results) -> None:
     def best_peer(case: str, name: str) -> str | None:
         return results.best(case, "peer", f"Petastorm, {name}, ")
 
-    targets: list[tuple[str, str, str, str | None, float]] = []
     for way in ("loader, auto", "loader, torch, auto"):
         peer = best_peer("plain", "make_batch_reader + BatchedDataLoader")
-        targets.append(("plain columns, shuffled", "plain", way, "pyarrow, row groups", 0.7))
-        targets.append(("plain columns, shuffled", "plain", way, peer, 2.5))
-    targets.append(("PNGs, decoded", "mnist", "loader, auto", "cv2, 2 threads", 0.8))
-    targets.append(("PNGs, decoded", "mnist", "loader, auto", best_peer("mnist", "make_reader + DataLoader"), 2.5))
-    targets.append(("PNGs, decoded", "mnist", "loader, auto", best_peer("mnist", "make_reader + BatchedDataLoader"), 15))
-    targets.append(("PNGs, row by row", "mnist", "make_reader", best_peer("mnist", "make_reader"), 3))
+        results.at_least("plain columns, shuffled", "plain", way, "pyarrow, row groups", 0.7)
+        results.at_least("plain columns, shuffled", "plain", way, peer, 2.5)
+    results.at_least("PNGs, decoded", "mnist", "loader, auto", "cv2, 2 threads", 0.8)
+    results.at_least("PNGs, decoded", "mnist", "loader, auto", best_peer("mnist", "make_reader + DataLoader"), 2.5)
+    results.at_least("PNGs, decoded", "mnist", "loader, auto", best_peer("mnist", "make_reader + BatchedDataLoader"), 15)
+    results.at_least("PNGs, row by row", "mnist", "make_reader", best_peer("mnist", "make_reader"), 3)
     for way in ("loader, auto", "make_reader"):
-        targets.append(("arrays", "frames", way, best_peer("frames", "make_reader"), 10))
-        targets.append(("n-grams of 3", "ngram", way, best_peer("ngram", "make_reader(NGram)"), 10))
+        results.at_least("arrays", "frames", way, best_peer("frames", "make_reader"), 10)
+        results.at_least("n-grams of 3", "ngram", way, best_peer("ngram", "make_reader(NGram)"), 10)
     for kind in ("scattered", "range"):
-        targets.append((f"predicate, 1 %, {kind}", "predicate", f"{kind}, loader", best_peer("predicate", kind), 3))
+        results.at_least(f"predicate, 1 %, {kind}", "predicate", f"{kind}, loader", best_peer("predicate", kind), 3)
     for way in OURS["first"]:
-        targets.append(("time to the first row", "first", way, best_peer("first", way.partition(",")[0]), 2))
-    targets.append(("DataFrame to torch", "converter", "auto", best_peer("converter", "converter"), 2))
-    for what, case, way, other, factor in targets:
-        results.at_least(what, case, way, other, factor)
+        results.at_least("time to the first row", "first", way, best_peer("first", way.partition(",")[0]), 2)
+    results.at_least("DataFrame to torch", "converter", "auto", best_peer("converter", "converter"), 2)
 
 
 def write_files(folder: Path, given: Any) -> None:
