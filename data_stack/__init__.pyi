@@ -61,7 +61,6 @@ from data_stack.repository.repository import DatasetRepository as DatasetReposit
 from data_stack.repository.repository import default_repository as default_repository
 from data_stack.repository.splits import load_splits as load_splits
 from data_stack.repository.splits import save_splits as save_splits
-from data_stack.repository.verification import verify_datasets as verify_datasets
 from data_stack.repository.verification import verify_storage as verify_storage
 
 __version__: str

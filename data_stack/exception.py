@@ -123,7 +123,7 @@ class DamagedBlockError(ChecksumMismatchError):
         start = self.block * self.block_bytes
         return (
             f"block {self.block} of resource {self.identifier!r} (from byte {start} on) in {self.source} is damaged: "
-            f"{self.algorithm} {self.actual}, expected {self.expected}. Nothing of it was handed out. `data-stack verify --deep` "
+            f"{self.algorithm} {self.actual}, expected {self.expected}. Nothing of it was handed out. `data-stack verify` "
             f"shows what else is damaged; store the resource again from its source or a copy."
         )
 

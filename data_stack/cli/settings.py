@@ -26,7 +26,6 @@ __all__ = [
     "echo",
     "parsed_options",
     "parsed_seconds",
-    "parsed_share",
     "pass_settings",
     "print_columns",
     "print_json",
@@ -37,7 +36,6 @@ _STORAGE_HELP = """The store: a folder, or a URL: mongodb://…, s3://…, file:
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)", re.ASCII)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -111,13 +109,6 @@ def parsed_seconds(text: str) -> float | None:
     """A duration such as ``"24h"``, ``"30m"`` or ``"90"`` (seconds); None if it is not one."""
     match = _DURATION.fullmatch(text.strip())
     return None if match is None else float(match[1]) * _SECONDS[match[2]]
-
-
-def parsed_share(text: str) -> float | None:
-    """A share such as ``"5%"`` or ``"0.05"``, more than 0 and at most 1; None if it is not one."""
-    match = _SHARE.fullmatch(text.strip())
-    share = None if match is None else float(match[1]) / (100 if match[2] else 1)
-    return share if share is not None and 0 < share <= 1 else None
 
 
 def common_options(command: _Command) -> _Command:

@@ -13,7 +13,6 @@ from data_stack.cli.settings import (
     common_options,
     echo,
     parsed_seconds,
-    parsed_share,
     pass_settings,
     print_columns,
     print_json,
@@ -22,7 +21,6 @@ from data_stack.dataset.reports.markup import size_text
 
 if TYPE_CHECKING:
     from data_stack.repository.removal import RemovalReport
-    from data_stack.repository.verification import DatasetVerification
 
 __all__ = ["copy", "du", "gc", "remove", "verify"]
 
@@ -35,57 +33,24 @@ _jobs = click.option(
 
 @click.command()
 @_names
-@click.option("--deep", is_flag=True, help="Read all that is stored, whether it belongs to a dataset or not.")
-@click.option("--sample", metavar="SHARE", help="Read a random part of the resources, e.g. 5%; means --deep.")
 @_jobs
 @common_options
 @pass_settings
 @click.pass_context
-def verify(
-    context: click.Context,
-    settings: Settings,
-    names: tuple[str, ...],
-    deep: bool,
-    sample: str | None,
-    n_threads: int,
-) -> None:
+def verify(context: click.Context, settings: Settings, names: tuple[str, ...], n_threads: int) -> None:
     """Hold stored bytes against their digests.
 
-    Reads all of the datasets NAME, or of all that are prepared, also of those whose plugin is not installed. Exits with 1
-    if anything is damaged or missing.
-
-    --deep reads every resource below NAME, or in the store; what no resource needs is told by `gc --dry-run`.
+    Reads every resource of the datasets NAME, or all of the store, and compares it with what its store recorded and its
+    manifest lists; no plugin is needed. Exits with 1 if anything is damaged or missing. What no resource needs is told by
+    `gc --dry-run`.
     """
-    _check_names(names)
-    if deep or sample is not None:
-        context.exit(_verify_deeply(settings, names, sample, n_threads))
-    from data_stack.repository.verification import verify_datasets
-
-    connector = settings.existing_connector()
-    results = []
-    for result in verify_datasets(names, connector):
-        results.append(result)
-        if not settings.as_json:
-            _print_verified(result)
-    faulty = any(result.state != "ok" for result in results)
-    if settings.as_json:
-        print_json([asdict(result) for result in results])
-    elif not results:
-        echo(f"no dataset is prepared in {connector!r}")
-    context.exit(1 if faulty else 0)
-
-
-def _verify_deeply(settings: Settings, names: tuple[str, ...], sample: str | None, n_threads: int) -> int:
-    """Print what a deep verification finds; the exit code."""
     from data_stack.repository.verification import verify_storage
 
-    share = None if sample is None else parsed_share(sample)
-    if sample is not None and share is None:
-        raise click.BadParameter(f"{sample!r} is no share; write 5% or 0.05", param_hint="'--sample'")
-    found = verify_storage(settings.existing_connector(), names, sample=share, n_threads=n_threads)
+    _check_names(names)
+    found = verify_storage(settings.existing_connector(), names, n_threads=n_threads)
     if settings.as_json:
         print_json(asdict(found))
-        return 1 if found.state == "faulty" else 0
+        context.exit(1 if found.state == "faulty" else 0)
     for fault in found.faults:
         echo(f"FAULT  {fault.identifier}: {fault.problem}")
     echo(
@@ -94,14 +59,7 @@ def _verify_deeply(settings: Settings, names: tuple[str, ...], sample: str | Non
     )
     if found.n_without_digest:
         echo(f"of {found.n_without_digest} resources no digest is known; they were read, but compared with nothing")
-    return 1 if found.state == "faulty" else 0
-
-
-def _print_verified(result: DatasetVerification) -> None:
-    name = f"{result.name} {result.version or ''}".strip()
-    echo(f"{name}: {result.state}, {result.n_resources} resources, {size_text(result.size)}")
-    for finding in result.findings:
-        echo(f"  {'FAULT' if finding.is_fault else 'note'}  {finding.identifier}: {finding.problem}")
+    context.exit(1 if found.state == "faulty" else 0)
 
 
 @click.command()

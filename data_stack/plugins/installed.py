@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 
 from data_stack.exception import MalformedIdentifierError
 from data_stack.io.identifiers import checked_identifier
@@ -32,29 +31,24 @@ class Switches:
         allowed: distributions, names, or ``distribution:name``; None allows all.
         disabled: likewise; these are not used.
         only_built_in: use no plugin but the built-in ones.
-        strict: raise at the first plugin that does not work instead of recording it.
     """
 
     allowed: frozenset[str] | None = None
     disabled: frozenset[str] = frozenset()
     only_built_in: bool = False
-    strict: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Switches:
-        """Read ``DATA_STACK_PLUGINS``, ``DATA_STACK_DISABLE_PLUGINS`` (separated by commas), ``DATA_STACK_STRICT_PLUGINS``.
+        """Read ``DATA_STACK_PLUGINS``, ``DATA_STACK_DISABLE_PLUGINS``, separated by commas.
 
         ``DATA_STACK_DISABLE_PLUGINS=1`` disables all plugins that are not built in. An empty variable is as good as none.
         """
-        allowed, disabled, strict = (
-            environment.get(f"DATA_STACK_{name}", "").strip() for name in ("PLUGINS", "DISABLE_PLUGINS", "STRICT_PLUGINS")
-        )
+        allowed, disabled = (environment.get(f"DATA_STACK_{name}", "").strip() for name in ("PLUGINS", "DISABLE_PLUGINS"))
         only_built_in = disabled.lower() in _ON
         return cls(
             allowed=_names(allowed) or None,
             disabled=frozenset() if only_built_in or disabled.lower() in _OFF else _names(disabled),
             only_built_in=only_built_in,
-            strict=strict.lower() not in _OFF,
         )
 
     def reason_to_block(self, record: PluginRecord) -> str | None:
@@ -138,15 +132,21 @@ def _told_apart(providers: list[PluginRecord]) -> tuple[PluginRecord, ...]:
 
 def _found() -> Iterator[PluginRecord]:
     """All entry points of our groups: ``listed``, ``broken``, or ``shadowed`` by an earlier copy of their distribution."""
-    seen: dict[str, list[PluginRecord]] = {}
+    seen: dict[str, set[PluginRecord]] = {}
     for distribution in importlib.metadata.distributions():
-        text = _entry_points_text(distribution)
-        if text is None or BEHAVIOUR_GROUP not in text:  # both groups begin so; of most distributions we read no more
+        try:
+            entry_points = [each for each in distribution.entry_points if each.group in (DATASETS_GROUP, BEHAVIOUR_GROUP)]
+            name, version = (distribution.metadata["Name"], distribution.version) if entry_points else ("", "")
+        except Exception as error:  # noqa: BLE001 - any finder of distributions may be installed; none may disturb the others
+            logger.warning("cannot read the entry points of %s: %s", getattr(distribution, "_path", distribution), error)
             continue
-        records = list(_records(text, *_name_and_version(distribution)))
+        records = {
+            _checked(PluginRecord(each.name, each.group, str(name), str(version), "listed", entry_point=each.value))
+            for each in entry_points
+        }
         if not records:
             continue
-        earlier = seen.setdefault(_normalised(records[0].distribution), records)
+        earlier = seen.setdefault(_normalised(str(name)), records)
         if earlier is records:
             yield from records
         elif earlier != records:  # else it is the same folder under another name, or an equal copy
@@ -154,55 +154,9 @@ def _found() -> Iterator[PluginRecord]:
             yield from (replace(record, state="shadowed", error=error) for record in records)
 
 
-def _entry_points_text(distribution: importlib.metadata.Distribution) -> str | None:
-    try:
-        return distribution.read_text("entry_points.txt")
-    except UnicodeDecodeError as error:
-        # The names that cannot be read are of no use, but the others of the file are.
-        return bytes(error.object).decode(errors="backslashreplace")
-    except Exception as error:  # noqa: BLE001 - any finder of distributions may be installed; none may disturb the others
-        logger.warning("cannot read the entry points of %s: %s", _folder(distribution), error)
-        return None
-
-
-def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
-    name: str | None
-    version: str | None
-    try:
-        metadata = distribution.metadata
-        # PackageMetadata promises no get(), and [] of what is missing is to raise from some version of Python on.
-        name, version = (metadata[key] if key in metadata else None for key in ("Name", "Version"))  # noqa: SIM401
-    except Exception:  # noqa: BLE001 - metadata that is missing or no UTF-8 raises whatever its reader stumbles over
-        name = version = None
-    stem = PurePath(_folder(distribution)).stem.split("-")  # NAME-VERSION.dist-info
-    return str(name or stem[0]), str(version or (stem[1] if len(stem) > 1 else "unknown"))
-
-
-def _folder(distribution: importlib.metadata.Distribution) -> str:
-    return str(getattr(distribution, "_path", "unknown"))
-
-
-def _records(text: str, distribution: str, version: str) -> Iterator[PluginRecord]:
-    """The entry points of our groups in a file of https://packaging.python.org/specifications/entry-points.
-
-    importlib.metadata reads such a file whole or raises; here one malformed line is one broken plugin.
-    """
-    targets: dict[tuple[str, str], str] = {}
-    group = ""
-    for line in map(str.strip, text.splitlines()):
-        if line.startswith("[") and line.endswith("]"):
-            group = line[1:-1].strip()
-        elif line and line[0] not in "#;" and group in (DATASETS_GROUP, BEHAVIOUR_GROUP):
-            name, _, target = (part.strip() for part in line.partition("="))
-            record = PluginRecord(name, group, distribution, version, "listed", entry_point=target)
-            error = _malformation(record)
-            if error is None and (group, name) in targets:
-                if targets[group, name] == target:
-                    continue
-                error = f"the distribution lists this name twice; {targets[group, name]!r} is used"
-            if error is None:
-                targets[group, name] = target
-            yield record if error is None else replace(record, state="broken", error=error)
+def _checked(record: PluginRecord) -> PluginRecord:
+    error = _malformation(record)
+    return record if error is None else replace(record, state="broken", error=error)
 
 
 def _malformation(record: PluginRecord) -> str | None:

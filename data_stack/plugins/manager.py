@@ -155,11 +155,7 @@ class PluginManager:
     # ------------------------------------------------------------------ what there is
 
     def records(self) -> list[PluginRecord]:
-        """All installed plugins, sorted by group and name, as far as they are known: nothing is imported.
-
-        Raises:
-            PluginError: ``DATA_STACK_STRICT_PLUGINS`` is set and the metadata of one is malformed.
-        """
+        """All installed plugins, sorted by group and name, as far as they are known: nothing is imported."""
         installed = self._installed(refresh=True)
         listed = [record for providers in installed.datasets.values() for record in providers]
         records = [self._outcomes.get(record, record) for record in (*listed, *installed.behaviour)]
@@ -170,18 +166,11 @@ class PluginManager:
         return self._installed(refresh=True).dataset_names
 
     def doctor(self) -> list[PluginRecord]:
-        """Import every plugin and say how it is.
-
-        Raises:
-            PluginError: ``DATA_STACK_STRICT_PLUGINS`` is set and one does not work.
-        """
+        """Import every plugin and say how it is."""
         for providers in self._installed(refresh=True).datasets.values():
             for record in providers:
-                try:
+                with contextlib.suppress(PluginError):
                     self._load_dataset(record)
-                except PluginError:
-                    if Switches.from_environment().strict:
-                        raise
         self._load_behaviour(again=True)
         return self.records()
 
@@ -258,13 +247,7 @@ class PluginManager:
         switches = Switches.from_environment()
         if refresh or self._cached is None or self._cached[0] != switches:
             importlib.invalidate_caches()  # a package installed a moment ago is found, and can be imported
-            installed = InstalledPlugins.read(switches)
-            if switches.strict:
-                providers = (record for providers in installed.datasets.values() for record in providers)
-                for record in (*installed.unusable, *providers):
-                    if record.state in ("broken", "shadowed"):
-                        raise PluginError(f"{record} cannot be used: {record.error} (DATA_STACK_STRICT_PLUGINS is set)")
-            self._cached = switches, installed
+            self._cached = switches, InstalledPlugins.read(switches)
         return self._cached[1]
 
     def _load_dataset(self, record: PluginRecord) -> type[BaseDatasetFactory]:
@@ -281,7 +264,6 @@ class PluginManager:
         """Import the plugins with hooks that were not tried yet; ``again``: also those that failed."""
         with self._lock:
             installed = self._installed(refresh=True)
-            again = again or Switches.from_environment().strict
             for record in installed.behaviour:
                 outcome = self._outcomes.get(record)
                 if record in self._loading or (outcome is not None and not (again and outcome.state != "ok")):
@@ -290,8 +272,6 @@ class PluginManager:
                 try:
                     self._recorded(record, functools.partial(self._register, record))
                 except PluginError as error:
-                    if Switches.from_environment().strict:
-                        raise
                     logger.warning("%s", error)
                 finally:
                     self._loading.discard(record)

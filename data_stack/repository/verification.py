@@ -1,63 +1,21 @@
-"""Holds what a store has against digests: datasets against their manifests, or all of it."""
+"""Reads what is stored and says what is wrong with it."""
 
 from __future__ import annotations
 
-import math
-import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from data_stack.dataset.declarative import DatasetFactory, stored_folder
-from data_stack.dataset.manifest import Manifest
 from data_stack.dataset.resource_names import MANIFEST
-from data_stack.dataset.stored import Finding, StoredResources
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    DatasetNotFoundError,
-    PluginError,
-    ResourceNotFoundError,
-    StorageError,
-    StorageUnavailableError,
-)
+from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError, StorageError, StorageUnavailableError
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.repository.default_storage import Storage, check_there, existing_storage
-from data_stack.repository.inventory import ExpectedResource, StoredVersion, take_inventory
-from data_stack.repository.repository import default_repository
+from data_stack.repository.inventory import ExpectedResource, take_inventory
 
-__all__ = ["DatasetVerification", "Fault", "StorageVerification", "verify_datasets", "verify_storage"]
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetVerification:
-    """A version of a dataset, held against its manifest.
-
-    Attributes:
-        name: of the dataset.
-        version: None where neither folder nor manifest tells it.
-        state: ``"ok"`` or ``"faulty"``.
-        n_resources: how many the manifest lists.
-        size: their bytes.
-        findings: what is not as it should be, or worth knowing.
-    """
-
-    name: str
-    version: str | None
-    state: str
-    n_resources: int
-    size: int
-    findings: tuple[Finding, ...]
-
-    @classmethod
-    def of(cls, name: str, version: str | None, manifest: Manifest | None, findings: Sequence[Finding]) -> DatasetVerification:
-        """Sum up what was found."""
-        state = "faulty" if any(finding.is_fault for finding in findings) else "ok"
-        n_resources, size = (0, 0) if manifest is None else (len(manifest.prepared), manifest.size)
-        return cls(name, version, state, n_resources, size, tuple(findings))
+__all__ = ["Fault", "StorageVerification", "verify_storage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +38,6 @@ class StorageVerification:
     Attributes:
         storage: the store, without credentials.
         state: ``"ok"`` or ``"faulty"``.
-        sample: the share of the resources that was read; None: all.
         n_resources: how many were read.
         n_bytes: of these.
         n_without_digest: resources that could be compared with nothing.
@@ -90,7 +47,6 @@ class StorageVerification:
 
     storage: str
     state: str
-    sample: float | None
     n_resources: int
     n_bytes: int
     n_without_digest: int
@@ -98,74 +54,10 @@ class StorageVerification:
     seconds: float
 
 
-# ---------------------------------------------------------------------- datasets, by their manifests
-
-
-def verify_datasets(names: Sequence[str] = (), storage: Storage | None = None) -> Iterator[DatasetVerification]:
-    """Read all that is stored of datasets and say what is wrong with it, version by version.
-
-    The plugin, if it is installed and works, knows whether this is still the dataset that it means; of versions without plugin
-    the manifest says what the bytes should be.
-
-    Args:
-        names: of datasets, or of versions as ``"digits/1.0.0"``; none: all that are prepared.
-        storage: a connector, URL or path; None for the default store.
-
-    Returns:
-        One at a time, as it is read.
-
-    Raises:
-        DatasetNotFoundError: no dataset has that name, and nothing is stored of it. PluginError: its plugin is broken, likewise.
-        ConfigError: it has no manifest, and is written for the original DataStack.
-    """
-    connector = existing_storage(storage)
-    for name in names or take_inventory(connector).prepared_versions:
-        yield from _verified(name, connector)
-
-
-def _verified(name: str, connector: StorageConnector) -> Iterator[DatasetVerification]:
-    plain_name, _, version = name.partition("/")
-    stored = take_inventory(connector, [name.rpartition(":")[2]])  # without the distribution
-    found = [each for each in stored.versions.values() if each.data is not None and not each.is_taken_away]
-    note, folder = "", None
-    try:
-        made = default_repository().get_factory(plain_name, connector)
-    except (DatasetNotFoundError, PluginError) as error:
-        if not found:
-            raise
-        factory, note = None, str(error)
-    else:
-        factory = made if isinstance(made, DatasetFactory) else None
-        note = f"{name} is a legacy factory; its manifest was checked" if factory is None else ""
-        if factory is None and not found:
-            raise ConfigError(f"dataset {name!r} is a legacy factory and has no manifest to verify it by")
-    if factory is not None and version in ("", factory.card.version):
-        folder = stored_folder(factory)
-        if not found or folder in {each.folder for each in found}:
-            yield DatasetVerification.of(factory.card.name, factory.card.version, factory.manifest(), factory.verify())
-    elif version and not found:
-        raise DatasetNotFoundError(f"no version {version!r} of dataset {plain_name!r} is in {connector!r}")
-    for each in found:
-        if each.folder != folder:
-            notes = [Finding(f"{each.folder}/{MANIFEST}", note, is_fault=False)] if note else []
-            findings = [*notes, *_held_against_manifest(each, connector)]
-            yield DatasetVerification.of(each.name, each.version, each.manifest, findings)
-
-
-def _held_against_manifest(version: StoredVersion, connector: StorageConnector) -> list[Finding]:
-    if version.manifest is None:
-        return [Finding(f"{version.folder}/{MANIFEST}", "the manifest is damaged; prepare the dataset again")]
-    return StoredResources(connector, version.folder).verify(version.manifest, deep=True)
-
-
-# ---------------------------------------------------------------------- whole stores
-
-
 def verify_storage(
     storage: Storage | None = None,
     names: Sequence[str] = (),
     *,
-    sample: float | None = None,
     n_threads: int = 4,
     progress: bool | None = None,
 ) -> StorageVerification:
@@ -176,7 +68,6 @@ def verify_storage(
     Args:
         storage: a connector, URL or path; None for the default store. Of one with a cache before it, the store behind is read.
         names: datasets, or versions of them; none: all that is stored.
-        sample: the share of the resources to read, drawn at random, in (0, 1], but one at least; None: all of them.
         n_threads: resources that are read at a time.
         progress: show a progress bar; None to show it on a terminal and in a notebook.
 
@@ -196,8 +87,6 @@ def verify_storage(
             faults.append(Fault(f"{folder}/{MANIFEST}", version.problem))
             expected.pop(f"{folder}/{MANIFEST}", None)
     chosen = list(expected.values())
-    if sample is not None:
-        chosen = random.sample(chosen, min(len(chosen), math.ceil(sample * len(chosen))))
     infos = list[ResourceInfo]()
 
     def check(each: ExpectedResource) -> None:
@@ -211,7 +100,6 @@ def verify_storage(
     return StorageVerification(
         storage=repr(connector),
         state="faulty" if faults else "ok",
-        sample=sample,
         n_resources=len(infos),
         n_bytes=sum(info.size for info in infos),
         n_without_digest=sum(info.sha256 is None and expected[info.identifier].sha256 is None for info in infos),

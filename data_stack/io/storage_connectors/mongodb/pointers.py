@@ -140,7 +140,7 @@ class Pointer:
 def _damaged(identifier: object, where: str, what: str) -> DatasetFileCorruptError:
     return DatasetFileCorruptError(
         f"the pointer document of resource {identifier!r} in {where} is damaged: {what}. Store the resource again from its "
-        f"source or a copy; `data-stack verify --deep` shows what else is damaged."
+        f"source or a copy; `data-stack verify` shows what else is damaged."
     )
 
 
