@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Any
 
@@ -205,27 +205,6 @@ class Codec(ABC):
     def layout_of(self, record: bytes) -> FixedLayout | None:
         """The layout that a record has which was written by anyone; None where records have none."""
         return None
-
-    def decode_into(self, record: bytes, out: npt.NDArray[Any]) -> None:
-        """Decode straight into ``out``, which has the value's dtype and shape.
-
-        Raises:
-            ValueError: the value has another dtype or shape, or as for :meth:`decode`.
-        """
-        value = np.asarray(self.decode(record))
-        if value.shape != out.shape or value.dtype != out.dtype:
-            raise ValueError(f"a value of dtype {value.dtype}, shape {value.shape}, where {out.dtype}, {out.shape} belongs")
-        out[...] = value
-
-    def decode_rows(self, records: Iterable[bytes], out: npt.NDArray[Any]) -> None:
-        """Decode one record into each row of ``out``, as :meth:`decode_into` does. The next one is asked for when the one before
-        it is decoded.
-
-        Raises:
-            ValueError: as for :meth:`decode_into`.
-        """
-        for record, row in zip(records, out, strict=True):
-            self.decode_into(record, row)
 
 
 @dataclass(frozen=True, repr=False)

@@ -26,7 +26,6 @@ import numpy.typing as npt
 
 from data_stack.codecs.images import ImageCodec, check_range, pillow
 from data_stack.codecs.registry import register_codec
-from data_stack.exception import ConfigError
 
 try:
     import simplejpeg as _simplejpeg
@@ -53,20 +52,16 @@ _HARMLESS = ("extraneous bytes", "Unknown Adobe color transform")
 class JpgCodec(ImageCodec):
     """JPEG (Granular's ``jpg``): uint8 of shape ``(height, width, 3)``, or ``(height, width)`` of a grey image.
 
-    Greyscale of shape ``(height, width, 1)`` is stored too, and comes back as ``(height, width)``. CMYK is read as RGB.
+    Greyscale of shape ``(height, width, 1)`` is stored too, and comes back as ``(height, width)``. CMYK is read as RGB. Colours
+    are stored at half the size (4:2:0). An image that is damaged inside is refused where simplejpeg is there to tell.
 
     Args:
         mode: ``"RGB"`` or ``"L"`` reads each image so, ``"RGBA"`` adds a channel; None for RGB or grey as it is stored.
         max_pixels: what a record may claim to hold.
         quality: 1 to 100. (Granular stores 75 whatever was asked for.)
-        subsampling: of the colours: ``"444"`` (none), ``"422"`` or ``"420"``.
-        strict: refuse an image whose data are damaged inside; False for what Pillow makes of it. One that is cut short is refused
-            in any case. Without simplejpeg, which tells, never strict.
     """
 
     quality: int = 95
-    subsampling: str = "420"
-    strict: bool = True
 
     name, extensions, media_type = "jpg", ("jpg", "jpeg"), "image/jpeg"
 
@@ -76,8 +71,6 @@ class JpgCodec(ImageCodec):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range("quality", self.quality, 1, 100)
-        if self.subsampling not in ("444", "422", "420"):
-            raise ConfigError(f"subsampling of a JPEG is '444', '422' or '420', not {self.subsampling!r:.60}")
 
     def _decoded(self, record: bytes) -> npt.NDArray[Any]:
         if simplejpeg is None or self.mode == "RGBA":
@@ -91,7 +84,7 @@ class JpgCodec(ImageCodec):
             is_grey = self.mode == "L" or (self.mode is None and colours == "Gray")
             pixels: npt.NDArray[Any] = simplejpeg.decode_jpeg(record, "GRAY" if is_grey else "RGB")
         except ValueError as error:
-            if not self.strict or any(warning in str(error) for warning in _HARMLESS):
+            if any(warning in str(error) for warning in _HARMLESS):
                 return self._by_pillow(record)
             raise
         return pixels[:, :, 0] if is_grey else pixels
@@ -116,11 +109,10 @@ class JpgCodec(ImageCodec):
     def _encoded(self, pixels: npt.NDArray[Any]) -> bytes:
         if simplejpeg is None:
             stream = io.BytesIO()
-            subsampling = ("444", "422", "420").index(self.subsampling)
-            pillow().fromarray(pixels).save(stream, format="JPEG", quality=self.quality, subsampling=subsampling)
+            pillow().fromarray(pixels).save(stream, format="JPEG", quality=self.quality)
             return stream.getvalue()
         if pixels.ndim == 2:
             record = simplejpeg.encode_jpeg(pixels[:, :, None], self.quality, "GRAY", "Gray")
         else:
-            record = simplejpeg.encode_jpeg(pixels, self.quality, "RGB", self.subsampling)
+            record = simplejpeg.encode_jpeg(pixels, self.quality, "RGB", "420")
         return bytes(record)

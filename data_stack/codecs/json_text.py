@@ -25,20 +25,14 @@ class JsonCodec(Codec):
     """JSON in UTF-8: None, booleans, numbers, text, lists and dicts of them whose keys are text.
 
     Tuples come back as lists, numpy's scalars as Python's. What JSON would change is refused: keys that are not text (they would
-    come back as text), arrays and bytes. NaN and the infinities are no JSON either; they are refused, written and read, unless
-    ``allow_nan`` says to take them in Python's spelling (``NaN``, ``Infinity``), which other readers may not know.
-
-    Args:
-        allow_nan: take NaN and the infinities.
+    come back as text), arrays and bytes. NaN and the infinities are no JSON either, written or read.
     """
-
-    allow_nan: bool = False
 
     name, extensions, media_type = "json", ("json", "jsn"), "application/json"
 
     def encode(self, value: Any) -> bytes:
         try:
-            text = json.dumps(value, ensure_ascii=False, allow_nan=self.allow_nan, separators=(",", ":"), default=_plain)
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
         except RecursionError as error:
             raise ValueError("a value is nested too deeply for JSON") from error
         _check_keys(value)
@@ -48,8 +42,7 @@ class JsonCodec(Codec):
         if len(record) > _HARMLESS_BYTES:
             check_request(_object_bytes(record), "a record of JSON")
         try:
-            text = str(record, "utf-8")
-            return json.loads(text) if self.allow_nan else json.loads(text, parse_constant=_refused, parse_float=_finite)
+            return json.loads(str(record, "utf-8"), parse_constant=_refused, parse_float=_finite)
         except RecursionError as error:
             raise ValueError("JSON is nested too deeply") from error
 
@@ -84,11 +77,11 @@ def _check_keys(value: Any) -> None:
 
 
 def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON; JsonCodec(allow_nan=True) reads it")
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text:.40} is too large for a float; JsonCodec(allow_nan=True) reads it as infinity")
+        raise ValueError(f"{text:.40} is too large for a float")
     return number

@@ -10,7 +10,6 @@ import functools
 import io
 import math
 import os
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
@@ -28,8 +27,8 @@ __all__ = ["NpyCodec", "NpyHeader", "read_npy", "read_npy_header", "write_npy"]
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 20
-#: Headers that are remembered, and how long one of them may be: an adversary's are all different.
-_MAX_HEADERS, _MAX_KEPT_HEADER_BYTES = 2048, 1024
+#: That are remembered: an adversary's are all different, and of 64 KiB.
+_MAX_HEADERS = 256
 
 
 @dataclass(frozen=True)
@@ -115,23 +114,15 @@ def check_array_column(codec: Codec, column: Column) -> None:
 
 # ---------------------------------------------------------------------- headers: a thousand records have one, parsed once
 
-_headers: dict[bytes, NpyHeader] = {}
-
 
 def _header_of(record: bytes) -> NpyHeader:
-    # Version 1 has the header's size in two bytes; others are rare, and go the long way.
-    start = record[: 10 + int.from_bytes(record[8:10], "little")]
-    header = _headers.get(start)
-    if header is None:
-        header = read_npy_header(io.BytesIO(record))
-        if not header.n_bytes:
-            with reading("a record", ".npy file"):
-                np.empty(header.shape, header.dtype)  # whose other sizes may be none of an array
-        if header.offset == len(start) <= _MAX_KEPT_HEADER_BYTES:
-            if len(_headers) >= _MAX_HEADERS:
-                _headers.clear()
-            _headers[start] = header
-    return header
+    n_bytes = 10 + int.from_bytes(record[8:10], "little") if record[6:7] == b"\1" else 12 + int.from_bytes(record[8:12], "little")
+    return _parsed_header(record[:n_bytes])
+
+
+@functools.lru_cache(maxsize=_MAX_HEADERS)
+def _parsed_header(start: bytes) -> NpyHeader:
+    return read_npy_header(io.BytesIO(start))
 
 
 def _wrong_size(header: NpyHeader, n_bytes: int) -> Exception:
@@ -192,34 +183,18 @@ def _read_array(file: Readable) -> npt.NDArray[Any]:
     return array
 
 
-def write_npy(
-    file: IO[bytes] | Any, array: npt.ArrayLike | Iterable[npt.ArrayLike], *, shape: Sequence[int] | None = None
-) -> None:
-    """Write a ``.npy`` file: ``array`` as it is, or, with ``shape``, an iterable of blocks of rows that add up to it.
+def write_npy(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
+    """Write an array as a ``.npy`` file.
 
     Raises:
-        ConfigError: the dtype holds Python objects, or the blocks do not add up to ``shape``.
+        ConfigError: its dtype holds Python objects.
     """
-    blocks = iter([np.asarray(array)] if shape is None else (np.asarray(block) for block in array))  # type: ignore[union-attr]
-    first = next(blocks, np.empty(0))
-    whole = first.shape if shape is None else tuple(map(int, shape))
-    if first.dtype.hasobject:
+    values = np.asarray(array)
+    if values.dtype.hasobject:
         raise ConfigError(
-            f"an array of dtype {first.dtype} holds Python objects, which are not stored; give it a dtype of its own"
+            f"an array of dtype {values.dtype} holds Python objects, which are not stored; give it a dtype of its own"
         )
-    header = {"descr": np.lib.format.dtype_to_descr(first.dtype), "fortran_order": False, "shape": whole}
-    np.lib.format.write_array_header_1_0(file, header)
-    n_elements = 0
-    block: npt.NDArray[Any] | None = first
-    while block is not None:
-        if block.dtype != first.dtype:
-            raise ConfigError(f"blocks of one array have one dtype, got {first.dtype} and {block.dtype}")
-        n_elements += block.size
-        if block.nbytes:
-            file.write(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
-        block = next(blocks, None)
-    if n_elements != math.prod(whole):
-        raise ConfigError(f"blocks hold {n_elements} elements, but shape {whole} has {math.prod(whole)}")
+    np.lib.format.write_array(file, np.asarray(values, order="C"), version=(1, 0), allow_pickle=False)
 
 
 def read_npy_header(file: Readable) -> NpyHeader:

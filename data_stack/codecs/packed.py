@@ -16,7 +16,6 @@ __all__ = ["MsgpackCodec", "TreeCodec"]
 
 #: What a list of four that stands for an array begins with, as Granular writes it.
 _ARRAY_MARK = "_"
-_ARRAY_START = b"\x94\xa1_"
 #: A record of fewer bytes cannot make msgpack allocate more than some MiB, whatever lengths it claims.
 _HARMLESS_BYTES = 1 << 10
 
@@ -44,40 +43,20 @@ class MsgpackCodec(Codec):
 class TreeCodec(Codec):
     """As msgpack, with arrays anywhere in it (Granular's ``tree``), each as ``['_', dtype.str, shape, values]``.
 
-    A list that merely looks similar, such as ``['_', 1, 2, 3]``, comes back as it was; one that could not be told from an array
-    is refused. Arrays are those of :class:`ArrayCodec`, and come back writable.
+    A list ``['_', dtype, shape, bytes]`` that describes an array comes back as one; any other comes back as it was. Arrays are
+    those of :class:`ArrayCodec`, and come back writable.
     """
 
     name, extensions = "tree", ("tree",)
 
     def encode(self, value: Any) -> bytes:
-        n_arrays = 0
-
         def plain(part: Any) -> Any:
-            nonlocal n_arrays
             if isinstance(part, np.ndarray):
-                n_arrays += 1
                 array = storable(part)
                 return _ARRAY_MARK, array.dtype.str, array.shape, bytes_of(array)
             return _plain(part)
 
-        record = _packed(value, plain)
-        # Three bytes tell that there is no other list of that kind, since they cannot overlap; only if there is, or an array's
-        # values happen to hold them, the record is read back.
-        if record.count(_ARRAY_START) != n_arrays:
-            n_read = 0
-
-            def count(part: list[Any]) -> list[Any]:
-                nonlocal n_read
-                n_read += _array_of(part) is not None
-                return part
-
-            _unpacked(record, count)
-            if n_read != n_arrays:
-                raise ValueError(
-                    "a list ['_', dtype, shape, bytes] would come back as an array; put the array there, or another list"
-                )
-        return record
+        return _packed(value, plain)
 
     def decode(self, record: bytes) -> Any:
         return _unpacked(record, _with_arrays)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +12,11 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.images import ImageCodec, check_range, pillow
 from data_stack.codecs.opencv_png import (
-    HEAD_BYTES,
     SIGNATURE,
     PlainPng,
     check_chunks,
     decoded_png,
     encoded_png,
-    has_one_part,
-    opencv,
     plain_png,
 )
 from data_stack.codecs.registry import register_codec
@@ -33,8 +29,6 @@ __all__ = ["PngCodec"]
 
 #: Pillow's modes by the channels that a plain PNG file has behind its height and width.
 _MODES = {(): "L", (3,): "RGB", (4,): "RGBA"}
-#: Images of no more are not looked at before they are decoded, for that takes time too.
-_FEW_PIXELS = 1 << 20
 
 
 @register_codec
@@ -81,33 +75,13 @@ class PngCodec(ImageCodec):
         plain = plain_png(record)
         if plain is None:
             return None
-        if plain.n_pixels > min(self.max_pixels, _FEW_PIXELS):
-            self._check_pixels(plain.shape[1], plain.shape[0])
+        self._check_pixels(plain.shape[1], plain.shape[0])
         is_as_stored = self.mode is None or self.mode == _MODES[plain.shape[2:]]
         return plain if is_as_stored and (self.deep or not plain.is_deep_colour) else None
 
     def adapt(self, column: Column) -> Codec:
         is_deep = column.dtype == np.uint16 and column.shape is not None
         return ImageCodec.adapt(replace(self, deep=True) if is_deep and not self.deep else self, column)
-
-    def decode_rows(self, records: Iterable[bytes], out: npt.NDArray[Any]) -> None:
-        if type(self).decode is not ImageCodec.decode:  # a subclass's own
-            super().decode_rows(records, out)
-            return
-        # Small grey images of one size, one behind the other: what their head says is looked at once.
-        cv2, shape, dtype = opencv(), out.shape[1:], out.dtype
-        head, is_small_grey = b"", False
-        for record, row in zip(records, range(len(out)), strict=True):
-            if record[:HEAD_BYTES] != head:
-                head, plain = record[:HEAD_BYTES], self._plain(record)
-                is_small_grey = plain is not None and len(plain.shape) == 2 and plain.n_pixels <= _FEW_PIXELS
-            pixels = None
-            if cv2 is not None and is_small_grey and has_one_part(record):
-                pixels = cv2.imdecode(np.frombuffer(record, np.uint8), cv2.IMREAD_UNCHANGED)
-            if pixels is not None and pixels.shape == shape and pixels.dtype == dtype:
-                out[row] = pixels
-            else:
-                self.decode_into(record, out[row])
 
     def _opened(self, record: bytes) -> ImageFile.ImageFile:
         # Pillow skips the checksums of the pixels, and takes a file without its end.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -151,38 +151,24 @@ def _read_all(reader: IdxReader) -> npt.NDArray[Any]:
     return array
 
 
-def write_idx(
-    file: IO[bytes] | Any, array: npt.ArrayLike | Iterable[npt.ArrayLike], *, shape: Sequence[int] | None = None
-) -> None:
-    """Write an IDX file: ``array`` as it is, or, with ``shape``, an iterable of blocks of rows that add up to it.
+def write_idx(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
+    """Write an IDX file.
 
     Args:
         file: any binary file open for writing.
         array: dtype uint8, int8, int16, int32, float32 or float64, at most 32 dimensions, sizes below 2**32.
-        shape: the shape of the whole, when ``array`` is an iterable of blocks.
 
     Raises:
-        ValueError: the dtype or shape does not exist in IDX, or the blocks do not add up to ``shape``.
+        ValueError: the dtype or shape does not exist in IDX.
     """
-    blocks = iter([np.asarray(array)] if shape is None else (np.asarray(block) for block in array))  # type: ignore[union-attr]
-    first = next(blocks, np.empty(0, np.uint8))
-    whole = first.shape if shape is None else tuple(shape)
-    dtype = first.dtype.newbyteorder("=")
-    if dtype not in _CODES:
-        raise ValueError(f"IDX has no dtype {first.dtype}; it has {', '.join(map(str, _CODES))}")
-    if len(whole) > _MAX_DIMENSIONS or any(not 0 <= size < 1 << 32 for size in whole):
-        raise ValueError(f"an IDX file has at most {_MAX_DIMENSIONS} dimensions of less than 2**32, got shape {whole}")
-    file.write(bytes([0, 0, _CODES[dtype], len(whole)]) + b"".join(size.to_bytes(4, "big") for size in whole))
-    n_elements = 0
-    block: npt.NDArray[Any] | None = first
-    while block is not None:
-        if block.dtype.newbyteorder("=") != dtype:
-            raise ValueError(f"blocks of one IDX file have one dtype, got {dtype} and {block.dtype}")
-        n_elements += block.size
-        file.write(np.ascontiguousarray(block, np.dtype(_DTYPES[_CODES[dtype]])).tobytes())
-        block = next(blocks, None)
-    if n_elements != math.prod(whole):
-        raise ValueError(f"blocks hold {n_elements} elements, but shape {whole} has {math.prod(whole)}")
+    values = np.asarray(array)
+    code = _CODES.get(values.dtype.newbyteorder("="))
+    if code is None:
+        raise ValueError(f"IDX has no dtype {values.dtype}; it has {', '.join(map(str, _CODES))}")
+    if values.ndim > _MAX_DIMENSIONS or any(size >= 1 << 32 for size in values.shape):
+        raise ValueError(f"an IDX file has at most {_MAX_DIMENSIONS} dimensions of less than 2**32, got shape {values.shape}")
+    file.write(bytes([0, 0, code, values.ndim]) + b"".join(size.to_bytes(4, "big") for size in values.shape))
+    file.write(values.astype(_DTYPES[code]).tobytes())
 
 
 class IdxDatasetIterator(ColumnsDatasetIterator):

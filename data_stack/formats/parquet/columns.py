@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -197,7 +197,6 @@ class CellColumn(GroupColumn):
         cells: the bytes of each row, None for null.
         decode: makes a value of a cell; it raises ValueError for one that it cannot decode.
         n_bytes: of the cells together.
-        decode_rows: likewise, those of many cells into the rows of an array; None where there is no such way.
         fixed: dtype and shape of all values, if they are known, and none is null; None otherwise.
         as_objects: whether a column of them is an array of objects in any case, since some may be null.
         is_compressed: whether a value may take far more memory than its cell, and counts for the limit of a request.
@@ -208,13 +207,12 @@ class CellColumn(GroupColumn):
         cells: Sequence[Any],
         decode: Callable[[Any], Any],
         n_bytes: int,
-        decode_rows: Callable[[Iterable[Any], npt.NDArray[Any]], None] | None = None,
         fixed: tuple[np.dtype[Any], tuple[int, ...]] | None = None,
         *,
         as_objects: bool = False,
         is_compressed: bool = True,
     ) -> None:
-        self._cells, self._decode, self._decode_rows, self._fixed = cells, decode, decode_rows, fixed
+        self._cells, self._decode, self._fixed = cells, decode, fixed
         self._as_objects, self._is_compressed, self.n_bytes = as_objects, is_compressed, n_bytes
 
     def __len__(self) -> int:
@@ -240,21 +238,12 @@ class CellColumn(GroupColumn):
         self._reserve(current_request(), n_bytes, rows)
         out = np.empty((len(rows), *shape), dtype)
         row = 0
-
-        def wanted() -> Iterator[Any]:
-            nonlocal row
-            for row in rows.tolist():
-                yield self._cells[row]
-
         try:
-            if self._decode_rows is not None:
-                self._decode_rows(wanted(), out)
-            else:
-                for position, cell in enumerate(wanted()):
-                    value = self._decode(cell)
-                    if value.shape != shape:  # it would be repeated to fit
-                        raise ValueError(f"a value of shape {value.shape} where {shape} belongs")
-                    out[position] = value
+            for position, row in enumerate(rows.tolist()):
+                value = self._decode(self._cells[row])
+                if value.shape != shape:  # it would be repeated to fit
+                    raise ValueError(f"a value of shape {value.shape} where {shape} belongs")
+                out[position] = value
         except Exception as error:  # as above
             raise CellError(row, _told(error)) from error
         return out

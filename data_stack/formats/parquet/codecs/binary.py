@@ -65,12 +65,10 @@ class BinaryCells(ArrowCodec):
             return column
         views = cell_views(cells)
         fixed = None if has_nulls else _fixed(field)
-        decodes_into = fixed is not None and type(codec).decode_into is not Codec.decode_into
         return CellColumn(
             views,
             _Decoder(field, codec),
             views.n_bytes,
-            codec.decode_rows if decodes_into else None,
             fixed,
             as_objects=has_nulls,
             is_compressed=codec.is_compressed,
