@@ -2,8 +2,6 @@ from data_stack.codecs.codec import Codec as Codec
 from data_stack.codecs.codec import Column as Column
 from data_stack.codecs.codec import FunctionCodec as FunctionCodec
 from data_stack.codecs.registry import codec_of as codec_of
-from data_stack.formats.records.iterator_writer import inferred_spec as inferred_spec
-from data_stack.formats.records.iterator_writer import write_records as write_records
 from data_stack.formats.records.manifest import RecordsManifest as RecordsManifest
 from data_stack.formats.records.opening import open as open  # noqa: A004  # records.open("train")
 from data_stack.formats.records.reader import RecordReader as RecordReader

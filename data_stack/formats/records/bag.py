@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.layout import MAX_RECORDS
-from data_stack.formats.records.stored_file import BlockDamage, StoredFile
+from data_stack.formats.records.stored_file import StoredFile
 from data_stack.formats.rows import StoredRowsColumn
 
 __all__ = ["Bag", "Ends", "ends_of_bag", "ends_of_index"]
@@ -46,7 +44,7 @@ class Ends:
         """Begin and end of each of some records.
 
         Raises:
-            BlockDamage: the index is damaged there.
+            DatasetFileCorruptError: the index is damaged there.
         """
         indices = np.arange(places.start, places.stop) if isinstance(places, range) else places
         if self.file is None:
@@ -57,15 +55,11 @@ class Ends:
             ends, begins = found[: len(indices)], found[len(indices) :]
         else:
             if not self.file.checks.is_done:
-                self.file.check_many(*self.entries(indices))
+                offsets = self._offset + indices * _ENTRY_BYTES
+                self.file.check_many(np.maximum(offsets - _ENTRY_BYTES, self._offset), offsets + _ENTRY_BYTES)
             ends, begins = self._ends.take(indices), self._ends.take(indices - 1, mode="wrap") if self.n_records else indices
         begins[indices == 0] = 0
         return begins, ends
-
-    def entries(self, indices: _Integers) -> _Bounds:
-        """Which bytes of the index tell the bounds of records."""
-        offsets = self._offset + indices * _ENTRY_BYTES
-        return np.maximum(offsets - _ENTRY_BYTES, self._offset), offsets + _ENTRY_BYTES
 
     def check_order(self) -> int:
         """Read all; the first record that ends before it begins, -1 if there is none."""
@@ -115,47 +109,25 @@ class Bag:
 
     def records(self, places: range | _Integers) -> list[bytes]:
         """The bytes of records, in one request; raises as :meth:`record`."""
-        begins, ends = self.bounds(places)
-        try:
-            return self.file.read_many(begins, ends)
-        except BlockDamage as damage:
-            raise self.damaged_among(begins, ends, damage, places) from damage
+        return self.file.read_many(*self.bounds(places))
 
     def bounds(self, places: range | _Integers) -> _Bounds:
         """Begin and end of records, which lie in the file; raises as :meth:`record`."""
-        try:
-            begins, ends = self.ends.bounds(places)
-        except BlockDamage as damage:
-            entries = self.ends.entries(np.asarray(places))
-            touched = np.flatnonzero(damage.touches(*entries))
-            raise (self.damaged(int(places[touched[0]]), str(damage)) if len(touched) else damage) from damage
+        begins, ends = self.ends.bounds(places)
         wrong = (begins < 0) | (begins > ends) | (ends > self.n_bytes)
         if wrong.any():
             place = int(wrong.argmax())
             raise self.wrong_bounds(int(places[place]), int(begins[place]), int(ends[place]))
         return begins, ends
 
-    def damaged_among(
-        self, begins: _Integers, ends: _Integers, damage: BlockDamage, places: Sequence[int] | _Integers
-    ) -> DatasetFileCorruptError:
-        """What to raise for a damaged block that some of these records touch."""
-        touched = np.flatnonzero(damage.touches(begins, ends))
-        if not len(touched):
-            return damage
-        place = int(touched[0])
-        return self.damaged(int(places[place]), str(damage), int(begins[place]), int(ends[place]))
-
-    def damaged(self, index: int, problem: str, begin: int | None = None, end: int | None = None) -> DatasetFileCorruptError:
-        """What to raise for a record."""
-        where = "" if begin is None else f" (bytes {begin:,} to {end:,} of {self.file.name})"
-        return DatasetFileCorruptError(f"record {index:,} of column {self.column!r}{where} cannot be read: {problem}")
-
     def undecodable(self, index: int, error: Exception) -> DatasetFileCorruptError:
         """What to raise for a record that its codec refuses."""
         begins, ends = self.bounds(range(index, index + 1))
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        problem = f"its codec says {said[:500]}. It is damaged, or was written with another codec of that name"
-        return self.damaged(index, problem, int(begins[0]), int(ends[0]))
+        return DatasetFileCorruptError(
+            f"record {index:,} of column {self.column!r} (bytes {begins[0]:,} to {ends[0]:,} of {self.file.name}) cannot be "
+            f"read: its codec says {said[:500]}. It is damaged, or was written with another codec of that name"
+        )
 
     def wrong_bounds(self, index: int, begin: int, end: int) -> DatasetFileCorruptError:
         """What to raise for a record that its index places where none can be."""

@@ -17,7 +17,6 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import MissingDependencyError, RequestLimitError
 from data_stack.formats.records.bag import Bag
 from data_stack.formats.records.decoding import UndecodableError, decoded
-from data_stack.formats.records.stored_file import BlockDamage
 from data_stack.formats.rows import StoredRowsColumn
 from data_stack.util.exact import python_values
 from data_stack.util.request_limit import check_request
@@ -173,11 +172,7 @@ class FixedColumn(ValueColumn):
         indices = np.arange(places.start, places.stop) if isinstance(places, range) else places
         if self._rows is None or not len(indices):
             return np.empty(0, self._item)
-        try:
-            records = self._rows.read(indices)
-        except BlockDamage as damage:
-            raise self._damaged(indices, damage) from damage
-        copied: _Array = self._items_of(len(records), records).copy()
+        copied: _Array = self._items_of(len(indices), self._rows.read(indices)).copy()
         return copied
 
     def _items_of(self, n_records: int, data: Any) -> _Array:
@@ -185,18 +180,11 @@ class FixedColumn(ValueColumn):
         return items
 
     def _check(self, places: Places) -> None:
-        try:
-            if isinstance(places, range):
-                self.bag.file.check(places.start * self._record_bytes, places.stop * self._record_bytes)
-            else:
-                begins = places * self._record_bytes
-                self.bag.file.check_many(begins, begins + self._record_bytes)
-        except BlockDamage as damage:
-            raise self._damaged(np.asarray(places), damage) from damage
-
-    def _damaged(self, indices: _Integers, damage: BlockDamage) -> Exception:
-        begins = indices * self._record_bytes
-        return self.bag.damaged_among(begins, begins + self._record_bytes, damage, indices)
+        if isinstance(places, range):
+            self.bag.file.check(places.start * self._record_bytes, places.stop * self._record_bytes)
+        else:
+            begins = places * self._record_bytes
+            self.bag.file.check_many(begins, begins + self._record_bytes)
 
 
 class RaggedColumn(ValueColumn):

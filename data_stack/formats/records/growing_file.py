@@ -21,24 +21,21 @@ _READ_BYTES = 1 << 20
 
 
 class StoredFile:
-    """A file of a store, which is published whole.
-
-    Attributes:
-        size: bytes that were written.
-    """
+    """A file of a store, which is published whole."""
 
     def __init__(self, file: IO[bytes] | Any, hashing: HashingThread) -> None:
-        self.file, self._digest, self.size = file, Digest(hashing), 0
+        self.file, self._digest = file, Digest(hashing)
 
     def put(self, data: Buffer) -> None:
-        """Write bytes at the end; it cannot be tried again."""
+        """Write bytes at the end."""
         data = bytes(data)  # which stores hash in the background
         self.file.write(data)
         self._digest.update(data)
 
-    def advance(self) -> None:
-        """What was put counts."""
-        self.size = self._digest.size
+    @property
+    def size(self) -> int:
+        """Bytes that were written."""
+        return self._digest.size
 
     def record(self) -> FileRecord:
         """Size and digests."""
@@ -46,7 +43,7 @@ class StoredFile:
 
 
 class LocalFile:
-    """A file of this machine. :meth:`put` may fail half-way and be tried again; its bytes count once :meth:`advance` is called.
+    """A file of this machine.
 
     Attributes:
         path: of the file.
@@ -54,7 +51,7 @@ class LocalFile:
     """
 
     def __init__(self, path: str, hashing: HashingThread) -> None:
-        self.path, self._hashing, self._put = path, hashing, memoryview(b"")
+        self.path, self._hashing = path, hashing
         with disk_errors("open", path):
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             self.size = os.fstat(self._handle).st_size
@@ -64,20 +61,15 @@ class LocalFile:
         """Write bytes behind those that count; nobody may change them any more.
 
         Raises:
-            StorageError: the disk is full or broken; nothing counts that did not before.
+            StorageError: the disk is full or broken; the bytes do not count.
         """
         view, n_done = memoryview(data).cast("B"), 0
         with disk_errors("write", self.path):
             while n_done < len(view):
                 n_done += os.pwrite(self._handle, view[n_done:], self.size + n_done)
-        self._put = view
-
-    def advance(self) -> None:
-        """What was put counts."""
         if self._digest is not None:
-            self._digest.update(self._put, is_fixed=True)
-        self.size += len(self._put)
-        self._put = memoryview(b"")
+            self._digest.update(view, is_fixed=True)
+        self.size += len(view)
 
     def cut(self, size: int) -> None:
         """Let the first ``size`` bytes count, and remove all others; they are hashed when a record of them is asked for."""
@@ -168,6 +160,6 @@ def disk_errors(action: str, path: str) -> AbstractContextManager[None]:
     return storage_errors(
         action,
         path,
-        if_full=f"Make room, then flush() again or open the dataset anew: {goes_on}",
+        if_full=f"Make room, then open the dataset anew: {goes_on}",
         otherwise=f"Open the dataset anew when that is mended: {goes_on}",
     )

@@ -9,7 +9,6 @@ from data_stack.codecs.registry import Codecs
 from data_stack.exception import ResourceNotFoundError
 from data_stack.formats.records.layout import SPEC
 from data_stack.formats.records.reader import RecordReader
-from data_stack.formats.records.record_files import Incomplete
 from data_stack.formats.records.sharded import ShardedRecordReader, shard_names
 from data_stack.io.folder import folder_of
 
@@ -23,8 +22,6 @@ def open(  # noqa: A001  # records.open("train")
     codecs: Codecs | None = None,
     columns: Sequence[str] | None = None,
     mapped: bool = True,
-    verified: bool = True,
-    incomplete: Incomplete = "raise",
 ) -> RecordReader | ShardedRecordReader:
     """The samples of a record dataset: of one folder, or of shards; of any version of Granular's files.
 
@@ -41,13 +38,7 @@ def open(  # noqa: A001  # records.open("train")
         ConfigError: there is no such column or codec.
     """
     folder = folder_of(source, prefix)
-    options: dict[str, Any] = {
-        "codecs": codecs,
-        "columns": columns,
-        "mapped": mapped,
-        "verified": verified,
-        "incomplete": incomplete,
-    }
+    options: dict[str, Any] = {"codecs": codecs, "columns": columns, "mapped": mapped}
     if not folder.has_file(SPEC) and shard_names(folder):
         return ShardedRecordReader(folder, **options)
     try:

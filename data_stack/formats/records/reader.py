@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
-from data_stack.codecs.registry import Codecs, codec_of, registered_types
+from data_stack.codecs.registry import Codecs, codec_of
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
     ColumnKey,
@@ -28,8 +28,8 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLi
 from data_stack.formats.records.columns import Places, ValueColumn, as_places, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
-from data_stack.formats.records.reading_options import DEFAULTS, Mask, check_column, checked_options, checked_part, names_of
-from data_stack.formats.records.record_files import Incomplete, RecordFiles
+from data_stack.formats.records.reading_options import Mask, check_column, checked_options, names_of
+from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.verification import verify_files
 from data_stack.io.folder import Folder, folder_of
@@ -38,7 +38,7 @@ from data_stack.util.request_limit import current_request, decoding_for
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["RecordReader", "opened_with"]
+__all__ = ["RecordReader"]
 
 #: An iteration reads blocks of about this size, and of at most so many samples.
 _BLOCK_BYTES = 1 << 20
@@ -86,9 +86,6 @@ class RecordReader(AccessedDatasetIterator):
         codecs: by type, codecs of one's own, which go before those that are built in; None as a codec gives bytes as they are.
         columns: those that are wanted, in this order; None for all, in the order of their names. Others are never touched.
         mapped: map files into memory.
-        verified: hold blocks against the manifest. What a store checks itself is not checked twice.
-        incomplete: what to do without a manifest if the columns do not hold the same samples, as after a kill or a cut: an error
-            (``"raise"``), or read the first samples, which all columns have, and log a warning (``"prefix"``).
 
     Raises:
         ResourceNotFoundError: there is no record dataset.
@@ -106,23 +103,15 @@ class RecordReader(AccessedDatasetIterator):
         codecs: Codecs | None = None,
         columns: Sequence[str] | None = None,
         mapped: bool = True,
-        verified: bool = True,
-        incomplete: Incomplete = "raise",
     ) -> None:
         self._folder = folder_of(source, prefix)
-        self._options = options = checked_options(
-            codecs=codecs,
-            columns=columns,
-            mapped=mapped,
-            verified=verified,
-            incomplete=incomplete,
-        )
-        self._files = RecordFiles(self._folder, mapped=bool(mapped), verified=bool(verified))
+        self._options = options = checked_options(codecs, columns, mapped)
+        self._files = RecordFiles(self._folder, mapped=mapped)
         types = self._files.types
         self._keys = list(types) if columns is None else options["columns"]
         for name in self._keys:
             check_column(name, types)
-        self._codecs: dict[str, Codec] = {name: self._codec(name, codecs) for name in self._keys}
+        self._codecs: dict[str, Codec] = {name: self._codec(name, options["codecs"]) for name in self._keys}
         #: Whether values count for the limit of a request.
         self._counts = any(codec.is_compressed for codec in self._codecs.values())
         self._decodes_in_threads = any(codec.releases_gil for codec in self._codecs.values())
@@ -176,8 +165,8 @@ class RecordReader(AccessedDatasetIterator):
         return self._files.manifest
 
     @property
-    def n_bytes(self) -> int:
-        """How much all columns take, their indexes included."""
+    def size(self) -> int:
+        """How many bytes all columns take, their indexes included."""
         manifest = self._files.manifest
         if manifest is not None:
             return sum(record.size for file, record in manifest.files.items() if file.endswith((".bag", ".idx")))
@@ -187,11 +176,6 @@ class RecordReader(AccessedDatasetIterator):
         finally:
             for bag in bags:
                 bag.close()
-
-    @property
-    def size(self) -> int:
-        """:attr:`n_bytes`, as Granular calls it."""
-        return self.n_bytes
 
     def available(self, index: int) -> dict[str, bool | range]:
         """What there is of a sample: True for a value, for a sequence the range of its positions. No value is read.
@@ -217,8 +201,8 @@ class RecordReader(AccessedDatasetIterator):
 
         Args:
             index: its position.
-            columns: names of columns; or for each True, False (as if it were not named), or for one of sequences a range or slice
-                with step 1, whose end is cut off at the end of the sequence. None for all.
+            columns: names of columns; or for each True, False (as if it were not named), or for one of sequences a range or
+                slice, which is cut off at the end of the sequence. None for all.
 
         Raises:
             DatasetOutOfBoundsError: there is no such sample.
@@ -233,11 +217,11 @@ class RecordReader(AccessedDatasetIterator):
             return self[position]
         if not isinstance(columns, Mapping):
             columns = dict.fromkeys(names_of("columns", columns), True)
-        wanted = {}
         for name, part in columns.items():
             check_column(name, self._codecs)
-            wanted[name] = checked_part(name, part, name in self._sequences)
-        wanted = {name: part for name, part in wanted.items() if part is not False}
+            if not isinstance(part, (bool, np.bool_, range, slice)) or (name not in self._sequences and hasattr(part, "start")):
+                raise ConfigError(f"a part of column {name!r} is True, False, or a range of its sequence, not {part!r:.80}")
+        wanted = {name: part for name, part in columns.items() if hasattr(part, "start") or part}
         entries, sample = self._entries(np.array([position]), list(wanted)), {}
         for name, part in wanted.items():
             column, first, count = self._column(name), position, 1
@@ -246,8 +230,10 @@ class RecordReader(AccessedDatasetIterator):
             if name not in self._sequences:
                 sample[name] = column.value(first)
                 continue
-            start, stop = (part.start, min(part.stop, count)) if isinstance(part, slice) else (0, count)
-            sample[name] = column.values(range(first + start, first + stop)) if start < stop else []
+            places = np.arange(first, first + count)
+            if hasattr(part, "start"):
+                places = places[part.start : part.stop : part.step]
+            sample[name] = column.values(places) if len(places) else []
         return sample
 
     def _sample(self, position: int) -> Sample:
@@ -339,8 +325,7 @@ class RecordReader(AccessedDatasetIterator):
         """
         verify_files(self._folder)
         if self._files.manifest is None:
-            options = {**self._options, "columns": None}
-            with opened_with(type(self), self._folder, options, self.provided_codecs) as whole:
+            with type(self)(self._folder, **{**self._options, "columns": None}) as whole:
                 for start in range(0, len(whole), _VERIFIED_AT_ONCE):
                     whole._read(whole._keys, range(start, min(start + _VERIFIED_AT_ONCE, len(whole))), stacked=False)
 
@@ -372,27 +357,12 @@ class RecordReader(AccessedDatasetIterator):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = {name: value for name, value in self._options.items() if value != DEFAULTS[name]}
-        return _reopened, (
-            type(self),
-            self._folder,
-            options,
-            self.provided_codecs,
-            self._length,
-            self._files.manifest_sha256,
-        )
+        return _reopened, (type(self), self._folder, self._options, self._length, self._files.manifest_sha256)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return self.__reduce__()
 
     # ------------------------------------------------------------------ inside
-
-    @property
-    def provided_codecs(self) -> dict[str, Codec]:
-        """By type, codecs that are neither built in nor given: a process that knows no plugins is to have them."""
-        types = {name: self._files.types[name].removesuffix("[]") for name in self._keys}
-        given = self._options["codecs"] or {}
-        return {kind: self._codecs[name] for name, kind in types.items() if not _is_known(kind, given)}
 
     def _counted(self) -> int:
         """Number of samples."""
@@ -413,7 +383,7 @@ class RecordReader(AccessedDatasetIterator):
             )
         if manifest is not None:
             return manifest.count
-        return files.count_samples(self._references, self._options["incomplete"])
+        return files.count_samples(self._references)
 
     def _column(self, name: str) -> ValueColumn:
         column = self._opened.get(name)
@@ -485,34 +455,10 @@ class _RecordAccess(SourceAccess):
         return self.source._files.content(self.source._keys)
 
 
-def opened_with(
-    reader_class: type[RecordReader], folder: Folder, options: Mapping[str, Any], provided: Mapping[str, Codec]
-) -> RecordReader:
-    """A reader that has ``provided`` codecs where it needs them; unlike codecs of one's own they give what a manifest says."""
-    given = options.get("codecs")
-    reader = reader_class(folder, **({**options, "codecs": {**provided, **(given or {})}} if provided else options))
-    reader._options["codecs"] = given
-    return reader
-
-
-def _is_known(kind: str, given: Collection[str]) -> bool:
-    """Whether a type is registered or given, or stands around such a one."""
-    while kind not in given and kind not in registered_types():
-        if not (kind.startswith("zstd(") and kind.endswith(")")):
-            return False
-        kind = kind[len("zstd(") : -1]
-    return True
-
-
 def _reopened(
-    reader_class: type[RecordReader],
-    folder: Folder,
-    options: dict[str, Any],
-    provided: Mapping[str, Codec],
-    length: int,
-    manifest_sha256: str | None,
+    reader_class: type[RecordReader], folder: Folder, options: dict[str, Any], length: int, manifest_sha256: str | None
 ) -> RecordReader:
-    reader = opened_with(reader_class, folder, options, provided)
+    reader = reader_class(folder, **options)
     if reader._files.manifest_sha256 != manifest_sha256 or len(reader) < length:
         raise ResourceChangedError(
             folder.full_name(MANIFEST),

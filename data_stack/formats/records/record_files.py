@@ -6,12 +6,13 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
+
+import numpy as np
 
 from data_stack.codecs.codec import Codec, Column
 from data_stack.exception import (
     DatasetFileCorruptError,
-    ResourceChangedError,
     ResourceNotFoundError,
     UnsupportedStorageOperationError,
 )
@@ -23,15 +24,11 @@ from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import BlockChecks, StoredFile, check_size
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
-from data_stack.util.logger import logger
 
-__all__ = ["Incomplete", "RecordFiles"]
+__all__ = ["RecordFiles"]
 
 #: Indexes up to this size are read whole where they cannot be mapped: a request costs about as much.
 _LOADED_INDEX_BYTES = 1 << 20
-
-Incomplete = Literal["raise", "prefix"]
-"""What to do with a dataset without manifest whose columns do not hold the same samples."""
 
 
 class RecordFiles:
@@ -40,7 +37,6 @@ class RecordFiles:
     Args:
         folder: where it lies.
         mapped: map files where that is possible.
-        verified: hold blocks against the manifest.
 
     Attributes:
         manifest: what the dataset says of itself; None where it was not written by us, or is not finished.
@@ -54,8 +50,8 @@ class RecordFiles:
         DatasetFileCorruptError: it is damaged.
     """
 
-    def __init__(self, folder: Folder, *, mapped: bool = True, verified: bool = True) -> None:
-        self.folder, self._mapped, self._verified = folder, mapped, verified
+    def __init__(self, folder: Folder, *, mapped: bool = True) -> None:
+        self.folder, self._mapped = folder, mapped
         # A file that is closed and opened again is not checked twice.
         self._checks: dict[str, BlockChecks] = {}
         self.manifest, self.manifest_sha256 = _manifest(folder)
@@ -72,7 +68,6 @@ class RecordFiles:
                     raise self._missing(file)
         if self.manifest is not None:
             self._check_manifest(self.manifest)
-        self._inodes = self._found_inodes()
 
     # ------------------------------------------------------------------ spec and manifest
 
@@ -112,8 +107,7 @@ class RecordFiles:
         return (bag_name(name),) if self.has_references else (bag_name(name), idx_name(name))
 
     def _check_manifest(self, manifest: RecordsManifest) -> None:
-        """What can be seen without reading: files that were cut short, or are growing."""
-        growing = False
+        """What can be seen without reading: files that were cut short."""
         for file, record in manifest.files.items():
             if self.folder.path is None:  # each would be a request; one that is opened is looked at then
                 break
@@ -122,13 +116,6 @@ class RecordFiles:
             except OSError as error:
                 raise self._missing(file) from error
             check_size(self.folder.full_name(file), size, record)
-            growing = growing or size > record.size
-        if growing:
-            logger.warning(
-                "%s: somebody is appending to it; the %d samples that its manifest covers are read",
-                self.folder.name,
-                manifest.count,
-            )
 
     # ------------------------------------------------------------------ columns
 
@@ -184,45 +171,35 @@ class RecordFiles:
             return FixedColumn(bag, layout, column.dtype)
         return RaggedColumn(bag, codec, column)
 
-    def count_samples(self, references: SampleReferences | None, incomplete: Incomplete) -> int:
+    def count_samples(self, references: SampleReferences | None) -> int:
         """The number of samples of a dataset without manifest: what all columns have.
 
         Args:
             references: which records each sample has, if something tells it; else sample i has record i of each column.
-            incomplete: what to do if its columns do not hold the same samples: an error, or the first ones, which all have.
 
         Raises:
-            DatasetFileCorruptError: they do not, or a file is missing, or has no index.
+            DatasetFileCorruptError: the columns do not hold the same samples, or a file is missing, or has no index.
         """
-        lengths, texts, is_torn = {}, [], False
+        lengths, is_torn = {}, False
         for name in self.types:
             bag = self.bag(name)
             lengths[name], end = len(bag), int(bag.bounds(range(len(bag) - 1, len(bag)))[1][0]) if len(bag) else 0
             index = bag.ends.file
-            rest = bag.n_bytes != end or (index is not None and index is not bag.file and index.size != 8 * len(bag))
-            texts.append(f"{name} {len(bag):,}" + " (and a part of more)" * rest)
-            is_torn = is_torn or rest
+            is_torn |= bag.n_bytes != end or (index is not None and index is not bag.file and index.size != 8 * len(bag))
             bag.close()
-        n_whole, n_most = min(lengths.values()), max(lengths.values())
-        if references is not None:
-            texts.append(f"{REFS} {len(references):,}")
-            n_whole, n_most = references.n_whole(lengths), len(references)
-            single = [length for name, length in lengths.items() if not self.types[name].endswith("[]")]
-            n_most = max([n_most, *single])
-        if n_whole == n_most and not is_torn:
-            return n_whole
-        found = (
-            f"the columns of the record dataset {self.folder.name!r} do not hold the same samples; they have so many records: "
-            f"{', '.join(texts)}"
-        )
-        if incomplete == "prefix":
-            logger.warning("%s. The first %d samples, which all columns have, are read", found, n_whole)
-            return n_whole
-        raise DatasetFileCorruptError(
-            f"{found}. Its writer did not finish, or a file was cut short or replaced. Restore it from a copy; or go on with it: "
-            f"RecordWriter keeps its complete samples and takes those behind; or read the first {n_whole:,} samples, which all "
-            f"columns have, with records.open(…, incomplete='prefix')"
-        )
+        n_samples = min(lengths.values()) if references is None else len(references)
+        single = {length for name, length in lengths.items() if references is None or not self.types[name].endswith("[]")}
+        if references is not None and n_samples:
+            last = np.array([n_samples - 1])
+            for name, (firsts, counts) in references.many(last).items():
+                references.check(name, lengths[name], last, firsts, counts)
+        if is_torn or not single <= {n_samples}:
+            raise DatasetFileCorruptError(
+                f"the columns of the record dataset {self.folder.name!r} do not hold the same samples: they have so many whole "
+                f"records: {lengths}. Its writer did not finish, or a file was cut short or replaced. Restore it from a copy; or "
+                f"open it with RecordWriter, which keeps its complete samples, and takes those behind"
+            )
+        return n_samples
 
     # ------------------------------------------------------------------ files
 
@@ -234,20 +211,10 @@ class RecordFiles:
         columns = {name: self.schema[name] for name in names}
         held = {name: [each.type, str(each.dtype), each.shape] for name, each in columns.items()}
         files = [file for name in [REFS] * self.has_references + list(columns) for file in self._files_of(name)]
-        if self.manifest is not None and (self._verified or self.folder.checks_reads):
+        if self.manifest is not None:
             return {"columns": held, "files": {file: self.manifest.files[file].sha256 for file in files}}
         digests = contents_of_resources([functools.partial(self.folder.open, file) for file in files])
-        if self._found_inodes() != self._inodes:  # what is open gives the records of before
-            raise ResourceChangedError(
-                self.folder.full_name(SPEC), "the files that were opened", "others; open the dataset again"
-            )
         return {"columns": held, "files": dict(zip(files, digests, strict=True))}
-
-    def _found_inodes(self) -> dict[str, int]:
-        """Which files of this machine lie where those of the columns are."""
-        path = self.folder.path
-        files = [] if path is None else [path / file for name in self.types for file in self._files_of(name)]
-        return {str(file): file.stat().st_ino for file in files if file.exists()}
 
     def _open(self, file: str, load_bytes: int = 0) -> StoredFile:
         record = self._record(file)
@@ -259,7 +226,6 @@ class RecordFiles:
                 file,
                 record,
                 mapped=self._mapped,
-                verified=self._verified,
                 load_bytes=load_bytes,
                 checks=self._checks.get(file),
             )

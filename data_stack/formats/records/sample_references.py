@@ -1,18 +1,22 @@
-"""Which records of each column a sample has, where ``refs.bag`` tells it."""
+"""Which records of each column a sample has, where ``refs.bag`` tells it.
+
+A record is a msgpack list with one entry for each column in the order of their names: the number of a record, or, for a column of
+sequences, ``[first, count]``, ``[]`` for none. (Granular up to 0.21)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.bag import Bag
 from data_stack.formats.records.layout import MAX_RECORDS
-from data_stack.formats.records.references import parsed_references
 
-__all__ = ["SampleReferences"]
+__all__ = ["SampleReferences", "packed_references"]
 
 _Integers = npt.NDArray[np.int64]
 
@@ -54,7 +58,7 @@ class SampleReferences:
         parsed = []
         for position, record in zip(positions.tolist(), self.bag.records(positions), strict=True):
             try:
-                entries = parsed_references(record, self._are_sequences)
+                entries = _parsed(record, self._are_sequences)
                 if any(first > MAX_RECORDS or count > MAX_RECORDS for first, count in entries):
                     raise ValueError("it names more records than a column can have")
             except ValueError as error:
@@ -75,15 +79,31 @@ class SampleReferences:
             problem = f"it names {counts[place]} records from {firsts[place]} on of column {name!r}, which has {n_records}"
             raise self.bag.undecodable(int(positions[place]), ValueError(problem))
 
-    def n_whole(self, n_records: Mapping[str, int]) -> int:
-        """How many samples have all their records, of columns that have so many: the last may name some that are not there."""
-        length = len(self)
-        while length:
-            try:
-                position = np.array([length - 1])
-                for name, (firsts, counts) in self.many(position).items():
-                    self.check(name, n_records[name], position, firsts, counts)
-                return length
-            except DatasetFileCorruptError:
-                length -= 1
-        return 0
+
+def packed_references(entries: Sequence[int | tuple[int, int]]) -> bytes:
+    """A record: of each column a record's number, or ``(first, count)``."""
+    packed: bytes = msgpack.packb([entry if isinstance(entry, int) else entry if entry[1] else () for entry in entries])
+    return packed
+
+
+def _parsed(record: bytes, are_sequences: Sequence[bool]) -> list[tuple[int, int]]:
+    """``(first, count)`` of each column.
+
+    Raises:
+        ValueError: this is no such record.
+    """
+    # Nothing but lists and numbers is in one, so that nothing else is made of a stranger's.
+    parsed: Any = msgpack.unpackb(record, max_map_len=0, max_str_len=0, max_bin_len=0, max_ext_len=0)
+    if type(parsed) is not list or len(parsed) != len(are_sequences):
+        raise ValueError("it does not have an entry for each column")
+    entries = []
+    for entry, is_sequence in zip(parsed, are_sequences, strict=True):
+        numbers = (entry or [0, 0]) if is_sequence and type(entry) is list else [entry, 1]
+        if is_sequence is not (type(entry) is list) or len(numbers) != 2 or not all(map(_is_number, numbers)):
+            raise ValueError("an entry is no number of a record, nor two of a sequence")
+        entries.append((numbers[0], numbers[1]))
+    return entries
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and value >= 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.codec import Column
 from data_stack.codecs.registry import Codecs
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
@@ -40,9 +40,8 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.formats.records.layout import SPEC, shard_name
-from data_stack.formats.records.reader import RecordReader, opened_with
-from data_stack.formats.records.reading_options import DEFAULTS, Mask, checked_options
-from data_stack.formats.records.record_files import Incomplete
+from data_stack.formats.records.reader import RecordReader
+from data_stack.formats.records.reading_options import Mask, checked_options
 from data_stack.io.folder import Folder, folder_of
 
 if TYPE_CHECKING:
@@ -64,8 +63,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
     Shards are opened when they are first read, and no more than some hundred files are open at a time.
 
     Args:
-        source, prefix, codecs, columns, mapped, verified: as for RecordReader.
-        incomplete: likewise, of each shard by itself.
+        source, prefix, codecs, columns, mapped: as for RecordReader.
         shardstart, shardstep: read shard ``shardstart`` and each ``shardstep``-th after it.
 
     Raises:
@@ -84,8 +82,6 @@ class ShardedRecordReader(AccessedDatasetIterator):
         codecs: Codecs | None = None,
         columns: Sequence[str] | None = None,
         mapped: bool = True,
-        verified: bool = True,
-        incomplete: Incomplete = "raise",
         shardstart: int = 0,
         shardstep: int = 1,
     ) -> None:
@@ -100,18 +96,12 @@ class ShardedRecordReader(AccessedDatasetIterator):
         chosen = names[first::step]
         if not chosen:
             raise ConfigError(f"there is no shard {first} in {folder.name!r}, which has {len(names)}")
-        options = checked_options(
-            codecs=codecs,
-            columns=columns,
-            mapped=mapped,
-            verified=verified,
-            incomplete=incomplete,
-        )
-        self._begin(folder, options, chosen, {})
+        options = checked_options(codecs, columns, mapped)
+        self._begin(folder, options, chosen)
         self._count([len(self._shard(number)) for number in range(len(chosen))])
 
-    def _begin(self, folder: Folder, options: dict[str, Any], names: list[str], provided: dict[str, Codec]) -> None:
-        self._folder, self._options, self._names, self._provided = folder, options, names, provided
+    def _begin(self, folder: Folder, options: dict[str, Any], names: list[str]) -> None:
+        self._folder, self._options, self._names = folder, options, names
         self._readers: list[RecordReader | None] = [None] * len(names)
         #: Shards with open files, those that were opened first in front; and how many files these may be.
         self._with_files: deque[int] = deque()
@@ -150,14 +140,9 @@ class ShardedRecordReader(AccessedDatasetIterator):
         return len(self._names)
 
     @property
-    def n_bytes(self) -> int:
-        """How much all columns of these shards take, their indexes included."""
-        return sum(self._shard(number).n_bytes for number in range(len(self._names)))
-
-    @property
     def size(self) -> int:
-        """:attr:`n_bytes`, as Granular calls it."""
-        return self.n_bytes
+        """How much all columns of these shards take, their indexes included."""
+        return sum(self._shard(number).size for number in range(len(self._names)))
 
     def available(self, index: int) -> dict[str, bool | range]:
         """As :meth:`RecordReader.available`."""
@@ -216,8 +201,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
     def _opened_shard(self, number: int) -> RecordReader:
         folder = self._folder.subfolder(self._names[number])
         try:
-            reader = opened_with(RecordReader, folder, self._options, self._provided)
-            self._provided = reader.provided_codecs
+            reader = RecordReader(folder, **self._options)
         except ResourceNotFoundError as error:
             raise DatasetFileCorruptError(
                 f"shard {folder.name} is missing or empty, of {len(self._names)}: {error}. Restore it from a copy"
@@ -272,12 +256,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = {name: value for name, value in self._options.items() if value != DEFAULTS[name]}
-        # Shards of one length but for the last are the rule.
-        runs = [(length, len(list(run))) for length, run in itertools.groupby(self._lengths)]
-        numbers = [int(name) for name in self._names]
-        chosen = range(numbers[0], numbers[-1] + 1, numbers[1] - numbers[0] if len(numbers) > 1 else 1)
-        return _reopened, (type(self), self._folder, options, self._provided, chosen, runs)
+        return _reopened, (type(self), self._folder, self._options, self._names, self._lengths)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return self.__reduce__()
@@ -362,16 +341,11 @@ def shard_names(folder: Folder) -> list[str]:
 
 
 def _reopened(
-    reader_class: type[ShardedRecordReader],
-    folder: Folder,
-    options: dict[str, Any],
-    provided: dict[str, Codec],
-    chosen: range,
-    runs: list[tuple[int, int]],
+    reader_class: type[ShardedRecordReader], folder: Folder, options: dict[str, Any], names: list[str], lengths: list[int]
 ) -> ShardedRecordReader:
     reader = reader_class.__new__(reader_class)
-    reader._begin(folder, {**DEFAULTS, **options}, [shard_name(number) for number in chosen], provided)
-    reader._count([length for length, n_shards in runs for _ in range(n_shards)])
+    reader._begin(folder, options, names)
+    reader._count(lengths)
     return reader
 
 

@@ -76,24 +76,14 @@ class ShardedRecordWriter:
         return {name: column.type for name, column in self._columns.items()}
 
     @property
-    def schema(self) -> dict[str, Column]:
-        """The columns as they were declared."""
-        return dict(self._columns)
-
-    @property
     def shards(self) -> int:
         """Number of shards of this writer that have samples."""
         return self._n_shards_before + (self._writer is not None)
 
     @property
-    def n_bytes(self) -> int:
-        """Size of the records and their index."""
-        return self._n_bytes_before + (self._writer.n_bytes if self._writer is not None else 0)
-
-    @property
     def size(self) -> int:
-        """Granular's name of :attr:`n_bytes`."""
-        return self.n_bytes
+        """Size of the records and their index in bytes."""
+        return self._n_bytes_before + (self._writer.size if self._writer is not None else 0)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._folder.name!r}: {len(self):,} samples in {self.shards} shards>"
@@ -127,10 +117,6 @@ class ShardedRecordWriter:
         self._check_open()
         if self._writer is not None:
             self._writer.flush()
-
-    def checkpoint(self) -> None:
-        """The same as :meth:`flush`."""
-        self.flush()
 
     def close(self) -> None:
         """Complete the last shard; of a dataset without samples, the only one. Closing again does nothing."""
@@ -187,7 +173,7 @@ class ShardedRecordWriter:
             self._complete(self._writer)
 
     def _complete(self, writer: RecordWriter) -> None:
-        n_bytes = writer.n_bytes
+        n_bytes = writer.size
         writer.close()
         self._writer = None
         self._count(len(writer), n_bytes)
@@ -213,4 +199,4 @@ class ShardedRecordWriter:
             with RecordReader(folder, codecs=self._codecs) as reader:
                 if reader.spec != self.spec:
                     raise ConfigError(f"{folder.name!r} is a shard with other columns: {reader.spec}, not {self.spec}")
-                self._count(len(reader), reader.n_bytes)
+                self._count(len(reader), reader.size)

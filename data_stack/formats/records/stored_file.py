@@ -22,7 +22,7 @@ from data_stack.io.resources import StreamedResource
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = ["BlockChecks", "BlockDamage", "StoredFile", "check_size"]
+__all__ = ["BlockChecks", "StoredFile", "check_size", "damaged_block"]
 
 _SHIFT = BLOCK_BYTES.bit_length() - 1
 #: What lies this close is fetched together: a request costs about as much as this many bytes.
@@ -31,28 +31,12 @@ _GAP_BYTES = 1 << 14
 _Integers = npt.NDArray[np.int64]
 
 
-class BlockDamage(DatasetFileCorruptError):
-    """A block differs from its checksum.
-
-    Attributes:
-        file: its name.
-        block: number of the block.
-    """
-
-    def __init__(self, file: str, block: int) -> None:
-        super().__init__(file, block)
-        self.file, self.block = file, block
-
-    def __str__(self) -> str:
-        return (
-            f"{self.file} is damaged: the block of {BLOCK_BYTES:,} bytes from byte {self.block * BLOCK_BYTES:,} on differs from "
-            f"its checksum in {MANIFEST}. Restore the file from a copy, or write the dataset again; verify() looks at all of it"
-        )
-
-    def touches(self, starts: _Integers, ends: _Integers) -> npt.NDArray[np.bool_]:
-        """Which of these ranges lie in the block, in part at least."""
-        first = self.block * BLOCK_BYTES
-        return (ends > first) & (starts < first + BLOCK_BYTES)
+def damaged_block(file: str, block: int) -> DatasetFileCorruptError:
+    """What to raise for a block that differs from its checksum."""
+    return DatasetFileCorruptError(
+        f"{file} is damaged: the block of {BLOCK_BYTES:,} bytes from byte {block * BLOCK_BYTES:,} on differs from its checksum "
+        f"in {MANIFEST}. Restore the file from a copy, or write the dataset again; verify() looks at all of it"
+    )
 
 
 class BlockChecks:
@@ -77,7 +61,7 @@ class BlockChecks:
         """Check the blocks of a range of ``data``, the whole file, that nobody has checked yet.
 
         Raises:
-            BlockDamage: one is not what was stored.
+            DatasetFileCorruptError: one is not what was stored.
         """
         if end <= start:
             return
@@ -105,7 +89,7 @@ class BlockChecks:
     def check_block(self, block: int, content: memoryview) -> None:
         """Hold the content of a block against its checksum."""
         if not self._is_right(block, content):
-            raise BlockDamage(self.name, block)
+            raise damaged_block(self.name, block)
         self._checked[block] = 1
         if 0 not in self._checked:
             self.is_done = True
@@ -132,7 +116,6 @@ class StoredFile:
         file: its name there.
         record: what the manifest says of it; None where there is no manifest.
         mapped: whether to map it into memory where the operating system can.
-        verified: whether to hold blocks against the manifest.
         load_bytes: up to which size it is read into memory where it is not mapped.
         checks: what was found of it when it was open before.
 
@@ -154,7 +137,6 @@ class StoredFile:
         record: FileRecord | None,
         *,
         mapped: bool = True,
-        verified: bool = True,
         load_bytes: int = 0,
         checks: BlockChecks | None = None,
     ) -> None:
@@ -174,7 +156,7 @@ class StoredFile:
         if self.buffer is None and mapped:
             self.buffer = _mapped(resource, self.size)
         # A store that checks each read has checked what is not mapped.
-        is_checked = verified and record is not None and (self.buffer is not None or not folder.checks_reads)
+        is_checked = record is not None and (self.buffer is not None or not folder.checks_reads)
         if checks is None:
             checks = BlockChecks(self.name, self.size, record.blocks if is_checked and record is not None else None)
         self.checks = checks
@@ -195,7 +177,7 @@ class StoredFile:
         """Check the blocks of a range of ``buffer`` that nobody has checked yet.
 
         Raises:
-            BlockDamage: one is not what was stored.
+            DatasetFileCorruptError: one is not what was stored.
         """
         if not self.checks.is_done:
             self.checks.check(self._view, start, end)
@@ -209,7 +191,7 @@ class StoredFile:
         """A range within the file.
 
         Raises:
-            BlockDamage: a block in it is not what was stored.
+            DatasetFileCorruptError: a block in it is not what was stored.
         """
         if self._ranges is not None:
             return self._ranges.read_exactly_at(start, end - start)
@@ -220,7 +202,7 @@ class StoredFile:
         """Ranges within the file, those that are close to each other in one piece where it is read by range.
 
         Raises:
-            BlockDamage: as for :meth:`read`.
+            DatasetFileCorruptError: as for :meth:`read`.
         """
         if self._ranges is None:
             self.check_many(starts, ends)

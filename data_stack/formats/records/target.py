@@ -54,13 +54,10 @@ class Target(ABC):
 
     Attributes:
         count: its samples.
-        is_broken: whether a :meth:`put` failed that cannot be tried again.
 
     Raises:
         StorageConflictError: another writer has the folder open.
     """
-
-    can_repeat: bool
 
     def __init__(self, folder: Folder, encoders: Mapping[str, ColumnEncoder]) -> None:
         self._folder, self._encoders = folder, encoders
@@ -68,7 +65,7 @@ class Target(ABC):
         self._hashing = HashingThread()
         self._files: dict[str, _Files] = {}
         self._stack = contextlib.ExitStack()
-        self.count, self.is_broken = 0, False
+        self.count = 0
         try:
             if folder.path is not None:
                 self._lock(str(folder.path))
@@ -108,25 +105,18 @@ class Target(ABC):
         """Write samples: records of each column, and of :data:`REFS` where there are sequences.
 
         Raises:
-            StorageError: they could not be written; nothing counts that did not before.
+            StorageError: they could not be written, and nothing can be written any more.
         """
-        self.is_broken = not self.can_repeat
         for name, part in parts.items():
             files = self._files[name]
             ends = np.cumsum(part.sizes, dtype=np.uint64) + np.uint64(files.bag.size)
             files.bag.put(part.data)
             files.idx.put(ends.astype("<u8", copy=False).tobytes())
-        self.is_broken = True  # unless all of what follows happens
-        for name, part in parts.items():
-            files = self._files[name]
             files.begins_empty |= files.n_records == 0 and len(part.sizes) > 0 and not part.sizes[0]
-            files.bag.advance()
-            files.idx.advance()
             files.n_records += len(part.sizes)
             if name in self._encoders:
                 self._encoders[name].observe(part)
         self.count += n_samples
-        self.is_broken = False
 
     def n_records(self, name: str) -> int:
         """How many records a column has."""
@@ -174,8 +164,6 @@ class GrowingTarget(Target):
         ConfigError: a dataset of other columns is there, or one that cannot be gone on with.
         DatasetFileCorruptError: it is damaged.
     """
-
-    can_repeat = True
 
     def _open(self) -> None:
         folder = self._folder
@@ -307,8 +295,6 @@ class WholeTarget(Target):
         ConfigError: a dataset is there.
         StorageError: the store cannot be written.
     """
-
-    can_repeat = False
 
     def _open(self) -> None:
         folder = self._folder

@@ -14,7 +14,7 @@ from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError
 from data_stack.formats.records.column_encoder import ColumnEncoder, Part
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, checked_columns
-from data_stack.formats.records.references import packed_references
+from data_stack.formats.records.sample_references import packed_references
 from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
 from data_stack.util.forks import call_in_forks
@@ -99,19 +99,9 @@ class RecordWriter:
         return {name: column.type for name, column in self._columns.items()}
 
     @property
-    def schema(self) -> dict[str, Column]:
-        """The columns as they were declared."""
-        return dict(self._columns)
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the records and their index."""
-        return self._target.n_bytes + self._row_bytes
-
-    @property
     def size(self) -> int:
-        """Granular's name of :attr:`n_bytes`."""
-        return self.n_bytes
+        """Size of the records and their index in bytes."""
+        return self._target.n_bytes + self._row_bytes
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._name!r}: {len(self):,} samples{', ' + self._state if self._state else ''}>"
@@ -151,12 +141,7 @@ class RecordWriter:
         for records in row:
             self._row_bytes += len(records) + 8 if type(records) is bytes else sum(map(len, records)) + 8 * len(records)
         if flush:
-            try:
-                self.flush()
-            except BaseException:
-                if self._rows and self._rows[-1] is row:
-                    self._rows.pop()
-                raise
+            self.flush()
         return len(self) - 1
 
     def extend(self, columns: Mapping[str, Any]) -> None:
@@ -196,17 +181,13 @@ class RecordWriter:
         In a store, and where there are sequences, this makes nothing durable: what is complete is published.
 
         Raises:
-            StorageError: they could not be written; it can be tried again, once there is room.
+            StorageError: they could not be written. Open the dataset anew: it goes on behind what was flushed.
             DatasetFileCorruptError: what an earlier writer left is damaged.
         """
         if self._state:
             self._refuse()
         self._write()
         self._checkpoint()
-
-    def checkpoint(self) -> None:
-        """The same as :meth:`flush`."""
-        self.flush()
 
     def close(self) -> None:
         """Complete the dataset: all is durable, and the manifest is written last. Closing again does nothing.
@@ -249,8 +230,8 @@ class RecordWriter:
     # ------------------------------------------------------------------ inside
 
     def _write(self) -> None:
-        """Write what was appended. If that fails, all of it is pending still."""
-        rows, n_before = self._rows, self._target.count
+        """Write what was appended."""
+        rows = self._rows
         if not rows:
             return
         parts = {}
@@ -259,13 +240,8 @@ class RecordWriter:
             parts[name] = encoder.part(flat)
         if self._sequences:
             parts[REFS] = self._references(rows)
-        n_bytes = self._row_bytes
         self._rows, self._row_bytes = [], 0
-        try:
-            self._put(parts, len(rows))
-        finally:
-            if self._target.count == n_before:
-                self._rows, self._row_bytes = rows, n_bytes
+        self._put(parts, len(rows))
 
     def _put(self, parts: Mapping[str, Part], n_samples: int) -> None:
         if self._target.count + n_samples > MAX_RECORDS:
@@ -273,8 +249,7 @@ class RecordWriter:
         try:
             self._target.put(parts, n_samples)
         except BaseException as error:
-            if self._target.is_broken:
-                self._state = f"broken by an error ({error!s:.200}). Open the dataset anew: it goes on behind what was flushed"
+            self._state = f"broken by an error ({error!s:.200}). Open the dataset anew: it goes on behind what was flushed"
             raise
         if time.monotonic() - self._checkpointed_at > _CHECKPOINT_SECONDS:
             self._checkpoint()
