@@ -7,7 +7,6 @@ import contextlib
 import io
 import math
 import os
-import posixpath
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -247,26 +246,18 @@ def dataset_keys(resource: Any) -> list[str]:
         _parse_apart(PositionalFile(resource), None, None)
     file = _File(resource)
     found: list[str] = []
-    # Hard links may form loops: each object is entered once, by its address.
-    seen: set[Any] = set()
-    waiting: list[tuple[str, Any]] = [("", file.root)]
+    n_objects = 0
+
+    def visit(path: str, item: Any) -> None:
+        nonlocal n_objects
+        n_objects += 1
+        if n_objects > _MAX_KEYS:
+            raise DatasetFileCorruptError(f"{file.name!r} holds more than {_MAX_KEYS} objects")
+        if isinstance(item, h5py.Dataset):
+            found.append(path)
+
     with file.reading():
-        while waiting:
-            path, group = waiting.pop()
-            for name in group:
-                if group.get(name, getlink=True, getclass=True) is not h5py.HardLink:
-                    continue
-                item = group[name]
-                address = h5py.h5o.get_info(item.id).addr
-                if address in seen:
-                    continue
-                seen.add(address)
-                if len(seen) > _MAX_KEYS:
-                    raise DatasetFileCorruptError(f"{file.name!r} holds more than {_MAX_KEYS} objects")
-                if isinstance(item, h5py.Group):
-                    waiting.append((posixpath.join(path, name), item))
-                elif isinstance(item, h5py.Dataset):
-                    found.append(posixpath.join(path, name))
+        file.root.visititems(visit)  # each object once, and no links but hard ones
     return sorted(found)
 
 

@@ -14,22 +14,25 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, RequestLimitError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    MaliciousFilePathError,
+    RequestLimitError,
+    ResourceNotFoundError,
+)
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import folder_of
-from data_stack.io.storage_errors import storage_errors
+from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["FILE_NAME", "METADATA", "PART", "ImageFolderIterator", "holds_images", "image_type_of_bytes"]
 
@@ -85,8 +88,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
     metadata, in the order of its lines. Images are read when they are asked for, labels without them.
 
     Folders are looked through at the first access. A symbolic link to a file inside of ``root`` is followed, one to a folder is
-    not. Files that
-    are no images (by their endings) are passed over; so is whatever begins with a dot.
+    not. Files that are no images (by their endings) are passed over; so is whatever begins with a dot.
 
     Args:
         root: the folder: a path, a StorageConnector, or the Resources of a dataset.
@@ -100,7 +102,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         ConfigError: at the first access: images lie both in ``root`` and in folders of classes, or are of another kind.
         DatasetFileCorruptError: at the first access: metadata are damaged, or do not fit the images; a writer has not finished.
             When a sample is read: an image is damaged.
-        MaliciousFilePathError: a link leads out of ``root``.
+        MaliciousFilePathError: when a sample is read: its image is a link that leads out of ``root``.
     """
 
     _keeps_access = False
@@ -155,7 +157,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     def _image(self, position: int) -> Any:
         path = self._index().paths[position]
-        with self._folder.open(path) as resource:
+        with self._open(path) as resource:
             data = resource.read()
         if not self._decodes:
             return data
@@ -243,7 +245,16 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     def _file_names(self) -> list[str]:
         """All files below the folder, relative to it, but for hidden ones; and what says that a writer has not finished."""
-        return self._folder.list_files() if self._folder.path is None else _files_below(str(self._folder.path))
+        root = self._folder.path
+        if root is not None and not root.is_dir():
+            raise ResourceNotFoundError(str(root))
+        return [name for name in self._folder.list_files() if "/." not in f"/{name}" or name == PART]
+
+    def _open(self, path: str) -> StreamedResource:
+        root = self._folder.path
+        if root is not None and (root / path).is_symlink() and not (root / path).resolve().is_relative_to(root.resolve()):
+            raise MaliciousFilePathError(f"{path!r} is a link that leads out of the folder of images {self._folder.name!r}")
+        return self._folder.open(path)
 
 
 class _ImagesAccess(SourceAccess):
@@ -276,7 +287,7 @@ class _ImagesAccess(SourceAccess):
 
     def tell_content(self) -> dict[str, Any]:
         found = self.source._index()
-        images = contents_of_resources([functools.partial(self.source._folder.open, path) for path in found.paths])
+        images = contents_of_resources([functools.partial(self.source._open, path) for path in found.paths])
         return {"columns": dict(found.columns), "images": images}
 
     def _column(self, key: ColumnKey, positions: Sequence[int]) -> Column:
@@ -292,28 +303,6 @@ class _ImagesAccess(SourceAccess):
 
 def _type_of(path: str) -> str:
     return _image_types()[os.path.splitext(path)[1].lower()]
-
-
-def _files_below(root: str) -> list[str]:
-    real_root = os.path.realpath(root)
-    found: list[str] = []
-    folders = [""]
-    for folder in folders:  # which grows
-        with storage_errors("list", os.path.join(root, folder)):
-            entries = list(os.scandir(os.path.join(root, folder)))
-        for entry in entries:
-            if entry.name.startswith(".") and entry.name != PART:
-                continue
-            name = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.is_symlink():
-                real = os.path.realpath(entry.path)
-                if os.path.commonpath((real, real_root)) != real_root:
-                    raise MaliciousFilePathError(f"{entry.path!r} is a link to {real!r}, outside of the folder of images")
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(name)
-            elif not entry.is_dir():  # links to folders may form circles
-                found.append(name)
-    return found
 
 
 def _jsonl_rows(data: bytes, what: str) -> list[dict[str, Any]]:

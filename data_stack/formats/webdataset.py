@@ -14,7 +14,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Union
+from typing import Any, Final, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +36,6 @@ from data_stack.util.byte_cache import ByteCache
 from data_stack.util.forks import call_in_forks
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "KEY",
@@ -73,7 +70,7 @@ class _DecimalCodec(Codec):
 _INTEGERS: Final = frozenset(("cls", "cls2", "index", "inx", "id"))
 #: Types of records whose bytes are no file: what their values are stored as.
 _STORED_AS: Final[Mapping[str, str]] = {"i64": "cls", "int": "cls", "array": "npy", "u64": "npy"}
-PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
+_PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_member_bytes=1 << 44, max_members=1 << 27)
 #: An iteration reads so many samples together.
 _SAMPLES_AT_ONCE: Final = 64
@@ -283,13 +280,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
     def _codec(self, name: str) -> Codec:
         codec = self._codecs.get(name)
         if codec is None:
-            ending = name.rpartition(".")[2]
-            if ending in PICKLES and ending not in self._types:
-                raise ConfigError(
-                    f"field {name!r} is a pickle, which could run any code, and is never read; types={{{ending!r}: None}} gives "
-                    f"its bytes as they are, fields=[…] leaves it out"
-                )
-            codec = self._codecs[name] = codec_of_ending(ending, self._types)
+            codec = self._codecs[name] = codec_of_field(name, self._types)
         return codec
 
     # ------------------------------------------------------------------ where things are
@@ -403,8 +394,18 @@ class _ShardsAccess(SourceAccess):
         return stack_values([sample[key] for sample in self.source._read(positions, str(key))])
 
 
-def codec_of_ending(ending: str, types: Mapping[str, FieldType]) -> Codec:
-    """How fields with that ending are stored."""
+def codec_of_field(field: str, types: Mapping[str, FieldType]) -> Codec:
+    """How a field is stored.
+
+    Raises:
+        ConfigError: it is a pickle.
+    """
+    ending = field.rpartition(".")[2]
+    if ending in _PICKLES and ending not in types:
+        raise ConfigError(
+            f"field {field!r} is a pickle, which could run any code: it is never read or written; types={{{ending!r}: None}} "
+            f"takes its bytes as they are, fields=[…] leaves it out"
+        )
     given: Any = types[ending] if ending in types else type_of_field(ending)
     if given in ("i64", "u64", "int"):  # as text here, which has no size
         return _DecimalCodec()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -14,13 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from data_stack.codecs.codec import Codec
 from data_stack.exception import ConfigError, UnsafeArchiveError
 from data_stack.formats.webdataset import (
-    BLOCK_BYTES,
     INDEX_KIND,
     KEY,
-    PICKLES,
     SHARD_INDEX,
     FieldType,
-    codec_of_ending,
+    codec_of_field,
     key_and_field,
     shard_index,
 )
@@ -71,7 +70,8 @@ class WebDatasetWriter:
             raise ConfigError(f"a shard holds at least one sample, got shardlen={shardlen}")
         self._folder = folder_of(target, prefix)
         self._name = name or os.path.basename(self._folder.name.rstrip("/")) or "shard"
-        self._shardlen, self._encoder = shardlen, _FieldEncoder(types)
+        self._shardlen, self._types = shardlen, dict(types or {})
+        self._codecs: dict[str, Codec] = {}
         self._full: list[tuple[str, int]] = self._finished_shards()
         self._length = sum(n_samples for _, n_samples in self._full)
         self._tar: _TarWriter | None = None
@@ -95,7 +95,7 @@ class WebDatasetWriter:
         if self._is_closed:
             raise ConfigError(f"shards of {self._folder.name!r} were closed; open another writer")
         position = self._length
-        key, parts = _parts(sample, position, self._encoder)
+        key, parts = _parts(sample, position, self._types, self._codecs)
         if self._tar is None:
             self._tar = _TarWriter(self._folder, self._shard(len(self._full)))
         self._tar.add(key, parts)
@@ -164,33 +164,6 @@ class WebDatasetWriter:
             self._full.append((tar.name, tar.n_samples))
 
 
-class _FieldEncoder:
-    """Makes the bytes of fields."""
-
-    def __init__(self, types: Mapping[str, FieldType] | None = None) -> None:
-        self._types = dict(types or {})
-        self._codecs: dict[str, Codec] = {}
-
-    def encoded(self, field: str, value: Any, position: int) -> bytes:
-        """The bytes of a value; bytes as they are.
-
-        Raises:
-            ConfigError: it is nothing that such a field holds; ``position`` says of which sample.
-        """
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            return bytes(value)
-        ending = field.rpartition(".")[2]
-        if ending in PICKLES and ending not in self._types:
-            raise ConfigError(f"field {field!r} would be a pickle, which is never written; give its bytes, or choose json or npy")
-        codec = self._codecs.get(ending)
-        if codec is None:
-            codec = self._codecs[ending] = codec_of_ending(ending, self._types)
-        try:
-            return codec.encode(value)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ConfigError(f"field {field!r} of sample {position} cannot be stored: {error}") from error
-
-
 def write_shard(folder: Folder, file: str, samples: Iterable[Mapping[str, Any]]) -> int:
     """Write one tar of all ``samples``, as :class:`WebDatasetWriter` writes a shard; it is there when it is whole.
 
@@ -200,10 +173,11 @@ def write_shard(folder: Folder, file: str, samples: Iterable[Mapping[str, Any]])
     Raises:
         ConfigError: as for :meth:`WebDatasetWriter.append`.
     """
-    encoder, tar = _FieldEncoder(), _TarWriter(folder, file)
+    codecs: dict[str, Codec] = {}
+    tar = _TarWriter(folder, file)
     try:
         for position, sample in enumerate(samples):
-            tar.add(*_parts(sample, position, encoder))
+            tar.add(*_parts(sample, position, {}, codecs))
     except BaseException:
         tar.abandon()
         raise
@@ -211,13 +185,26 @@ def write_shard(folder: Folder, file: str, samples: Iterable[Mapping[str, Any]])
     return tar.n_samples
 
 
-def _parts(sample: Mapping[str, Any], position: int, encoder: _FieldEncoder) -> tuple[str, list[tuple[str, bytes]]]:
-    """The key of a sample, and its files."""
+def _parts(
+    sample: Mapping[str, Any], position: int, types: Mapping[str, FieldType], codecs: dict[str, Codec]
+) -> tuple[str, list[tuple[str, bytes]]]:
+    """The key of a sample, and its files; ``codecs`` are those of the fields that were seen."""
     key = str(sample.get(KEY, f"{position:09d}"))
-    fields = sorted(field for field in sample if not field.startswith("__"))
-    if not fields:
+    parts = []
+    for field in sorted(field for field in sample if not field.startswith("__")):
+        path, value = _path(key, field), sample[field]
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            parts.append((path, bytes(value)))
+            continue
+        if field not in codecs:
+            codecs[field] = codec_of_field(field, types)
+        try:
+            parts.append((path, codecs[field].encode(value)))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ConfigError(f"field {field!r} of sample {position} cannot be stored: {error}") from error
+    if not parts:
         raise ConfigError(f"sample {position} has no field that a shard could hold")
-    return key, [(_path(key, field), encoder.encoded(field, sample[field], position)) for field in fields]
+    return key, parts
 
 
 class _TarWriter:
@@ -226,9 +213,9 @@ class _TarWriter:
     def __init__(self, folder: Folder, name: str) -> None:
         self.name, self.n_samples = name, 0
         self._stack = contextlib.ExitStack()
-        self._file = self._stack.enter_context(folder.create(name))
+        file: Any = self._stack.enter_context(folder.create(name))
+        self._tar = tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT, encoding="utf-8")
         self._keys: set[str] = set()
-        self._size = 0
 
     def add(self, key: str, parts: Iterable[tuple[str, bytes]]) -> None:
         if key in self._keys:
@@ -237,23 +224,17 @@ class _TarWriter:
         for path, data in parts:
             info = tarfile.TarInfo(path)
             info.size = len(data)
-            header = info.tobuf(tarfile.PAX_FORMAT, "utf-8")
-            self._write(b"".join((header, data, bytes(-len(data) % BLOCK_BYTES))))
+            self._tar.addfile(info, io.BytesIO(data))
         self.n_samples += 1
 
     def finish(self) -> None:
-        self._write(bytes(2 * BLOCK_BYTES))
-        self._write(bytes(-self._size % tarfile.RECORDSIZE))
+        self._tar.close()
         self._stack.close()
 
     def abandon(self) -> None:
         given_up = ConfigError("given up")
         with contextlib.suppress(ConfigError):
             self._stack.__exit__(ConfigError, given_up, None)
-
-    def _write(self, data: bytes) -> None:
-        self._size += len(data)
-        self._file.write(data)
 
 
 def _path(key: str, field: str) -> str:
