@@ -24,9 +24,6 @@ _DTYPE = re.compile(r"[<>|=](?:[biufcV][0-9]{1,9}|[SU][0-9]{1,9}|[mM]8(?:\[[0-9]
 _MAX_DIMENSIONS = 64
 _MAX_BIN_BYTES = 2**32 - 1
 _MAX_CODE_POINT = 0x10FFFF
-#: Bytes of a number, by the first of them, and of what stands before bytes.
-_NUMBER_BYTES = {0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9}
-_BIN_HEADER_BYTES = {0xC4: 2, 0xC5: 3, 0xC6: 5}
 
 
 @register_codec
@@ -46,8 +43,7 @@ class ArrayCodec(Codec):
         return _header(array.dtype, array.shape, array.nbytes) + bytes_of(array)
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
-        dtype, shape, offset = _parsed(record)
-        return array_of(dtype, shape, memoryview(record)[offset:])
+        return array_of(*_parsed(record))
 
     def fixed_layout(self, column: Column) -> FixedLayout | None:
         dtype, shape = column.dtype, column.shape
@@ -60,10 +56,10 @@ class ArrayCodec(Codec):
     def layout_of(self, record: bytes) -> FixedLayout | None:
         """The layout of this record; None if it is damaged, which :meth:`decode` tells."""
         try:
-            dtype, shape, offset = _parsed(record)
+            dtype, shape, values = _parsed(record)
         except ValueError:
             return None
-        return FixedLayout(bytes(record[:offset]), dtype, shape)
+        return FixedLayout(bytes(record[: len(record) - len(values)]), dtype, shape)
 
 
 def storable(value: Any) -> npt.NDArray[Any]:
@@ -196,39 +192,13 @@ def _bin_header(n_bytes: int) -> bytes:
     return b"\xc6" + n_bytes.to_bytes(4, "big")
 
 
-def _parsed(record: bytes) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """Dtype, shape, and where the values begin; read by hand, so that a record's bytes are copied once and no more.
-
-    https://github.com/msgpack/msgpack/blob/master/spec.md
-    """
+def _parsed(record: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bytes]:
+    """Dtype, shape and values."""
     try:
-        if record[0] != 0x93:
-            raise ValueError("an array's record begins with the bytes of something else")
-        offset = 2 + record[1] - 0xA0 if 0xA0 <= record[1] <= 0xBF else 3 + record[2]
-        kind = record[offset]
-        n_sizes, offset = (kind - 0x90, offset + 1) if kind != 0xDC else (record[offset + 2], offset + 3)
-        for _ in range(n_sizes):
-            kind = record[offset]
-            offset += 1 if kind <= 0x7F else _NUMBER_BYTES[kind]
-        offset += _BIN_HEADER_BYTES[record[offset]]
-    except (IndexError, KeyError) as error:
-        raise ValueError(f"an array's record of {len(record)} bytes is damaged or cut short") from error
-    dtype, shape, n_bytes = _parsed_header(bytes(record[:offset]))
-    if len(record) - offset != n_bytes:
-        raise ValueError(f"an array's record of {len(record)} bytes should have {offset + n_bytes}")
-    return dtype, shape, offset
-
-
-@functools.lru_cache(maxsize=1024)
-def _parsed_header(header: bytes) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """Dtype, shape and number of bytes of values; most records of a column have the same."""
-    unpacker = msgpack.Unpacker(max_buffer_size=len(header))
-    unpacker.feed(header)
-    try:
-        unpacker.read_array_header()
-        dtype = checked_dtype(unpacker.unpack())
-        shape = unpacker.unpack()
-        n_bytes = int.from_bytes(header[unpacker.tell() + 1 :], "big")
+        text, shape, values = msgpack.unpackb(record, max_array_len=_MAX_DIMENSIONS, max_map_len=0, max_ext_len=0)
     except (msgpack.UnpackException, ValueError, TypeError) as error:
-        raise ValueError(f"an array's record has a header that cannot be read: {error!s:.200}") from error
-    return dtype, checked_shape(shape, dtype, n_bytes), n_bytes
+        raise ValueError(f"an array's record of {len(record)} bytes is damaged or cut short: {error!s:.200}") from error
+    if not isinstance(values, bytes):
+        raise ValueError("an array's record holds no values")
+    dtype = checked_dtype(text)
+    return dtype, checked_shape(shape, dtype, len(values)), values

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError
 
-__all__ = ["Codec", "Column", "FixedLayout", "FunctionCodec"]
+__all__ = ["Codec", "Column", "FixedLayout", "FunctionCodec", "check_range"]
 
 
 @dataclass(frozen=True, init=False)
@@ -205,6 +205,16 @@ class Codec(ABC):
     def layout_of(self, record: bytes) -> FixedLayout | None:
         """The layout that a record has which was written by anyone; None where records have none."""
         return None
+
+
+def check_range(name: str, value: object, low: int, high: int = 1 << 62) -> None:
+    """Refuse an option that is no integer between two others.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if type(value) is not int or not low <= value <= high:
+        raise ConfigError(f"{name} is a number from {low} to {high}, not {value!r:.60}")
 
 
 @dataclass(frozen=True, repr=False)

@@ -17,7 +17,6 @@ from data_stack.exception import MissingDependencyError
 
 __all__ = ["FlacCodec"]
 
-_BLOCK_SAMPLES = 1 << 20
 _MAX_CHANNELS = 8
 _MAX_RATE = 655_350
 #: FLAC's header has 36 bits for the number of samples; libsndfile says more where it is left out.
@@ -80,16 +79,12 @@ class FlacCodec(SoundCodec):
             raise ValueError(f"a FLAC file is damaged: {error!s:.200}") from error
 
     def _read(self, file: Any) -> npt.NDArray[Any]:
-        """All samples; room is made for them as they come, whatever the header claims."""
+        """All samples."""
         dtype = np.dtype(np.int32 if file.subtype == "PCM_24" else np.int16)
         if not 0 < file.frames < _MAX_SAMPLES:
             raise ValueError("a FLAC file does not tell how many samples it has")
         self._check_bytes(file.frames * file.channels * dtype.itemsize)
-        blocks: list[npt.NDArray[Any]] = []
-        n_read = 0
-        while n_read < file.frames:
-            blocks.append(file.read(min(_BLOCK_SAMPLES, file.frames - n_read), dtype=dtype.name))
-            n_read += len(blocks[-1])
-            if not len(blocks[-1]):
-                raise ValueError(f"a FLAC file is cut short: {n_read} of {file.frames} samples are there")
-        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+        samples: npt.NDArray[Any] = file.read(dtype=dtype.name)
+        if len(samples) < file.frames:
+            raise ValueError(f"a FLAC file is cut short: {len(samples)} of {file.frames} samples are there")
+        return samples

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.codec import Codec, Column, check_range
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.util.request_limit import check_request
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
-__all__ = ["MAX_PIXELS", "ImageCodec", "check_range", "pillow"]
+__all__ = ["MAX_PIXELS", "ImageCodec", "pillow"]
 
 #: What Pillow warns from on: a quarter of a GiB of RGB.
 MAX_PIXELS = 89_478_485
@@ -67,8 +67,7 @@ class ImageCodec(Codec):
         pillow()
         if self.mode not in (None, "L", "RGB", "RGBA"):
             raise ConfigError(f"mode of an image is 'L', 'RGB', 'RGBA' or None for what is stored, not {self.mode!r:.60}")
-        if type(self.max_pixels) is not int or self.max_pixels < 1:
-            raise ConfigError(f"max_pixels is a positive number, not {self.max_pixels!r:.60}")
+        check_range("max_pixels", self.max_pixels, 1)
 
     def encode(self, value: Any) -> bytes:
         if isinstance(value, (bytes, bytearray, memoryview)):
@@ -170,9 +169,3 @@ class ImageCodec(Codec):
                 return np.array(self._converted(image))
             except Exception as error:
                 raise ValueError(f"a {self.name} image is damaged: {error!s:.200}") from error
-
-
-def check_range(name: str, value: object, low: int, high: int) -> None:
-    """Refuse an option that is no integer between two others."""
-    if type(value) is not int or not low <= value <= high:
-        raise ConfigError(f"{name} is a number from {low} to {high}, not {value!r:.60}")

@@ -40,8 +40,7 @@ class IntCodec(Codec):
         else:
             n_bytes = max(1, (number.bit_length() + 7) // 8)
         if n_bytes > _MAX_INT_BYTES or (number < 0 and not self.signed):
-            low, high = ("-2**127", "2**127 - 1") if self.signed else ("0", "2**128 - 1")
-            raise OverflowError(f"a column of int holds integers from {low} to {high}, not {_shown(number)}")
+            raise _too_large(self.name, number)
         return number.to_bytes(n_bytes, "little", signed=self.signed)
 
     def decode(self, record: bytes) -> int:
@@ -61,8 +60,7 @@ class _Fixed64Codec(Codec):
         try:
             return number.to_bytes(8, "little", signed=self._signed)
         except OverflowError as error:
-            low, high = ("-2**63", "2**63 - 1") if self._signed else ("0", "2**64 - 1")
-            raise OverflowError(f"a column of {self.name} holds integers from {low} to {high}, not {_shown(number)}") from error
+            raise _too_large(self.name, number) from error
 
     def decode(self, record: bytes) -> int:
         if len(record) != 8:
@@ -107,6 +105,6 @@ def _integer(value: Any, column_type: str) -> int:
         ) from error
 
 
-def _shown(number: int) -> str:
-    """A number of thousands of digits would not fit into a message, and Python refuses to print it."""
-    return str(number) if number.bit_length() <= 256 else f"one of {number.bit_length()} bits"
+def _too_large(name: str, number: int) -> OverflowError:
+    sign = "negative " if number < 0 else ""
+    return OverflowError(f"a column of {name} does not hold a {sign}integer of {number.bit_length()} bits")

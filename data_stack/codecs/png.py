@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column
-from data_stack.codecs.images import ImageCodec, check_range, pillow
+from data_stack.codecs.codec import Codec, Column, check_range
+from data_stack.codecs.images import ImageCodec, pillow
 from data_stack.codecs.opencv_png import (
     SIGNATURE,
     PlainPng,

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec
-from data_stack.exception import ConfigError
+from data_stack.codecs.codec import Codec, check_range
 from data_stack.util.request_limit import check_request
 
 __all__ = ["SoundCodec"]
@@ -32,10 +31,9 @@ class SoundCodec(Codec):
     _dtypes: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        if self.rate is not None and (type(self.rate) is not int or not 0 < self.rate <= _MAX_RATE):
-            raise ConfigError(f"rate is a number of samples a second, not {self.rate!r:.60}")
-        if type(self.max_bytes) is not int or self.max_bytes < 1:
-            raise ConfigError(f"max_bytes is a positive number, not {self.max_bytes!r:.60}")
+        if self.rate is not None:
+            check_range("rate", self.rate, 1, _MAX_RATE)
+        check_range("max_bytes", self.max_bytes, 1)
 
     def encode(self, value: Any) -> bytes:
         if isinstance(value, (bytes, bytearray, memoryview)):

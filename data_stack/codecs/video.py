@@ -8,21 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec
+from data_stack.codecs.codec import Codec, check_range
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.util.request_limit import check_request
 
 __all__ = ["Mp4Codec", "VideoCodec", "WebmCodec"]
-
-#: Formats of pixels whose colours have half the size.
-_HALVED_HEIGHT = ("yuv420p",)
-_HALVED_WIDTH = ("yuv420p", "yuv422p")
 
 
 @functools.cache
@@ -53,13 +49,10 @@ class VideoCodec(Codec):
     releases_gil = True
     is_compressed = True
 
-    _needs_even: ClassVar[bool]
-
     def __post_init__(self) -> None:
         if type(self.fps) not in (int, float, Fraction) or not 0 < self.fps < 1e6:
             raise ConfigError(f"fps is a number of frames a second, not {self.fps!r:.60}")
-        if type(self.max_bytes) is not int or self.max_bytes < 1:
-            raise ConfigError(f"max_bytes is a positive number, not {self.max_bytes!r:.60}")
+        check_range("max_bytes", self.max_bytes, 1)
         try:
             _av().Codec(self.codec, "w")
         except Exception as error:  # of PyAV's own
@@ -78,17 +71,13 @@ class VideoCodec(Codec):
             )
         if video.nbytes > self.max_bytes:
             raise ValueError(f"a video of {video.nbytes} bytes has more than max_bytes={self.max_bytes}, and could not be read")
-        height, width = video.shape[1:3]
-        is_odd = (height % 2 and self.pixel_format in _HALVED_HEIGHT) or (width % 2 and self.pixel_format in _HALVED_WIDTH)
-        if self._needs_even and is_odd:
-            raise ValueError(
-                f"frames of {height} x {width} pixels have an odd size, of which {self.pixel_format} cannot halve the colours: "
-                f'pad them, or store them with pixel_format="yuv444p"'
-            )
         try:
             return self._encoded(video)
         except _av().FFmpegError as error:
-            raise ValueError(f"{self.codec} does not encode a video of shape {video.shape}: {error}") from error
+            raise ValueError(
+                f"{self.codec} does not encode a video of shape {video.shape} as {self.pixel_format}: {error}. Odd sizes "
+                f'want pixel_format="yuv444p"'
+            ) from error
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
         frames: list[npt.NDArray[Any]] = []
@@ -161,7 +150,6 @@ class Mp4Codec(VideoCodec):
     codec: str = "h264"
 
     name, extensions, media_type = "mp4", ("mp4",), "video/mp4"
-    _needs_even = True
 
 
 @register_codec
@@ -180,4 +168,3 @@ class WebmCodec(VideoCodec):
     codec: str = "vp9"
 
     name, extensions, media_type = "webm", ("webm",), "video/webm"
-    _needs_even = False

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from data_stack.codecs.images import ImageCodec, check_range, pillow
+from data_stack.codecs.codec import check_range
+from data_stack.codecs.images import ImageCodec, pillow
 from data_stack.codecs.registry import register_codec
 
 if TYPE_CHECKING:

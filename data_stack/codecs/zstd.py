@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from data_stack.codecs.codec import Codec
+from data_stack.codecs.codec import Codec, check_range
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.util.request_limit import check_request, current_request, limit_bytes
@@ -56,10 +56,8 @@ class ZstdCodec(Codec):
     def __post_init__(self) -> None:
         if not isinstance(self.inner, Codec):
             raise ConfigError(f"zstd is around a Codec, not {self.inner!r:.60}")
-        if type(self.level) is not int or not 1 <= self.level <= 22:
-            raise ConfigError(f"level of zstd is a number from 1 to 22, not {self.level!r:.60}")
-        if type(self.max_bytes) is not int or self.max_bytes < 1:
-            raise ConfigError(f"max_bytes is a positive number, not {self.max_bytes!r:.60}")
+        check_range("level", self.level, 1, 22)
+        check_range("max_bytes", self.max_bytes, 1)
         _zstd()
 
     @property

@@ -170,10 +170,11 @@ class ColumnEncoder:
         """
         if n_records == 0:
             return
-        self._n_seen, self._known = n_records, self.column if earlier is not None else None
-        self._layout = None if earlier is None or record_bytes is None else self._codec.fixed_layout(earlier)
-        if earlier is None:
+        self._n_seen = n_records
+        if earlier is None or _has_fields(self.column):
+            self._known = None
             return
+        self._layout = None if record_bytes is None else self._codec.fixed_layout(earlier)
         if self.column.dtype not in (None, earlier.dtype) or self._declared not in (None, self._layout):
             raise ConfigError(
                 f"column {self.name!r} is declared with dtype {self.column.dtype} and shape {self.column.shape}, but records "
@@ -191,8 +192,15 @@ class ColumnEncoder:
             declared.dtype or (seen.dtype if seen is not None else None),
             seen.shape if declared.shape is None and seen is not None else declared.shape,
         )
+        if _has_fields(column):
+            return Column(declared.type), None
         layout = self._codec.fixed_layout(column)
         return column, layout.record_bytes if layout is not None and (layout == seen or self._n_seen == 0) else None
+
+
+def _has_fields(column: Column) -> bool:
+    """Whether its dtype is one that a manifest cannot name."""
+    return column.dtype is not None and column.dtype.names is not None
 
 
 def _rows(values: _Array, layout: FixedLayout) -> Part:

@@ -7,7 +7,6 @@ import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,7 @@ class RecordsManifest:
                     {
                         "name": name,
                         "type": column.type,
-                        "dtype": None if column.dtype is None else _dtype_text(column.dtype),
+                        "dtype": None if column.dtype is None else column.dtype.str,
                         "shape": None if column.shape is None else json.dumps(list(column.shape)),
                         "record_bytes": self.record_bytes[name],
                     }
@@ -131,7 +130,7 @@ def _column(fields: JsonObject, what: str) -> Column:
     column_type, dtype, shape = fields.text("type"), fields.optional_text("dtype"), fields.optional_text("shape")
     try:
         column = Column(
-            column_type, None if dtype is None else _parsed_dtype(dtype), None if shape is None else tuple(json.loads(shape))
+            column_type, None if dtype is None else np.dtype(dtype), None if shape is None else tuple(json.loads(shape))
         )
     except Exception as error:  # numpy's parser of dtypes raises SyntaxError and others
         raise DatasetFileCorruptError(f"{what} describes a column wrongly: {str(error)[:200]}") from error
@@ -141,25 +140,6 @@ def _column(fields: JsonObject, what: str) -> Column:
     if len(sizes) > _MAX_DIMENSIONS or any(size is not None and size > _MAX_SIZE for size in sizes):
         raise DatasetFileCorruptError(f"{what} names a shape that no array has: {shape!r:.80}")
     return column
-
-
-def _dtype_text(dtype: np.dtype[Any]) -> str:
-    """``dtype.str``; of a dtype with fields, which that leaves out, their list as in an .npy file, as JSON."""
-    return dtype.str if dtype.names is None else json.dumps(np.lib.format.dtype_to_descr(dtype))
-
-
-def _parsed_dtype(text: str) -> np.dtype[Any]:
-    return np.lib.format.descr_to_dtype(_fields(json.loads(text))) if text.startswith("[") else np.dtype(text)
-
-
-def _fields(fields: Any) -> Any:
-    """The fields of a dtype in tuples, as numpy wants them, out of the lists that JSON has."""
-    if not isinstance(fields, list):
-        return fields
-    parsed = []
-    for name, kind, *shape in fields:
-        parsed.append((tuple(name) if isinstance(name, list) else name, _fields(kind), *map(tuple, shape)))
-    return parsed
 
 
 def _blocks(text: str, size: int, what: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
-from data_stack.codecs.registry import Codecs, codec_of
+from data_stack.codecs.provided import provided_codecs
+from data_stack.codecs.registry import Codecs, codec_of, registered_types
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
     ColumnKey,
@@ -28,17 +29,17 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLi
 from data_stack.formats.records.columns import Places, ValueColumn, as_places, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
-from data_stack.formats.records.reading_options import Mask, check_column, checked_options, names_of
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.verification import verify_files
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
+from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["RecordReader"]
+__all__ = ["Mask", "RecordReader", "checked_options"]
 
 #: An iteration reads blocks of about this size, and of at most so many samples.
 _BLOCK_BYTES = 1 << 20
@@ -51,6 +52,9 @@ _DECODED_BYTES = 4 << 20
 _VERIFIED_AT_ONCE = 8
 
 _Integers = npt.NDArray[np.int64]
+
+Mask = Mapping[str, Any]
+"""What to read of a sample: by column True, False, or a range or slice of a sequence."""
 
 
 class RecordReader(AccessedDatasetIterator):
@@ -110,7 +114,7 @@ class RecordReader(AccessedDatasetIterator):
         types = self._files.types
         self._keys = list(types) if columns is None else options["columns"]
         for name in self._keys:
-            check_column(name, types)
+            _check_column(name, types)
         self._codecs: dict[str, Codec] = {name: self._codec(name, options["codecs"]) for name in self._keys}
         #: Whether values count for the limit of a request.
         self._counts = any(codec.is_compressed for codec in self._codecs.values())
@@ -216,9 +220,9 @@ class RecordReader(AccessedDatasetIterator):
         if columns is None:
             return self[position]
         if not isinstance(columns, Mapping):
-            columns = dict.fromkeys(names_of("columns", columns), True)
+            columns = dict.fromkeys(_names_of(columns), True)
         for name, part in columns.items():
-            check_column(name, self._codecs)
+            _check_column(name, self._codecs)
             if not isinstance(part, (bool, np.bool_, range, slice)) or (name not in self._sequences and hasattr(part, "start")):
                 raise ConfigError(f"a part of column {name!r} is True, False, or a range of its sequence, not {part!r:.80}")
         wanted = {name: part for name, part in columns.items() if hasattr(part, "start") or part}
@@ -467,3 +471,41 @@ def _reopened(
         )
     reader._length = length
     return reader
+
+
+def checked_options(codecs: Codecs | None, columns: Any, mapped: bool) -> dict[str, Any]:
+    """The options of a reader as they are kept, with the codecs of plugins, which a spawned process may not know.
+
+    Raises:
+        ConfigError: one is none.
+    """
+    provided = {kind: codec for kind, codec in provided_codecs().items() if kind not in registered_types()}
+    return {
+        "codecs": {**provided, **(codecs or {})} if provided else codecs,
+        "columns": None if columns is None else _names_of(columns),
+        "mapped": mapped,
+    }
+
+
+def _names_of(names: Any) -> list[str]:
+    """Several names of columns, each once.
+
+    Raises:
+        ConfigError: they are none.
+    """
+    listed = None if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__") else list(names)
+    if listed is None or not all(isinstance(name, str) for name in listed) or len(set(listed)) != len(listed):
+        raise ConfigError(f"columns are named by a list of strings, each once, not by {names!r:.80}")
+    if not listed:
+        raise ConfigError("at least one column is to be read")
+    return listed
+
+
+def _check_column(name: object, known: Collection[str]) -> None:
+    """Refuse a column that is not there.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if name not in known:
+        raise ConfigError(f"there is no column {name!r:.80}{did_you_mean(str(name), known)}; there are: {', '.join(known)}")

@@ -40,8 +40,7 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.formats.records.layout import SPEC, shard_name
-from data_stack.formats.records.reader import RecordReader
-from data_stack.formats.records.reading_options import Mask, checked_options
+from data_stack.formats.records.reader import Mask, RecordReader, checked_options
 from data_stack.io.folder import Folder, folder_of
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 if sys.platform != "win32":
     import resource
 
-__all__ = ["ShardedRecordReader", "shard_names"]
+__all__ = ["ShardedRecordReader", "open"]
 
 _SHARD = re.compile(r"[0-9]{6,}", re.ASCII)
 _MOST_OPEN_FILES = 4096
@@ -355,3 +354,37 @@ def _most_open_files() -> int:
         return _MOST_OPEN_FILES
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MOST_OPEN_FILES, soft // 3))
+
+
+def open(  # noqa: A001  # records.open("train")
+    source: Any,
+    *,
+    prefix: str = "",
+    codecs: Codecs | None = None,
+    columns: Sequence[str] | None = None,
+    mapped: bool = True,
+) -> RecordReader | ShardedRecordReader:
+    """The samples of a record dataset: of one folder, or of shards; of any version of Granular's files.
+
+    ::
+
+        with records.open("train") as reader: ...
+        with records.open("mongodb://localhost/data", prefix="mnist/train") as reader: ...
+
+    The arguments are those of :class:`RecordReader`.
+
+    Raises:
+        ResourceNotFoundError: there is no record dataset.
+        DatasetFileCorruptError: it is damaged or incomplete, as far as can be told without reading its records.
+        ConfigError: there is no such column or codec.
+    """
+    folder = folder_of(source, prefix)
+    options: dict[str, Any] = {"codecs": codecs, "columns": columns, "mapped": mapped}
+    if not folder.has_file(SPEC) and shard_names(folder):
+        return ShardedRecordReader(folder, **options)
+    try:
+        return RecordReader(folder, **options)
+    except ResourceNotFoundError as error:
+        raise ResourceNotFoundError(
+            f"there is no record dataset in {folder.name or 'the store'!r}: neither a {SPEC} nor a shard such as 000000/{SPEC}"
+        ) from error
