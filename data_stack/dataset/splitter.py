@@ -62,7 +62,13 @@ class Splitter(SplitterIF):
         return self.splitter_impl.get_indices(dataset_iterator)
 
 
-class RandomSplitterImpl(SplitterIF):
+class _RatioSplitterImpl(SplitterIF):
+    def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
+        """One view for each ratio."""
+        return [DatasetIteratorView(dataset_iterator, part) for part in self.get_indices(dataset_iterator)]
+
+
+class RandomSplitterImpl(_RatioSplitterImpl):
     """Parts of given sizes, drawn without looking at the samples.
 
     Part ``i`` has ``int(ratios[i] * n)`` samples, cut off as the original did, and the last one also what remains.
@@ -80,10 +86,6 @@ class RandomSplitterImpl(SplitterIF):
         self.ratios = checked_ratios(ratios)
         self.seed = _drawn_if_none(seed)
 
-    def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
-        """One view for each ratio."""
-        return [DatasetIteratorView(dataset_iterator, part) for part in self.get_indices(dataset_iterator)]
-
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
         """One list of positions for each ratio; no sample is read."""
         return self._determine_split_indices(len(dataset_iterator), self.ratios)
@@ -97,7 +99,7 @@ class RandomSplitterImpl(SplitterIF):
         return [part.tolist() for part in np.split(order, ends[:-1])]
 
 
-class StratifiedSplitterImpl(SplitterIF):
+class StratifiedSplitterImpl(_RatioSplitterImpl):
     """Parts of given sizes with the same mixture of targets in each, drawn by scikit-learn's ``train_test_split``.
 
     Args:
@@ -114,10 +116,6 @@ class StratifiedSplitterImpl(SplitterIF):
         self.ratios = checked_ratios(ratios)
         self.seed = _drawn_if_none(seed)
         self.target_pos = target_pos
-
-    def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
-        """One view for each ratio."""
-        return [DatasetIteratorView(dataset_iterator, part) for part in self.get_indices(dataset_iterator)]
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
         """One list of positions for each ratio; only targets are read."""

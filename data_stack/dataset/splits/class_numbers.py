@@ -65,16 +65,13 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
     flat = column.reshape(n_samples) if column.size == n_samples else column
     if flat.dtype == object:
         numbers = _of_objects(flat, refusal)
-    elif flat.ndim > 1:
-        numbers = _of_rows(flat)
     else:
-        numbers = _of_sortable(flat)
+        numbers = _of_rows(flat) if flat.ndim > 1 else _of_sortable(flat)
     numbers = numbers.astype(narrowest(int(numbers.max()) + 1), copy=False)
     first = np.unique(numbers, return_index=True)[1]
-    if flat.dtype == object:
-        for position in first.tolist():
-            if flat[position] is None or _is_nan(flat[position]):
-                _refuse_missing(position, flat, refusal)
+    for position in first.tolist() if flat.dtype == object else ():
+        if _is_missing(flat[position]):
+            _refuse_missing(position, flat, refusal)
     return ClassNumbers(numbers, np.bincount(numbers), first, column[first])
 
 
@@ -118,12 +115,10 @@ def _refuse_missing(position: int, column: npt.NDArray[Any], refusal: str) -> No
     )
 
 
-def _is_nan(value: Any) -> bool:
-    """Whether a value differs from itself, as NaN, NaT and pandas' NA do."""
-    if isinstance(value, (str, bytes, int, np.ndarray)):
-        return False
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None, or differs from itself as NaN, NaT and pandas' NA do."""
     try:
-        return bool(value != value)  # that is what makes it NaN
+        return value is None or bool(value != value)  # that is what makes it NaN
     except (TypeError, ValueError):  # pandas.NA does not even know that; a value with several truths is no NaN
         return type(value).__name__ == "NAType"
 
@@ -135,19 +130,10 @@ def _of_objects(column: npt.NDArray[Any], refusal: str) -> _Integers:
     values: Sequence[Any] = column.tolist()
     try:
         return np.fromiter((known.setdefault(value, len(known)) for value in values), dtype=np.intp, count=len(values))
-    except TypeError:
-        for position, value in enumerate(values):
-            _check_hashable(value, position, refusal)
-        raise
-
-
-def _check_hashable(value: Any, position: int, refusal: str) -> None:
-    try:
-        hash(value)
     except TypeError as error:
         raise ConfigError(
-            f"{refusal}: its value at position {position} is of type {type(value).__name__}, which cannot be compared; "
-            f"a column of arrays needs arrays of one shape. Map it to one label a sample first."
+            f"{refusal}: its values cannot be compared ({error}); a column of arrays needs arrays of one shape. Map it to one "
+            f"label a sample first."
         ) from error
 
 

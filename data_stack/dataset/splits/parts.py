@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, SupportsIndex, Union
 
 import numpy as np
@@ -27,7 +27,7 @@ from data_stack.dataset.splits.splitting import (
 )
 from data_stack.exception import ConfigError
 
-__all__ = ["Division", "Fold", "FoldPartIterator", "Folding", "PartName", "SplitPartIterator"]
+__all__ = ["Fold", "FoldPartIterator", "PartName", "SplitPartIterator"]
 
 PositionsOfPart = Union[range, npt.NDArray[np.integer[Any]]]
 
@@ -35,9 +35,16 @@ PartName = Any
 """What a part is found by: its number, the name given for it, or the value that a column has for its samples."""
 
 
-@dataclass(frozen=True)
-class Division:
-    """How a dataset is divided into parts; see :meth:`FluentIterator.split`, whose arguments these are.
+def checked_division(
+    ratios: Sequence[float] | Mapping[str, float] | None = None,
+    *,
+    seed: SupportsIndex = 0,
+    stratify: ColumnKey | None = None,
+    group_by: ColumnKey | None = None,
+    time: ColumnKey | None = None,
+    by: ColumnKey | None = None,
+) -> dict[str, Any]:
+    """The arguments of :meth:`FluentIterator.split`, checked, those that matter only.
 
     * Without columns the samples are drawn. Each part's size is less than 1 from its share, the largest remainders rounded up.
     * ``stratify``: the members of each class are drawn; of each class and of the whole each part has less than 1 from its share.
@@ -52,147 +59,93 @@ class Division:
     rows give the same split. It is the same in every process, on every machine, with every version of data_stack.
 
     Raises:
-        ConfigError: ratios are no division, or arguments exclude each other. When dividing: a class has fewer members than there
-            are parts, or there are fewer groups than parts; a value is missing (NaN, None), or there is no such column.
+        ConfigError: ratios are no division, or arguments exclude each other.
     """
-
-    ratios: tuple[float, ...] = ()
-    names: tuple[str, ...] | None = None
-    seed: int = 0
-    stratify: ColumnKey | None = None
-    group_by: ColumnKey | None = None
-    time: ColumnKey | None = None
-    by: ColumnKey | None = None
-
-    @classmethod
-    def of(
-        cls,
-        ratios: Sequence[float] | Mapping[str, float] | None = None,
-        *,
-        seed: SupportsIndex = 0,
-        stratify: ColumnKey | None = None,
-        group_by: ColumnKey | None = None,
-        time: ColumnKey | None = None,
-        by: ColumnKey | None = None,
-    ) -> Division:
-        """A division by checked arguments; a mapping of ratios names the parts."""
-        given = {"ratios": ratios, "stratify": stratify, "group_by": group_by, "time": time, "by": by}
-        for name, others in (("by", ("ratios", "stratify", "group_by", "time")), ("time", ("stratify", "group_by"))):
-            wrong = [other for other in others if given[name] is not None and given[other] is not None]
-            if wrong:
-                raise ConfigError(f"a split with {name}={given[name]!r} takes no {wrong[0]}, but got {given[wrong[0]]!r}")
-        if by is not None:
-            return cls(by=by)
-        if ratios is None:
-            raise ConfigError("a split needs ratios, such as [0.8, 0.2], or by=…, a column that names the part of each sample")
-        names = tuple(ratios) if isinstance(ratios, Mapping) else None
-        for name in names or ():
-            if not isinstance(name, str):
-                raise ConfigError(f"parts are named by strings, not by {name!r}")
-        values = checked_ratios(ratios.values() if isinstance(ratios, Mapping) else ratios, names)
-        number = 0 if time is not None else checked_integer("the seed of a split", seed)
-        return cls(tuple(float(value) for value in values), names, number, stratify, group_by, time)
-
-    def arguments(self) -> dict[str, Any]:
-        """The arguments that make it, those that matter only."""
-        if self.by is not None:
-            return {"by": self.by}
-        ratios = list(self.ratios)
-        named = ratios if self.names is None else dict(zip(self.names, ratios, strict=True))
-        if self.time is not None:
-            return {"ratios": named, "time": self.time}
-        return {"ratios": named, "seed": self.seed, **_columns_given(self.stratify, self.group_by)}
-
-    def part(self, dataset_iterator: DatasetIteratorIF, part: PartName) -> PositionsOfPart:
-        """The positions of one part.
-
-        Raises:
-            ConfigError: there is no such part.
-        """
-        positions_of = self.positions(dataset_iterator)
-        if part not in positions_of:
-            raise ConfigError(f"there is no part {part!r}; the parts are {', '.join(map(repr, positions_of))}")
-        return positions_of[part]
-
-    def positions(self, dataset_iterator: DatasetIteratorIF) -> dict[PartName, PositionsOfPart]:
-        """The positions of each part, ascending, by the part's name or number; reads the columns named, as a whole."""
-        iterator = adapted(dataset_iterator)
-        n_samples = len(iterator)
-        if self.by is not None:
-            return _positions_by_name(iterator, self.by) if n_samples else {}
-        shares = Shares.of_ratios(self.ratios)
-        if n_samples == 0:
-            part_of: npt.NDArray[np.integer[Any]] = np.empty(0, dtype=np.uint8)
-        elif self.time is not None:
-            refusal = f"samples cannot be divided by the times in column {self.time!r}"
-            part_of = divided_by_time(access_to(iterator).columns([self.time])[0], shares, refusal)
-        else:
-            part_of = _drawn(iterator, shares, derived_seed("split", self.seed), self.stratify, self.group_by)
-        positions = positions_of_parts(part_of, len(shares.weights))
-        return dict(zip(self.names or range(len(positions)), positions, strict=True))
-
-    @property
-    def has_names(self) -> bool:
-        """Whether parts are found by name, not by number."""
-        return self.names is not None or self.by is not None
+    columns = {"stratify": stratify, "group_by": group_by, "time": time, "by": by}
+    given = {name: key for name, key in columns.items() if key is not None}
+    for name, others in (("by", {"ratios", "stratify", "group_by", "time"}), ("time", {"stratify", "group_by"})):
+        wrong = sorted(others & (given.keys() | ({"ratios"} if ratios is not None else set())))
+        if name in given and wrong:
+            raise ConfigError(f"a split with {name}={given[name]!r} takes no {wrong[0]}")
+    if by is not None:
+        return {"by": by}
+    if ratios is None:
+        raise ConfigError("a split needs ratios, such as [0.8, 0.2], or by=…, a column that names the part of each sample")
+    if time is None:
+        given["seed"] = checked_integer("the seed of a split", seed)
+    if not isinstance(ratios, Mapping):
+        return {"ratios": list(map(float, checked_ratios(ratios))), **given}
+    for name in ratios:
+        if not isinstance(name, str):
+            raise ConfigError(f"parts are named by strings, not by {name!r}")
+    values = map(float, checked_ratios(ratios.values(), tuple(ratios)))
+    return {"ratios": dict(zip(ratios, values, strict=True)), **given}
 
 
-@dataclass(frozen=True)
-class Folding:
-    """How a dataset is divided into folds; see :meth:`FluentIterator.folds`, whose arguments these are.
+def has_names(division: Mapping[str, Any]) -> bool:
+    """Whether parts are found by name, not by number."""
+    return "by" in division or isinstance(division["ratios"], dict)
 
-    As a :class:`Division` into equal parts: sizes differ by 1 at most, of the whole and of each class. Without a seed folds are
-    consecutive, within each class if stratified, and groups are placed strictly by size.
+
+def divided_positions(dataset_iterator: DatasetIteratorIF, division: Mapping[str, Any]) -> dict[PartName, PositionsOfPart]:
+    """The positions of each part, ascending, by the part's name or number; reads the columns named, as a whole.
+
+    Args:
+        dataset_iterator: what is divided.
+        division: see :func:`checked_division`.
 
     Raises:
-        ConfigError: fewer than 2 folds; when dividing: more folds than samples, members of a class, or groups.
+        ConfigError: a class has fewer members than there are parts, or there are fewer groups than parts; a value is missing
+            (NaN, None), or there is no such column.
     """
-
-    n_folds: int
-    seed: int | None = 0
-    stratify: ColumnKey | None = None
-    group_by: ColumnKey | None = None
-
-    @classmethod
-    def of(
-        cls,
-        n_folds: SupportsIndex,
-        *,
-        seed: SupportsIndex | None = 0,
-        stratify: ColumnKey | None = None,
-        group_by: ColumnKey | None = None,
-    ) -> Folding:
-        """A folding by checked arguments."""
-        number = checked_n_folds(n_folds)
-        return cls(number, None if seed is None else checked_integer("the seed of folds", seed), stratify, group_by)
-
-    def arguments(self) -> dict[str, Any]:
-        """The arguments that make it, those that matter only."""
-        return {"n_folds": self.n_folds, "seed": self.seed, **_columns_given(self.stratify, self.group_by)}
-
-    def part(self, dataset_iterator: DatasetIteratorIF, fold: int, side: str) -> PositionsOfPart:
-        """The positions of one side of a fold.
-
-        Raises:
-            ConfigError: there is no such fold or side.
-        """
-        if not 0 <= fold < self.n_folds or side not in ("train", "test"):
-            raise ConfigError(
-                f"there is no part {side!r} of fold {fold!r}; there are 'train' and 'test' of folds 0 to {self.n_folds - 1}"
-            )
-        return np.flatnonzero((self.fold_of(dataset_iterator) == fold) == (side == "test"))
-
-    def fold_of(self, dataset_iterator: DatasetIteratorIF) -> npt.NDArray[np.integer[Any]]:
-        """The fold in whose test part each sample is, shape ``(n_samples,)``; reads the columns named, as a whole."""
-        iterator = adapted(dataset_iterator)
-        if len(iterator) < self.n_folds:
-            raise ConfigError(f"{len(iterator)} samples cannot be divided into {self.n_folds} folds")
-        seed = None if self.seed is None else derived_seed("folds", self.seed)
-        return _drawn(iterator, Shares.equal(self.n_folds), seed, self.stratify, self.group_by)
+    iterator = adapted(dataset_iterator)
+    n_samples = len(iterator)
+    if "by" in division:
+        return _positions_by_name(iterator, division["by"]) if n_samples else {}
+    ratios = division["ratios"]
+    shares = Shares.of_ratios(list(ratios.values()) if isinstance(ratios, dict) else ratios)
+    if n_samples == 0:
+        part_of: npt.NDArray[np.integer[Any]] = np.empty(0, dtype=np.uint8)
+    elif "time" in division:
+        refusal = f"samples cannot be divided by the times in column {division['time']!r}"
+        part_of = divided_by_time(access_to(iterator).columns([division["time"]])[0], shares, refusal)
+    else:
+        seed = derived_seed("split", division["seed"])
+        part_of = _drawn(iterator, shares, seed, division.get("stratify"), division.get("group_by"))
+    return dict(zip(ratios if has_names(division) else range(len(ratios)), positions_of_parts(part_of, len(ratios)), strict=True))
 
 
-def _columns_given(stratify: ColumnKey | None, group_by: ColumnKey | None) -> dict[str, Any]:
-    return {name: key for name, key in (("stratify", stratify), ("group_by", group_by)) if key is not None}
+def checked_folding(
+    n_folds: SupportsIndex,
+    *,
+    seed: SupportsIndex | None = 0,
+    stratify: ColumnKey | None = None,
+    group_by: ColumnKey | None = None,
+) -> dict[str, Any]:
+    """The arguments of :meth:`FluentIterator.folds`, checked, those that matter only.
+
+    As :func:`checked_division` into equal parts: sizes differ by 1 at most, of the whole and of each class. Without a seed folds
+    are consecutive, within each class if stratified, and groups are placed strictly by size.
+
+    Raises:
+        ConfigError: fewer than 2 folds.
+    """
+    columns = {name: key for name, key in (("stratify", stratify), ("group_by", group_by)) if key is not None}
+    number = None if seed is None else checked_integer("the seed of folds", seed)
+    return {"n_folds": checked_n_folds(n_folds), "seed": number, **columns}
+
+
+def fold_of_samples(dataset_iterator: DatasetIteratorIF, folding: Mapping[str, Any]) -> npt.NDArray[np.integer[Any]]:
+    """The fold in whose test part each sample is, shape ``(n_samples,)``; reads the columns named, as a whole.
+
+    Raises:
+        ConfigError: more folds than samples, members of a class, or groups.
+    """
+    iterator, n_folds = adapted(dataset_iterator), folding["n_folds"]
+    if len(iterator) < n_folds:
+        raise ConfigError(f"{len(iterator)} samples cannot be divided into {n_folds} folds")
+    seed = None if folding["seed"] is None else derived_seed("folds", folding["seed"])
+    return _drawn(iterator, Shares.equal(n_folds), seed, folding.get("stratify"), folding.get("group_by"))
 
 
 def _positions_by_name(iterator: DatasetIteratorIF, by: ColumnKey) -> dict[PartName, PositionsOfPart]:
@@ -265,7 +218,7 @@ class SplitPartIterator(DatasetIteratorView):
         dataset_iterator: what is divided.
         part: the number of the part, or its name where parts have names.
         positions: those of the part, where they are known already.
-        division: the arguments of a :class:`Division`.
+        division: the arguments of ``iterator.split``.
 
     Raises:
         ConfigError: there is no such part, or as said there.
@@ -274,15 +227,20 @@ class SplitPartIterator(DatasetIteratorView):
     def __init__(
         self, dataset_iterator: DatasetIteratorIF, *, part: PartName, positions: PositionsOfPart | None = None, **division: Any
     ) -> None:
-        self._division, self._part = Division.of(**division), part
-        super().__init__(dataset_iterator, self._division.part(dataset_iterator, part) if positions is None else positions)
+        self._division, self._part = checked_division(**division), part
+        if positions is None:
+            positions_of = divided_positions(dataset_iterator, self._division)
+            if part not in positions_of:
+                raise ConfigError(f"there is no part {part!r}; the parts are {', '.join(map(repr, positions_of))}")
+            positions = positions_of[part]
+        super().__init__(dataset_iterator, positions)
         self._gives_list = False  # whether positions are kept as a range is nobody's concern
 
     def _arguments(self) -> dict[str, Any]:
-        return {"part": self._part, **self._division.arguments()}
+        return {"part": self._part, **self._division}
 
     def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        return tagged(meta, self._part if self._division.has_names else None)
+        return tagged(meta, self._part if has_names(self._division) else None)
 
 
 @layer("fold")
@@ -296,7 +254,7 @@ class FoldPartIterator(DatasetIteratorView):
         fold: number of the fold.
         side: ``"train"`` for the samples of all other folds, ``"test"`` for its own.
         positions: those of the part, where they are known already.
-        folding: the arguments of a :class:`Folding`.
+        folding: the arguments of ``iterator.folds``.
 
     Raises:
         ConfigError: there is no such fold or side, or as said there.
@@ -311,12 +269,16 @@ class FoldPartIterator(DatasetIteratorView):
         positions: PositionsOfPart | None = None,
         **folding: Any,
     ) -> None:
-        self._folding, self._fold, self._side = Folding.of(**folding), fold, side
-        super().__init__(dataset_iterator, self._folding.part(dataset_iterator, fold, side) if positions is None else positions)
+        self._folding, self._fold, self._side = checked_folding(**folding), fold, side
+        if positions is None:
+            if not 0 <= fold < self._folding["n_folds"] or side not in ("train", "test"):
+                raise ConfigError(f"there is no part {side!r} of fold {fold!r}; there are 'train' and 'test' of each fold")
+            positions = np.flatnonzero((fold_of_samples(dataset_iterator, self._folding) == fold) == (side == "test"))
+        super().__init__(dataset_iterator, positions)
         self._gives_list = False  # whether positions are kept as a range is nobody's concern
 
     def _arguments(self) -> dict[str, Any]:
-        return {"fold": self._fold, "side": self._side, **self._folding.arguments()}
+        return {"fold": self._fold, "side": self._side, **self._folding}
 
 
 def tagged(meta: DatasetMetaIF, name: PartName | None) -> DatasetMetaIF:
@@ -336,12 +298,12 @@ def split(
     **options: Any,
 ) -> Any:
     """See :meth:`FluentIterator.split`."""
-    division = Division.of(ratios, stratify=_stratified_column(iterator, stratify), **options)
+    division = checked_division(ratios, stratify=_stratified_column(iterator, stratify), **options)
     parts = {
-        part: iterator._stacked("split", part=part, positions=positions, **division.arguments())
-        for part, positions in division.positions(iterator).items()
+        part: iterator._stacked("split", part=part, positions=positions, **division)
+        for part, positions in divided_positions(iterator, division).items()
     }
-    return parts if division.has_names else list(parts.values())
+    return parts if has_names(division) else list(parts.values())
 
 
 @operation
@@ -349,10 +311,10 @@ def folds(
     iterator: DatasetIteratorIF, n_folds: SupportsIndex, *, stratify: ColumnKey | bool = False, **options: Any
 ) -> list[Fold]:
     """See :meth:`FluentIterator.folds`."""
-    folding = Folding.of(n_folds, stratify=_stratified_column(iterator, stratify), **options)
-    fold_of, arguments = folding.fold_of(iterator), folding.arguments()
+    arguments = checked_folding(n_folds, stratify=_stratified_column(iterator, stratify), **options)
+    fold_of = fold_of_samples(iterator, arguments)
     found = []
-    for number, positions in enumerate(positions_of_parts(fold_of, folding.n_folds)):
+    for number, positions in enumerate(positions_of_parts(fold_of, arguments["n_folds"])):
         others = np.flatnonzero(fold_of != number)
         train = iterator._stacked("fold", fold=number, side="train", positions=others, **arguments)
         test = iterator._stacked("fold", fold=number, side="test", positions=positions, **arguments)
