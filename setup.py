@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 EXTRAS = {
     "mongodb": ["pymongo>=4.9"],
     "torch": ["torch>=2.10"],
-    "sklearn": ["scikit-learn>=1.3"],
+    "sklearn": ["scikit-learn>=1.3", "skops>=0.11"],
     "images": ["Pillow>=10.1", "opencv-python-headless>=4.10", "simplejpeg>=1.8"],
     "pandas": ["pandas>=2.2"],
     "parquet": ["pyarrow>=23.0.1"],

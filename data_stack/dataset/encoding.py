@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from data_stack.dataset.encoders.categorical import OneHotEncoder
 from data_stack.dataset.encoders.categories import CategoriesLearner
 from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.encoder import Encoder, Fitting
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.features import FeatureEncoder
-from data_stack.dataset.encoders.one_hot import OneHotEncoder
 from data_stack.dataset.encoders.transformer import EncoderLike
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks

@@ -14,8 +14,9 @@ import numpy as np
 from data_stack.codecs.plain_data import canonical_json, from_plain, shown, to_plain
 from data_stack.dataset.encoders.columns import Blocks, Column, as_column, blocks_of
 from data_stack.dataset.encoders.errors import EncodingError
+from data_stack.dataset.encoders.sklearn_state import load_transformer
 from data_stack.dataset.meta import TargetKind
-from data_stack.exception import ConfigError, ModelNotTrainedError
+from data_stack.exception import ConfigError, MissingDependencyError, ModelNotTrainedError
 
 __all__ = ["BUILT_IN_KINDS", "Encoder", "Fitting", "Learner", "WholeColumn", "checked_choice", "restored"]
 
@@ -201,8 +202,9 @@ class Encoder(ABC):
         return encoder
 
     def fingerprint(self) -> str:
-        """SHA-256 of the :meth:`state`, so of what it learned and what it was fitted on: 64 hex digits."""
-        return hashlib.sha256(canonical_json(self.state()).encode("ascii")).hexdigest()
+        """SHA-256 of what it learned and of what it was fitted on: 64 hex digits."""
+        content = {**self._without_origin(), "fitted_on": self.fitted_on}
+        return hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self) or not isinstance(other, Encoder):
@@ -211,7 +213,7 @@ class Encoder(ABC):
             return True
         try:
             return canonical_json(self._without_origin()) == canonical_json(other._without_origin())
-        except ConfigError:  # something in one of them cannot be compared
+        except (ConfigError, MissingDependencyError):  # something in one of them cannot be compared
             return False
 
     __hash__ = None  # type: ignore[assignment]  # it changes when it is fitted
@@ -323,7 +325,7 @@ def restored(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
     if not (fitted_on is None or isinstance(fitted_on, str)):
         raise ConfigError(f"damaged state of a {kind!r} encoder: fitted_on is a fingerprint, not {shown(fitted_on)}")
     encoder_class = kinds[kind]
-    special = {"encoder": lambda state: restored(state, kinds), "range": _short_range}
+    special = {"encoder": lambda state: restored(state, kinds), "range": _short_range, "sklearn": load_transformer}
     try:
         encoder = encoder_class(**{name: from_plain(value, special) for name, value in config.items()})
         if learned is not None:

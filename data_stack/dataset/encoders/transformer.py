@@ -11,9 +11,10 @@ from typing import Any, Protocol, Union
 
 import numpy as np
 
-from data_stack.codecs.plain_data import shown
+from data_stack.codecs.plain_data import shown, to_plain
 from data_stack.dataset.encoders.columns import Column
 from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn
+from data_stack.dataset.encoders.sklearn_state import describe_transformer, dump_transformer
 from data_stack.exception import ConfigError, ModelNotTrainedError
 from data_stack.util.request_limit import check_request
 
@@ -42,8 +43,8 @@ class SklearnEncoder(Encoder):
     the whole column, and changes the transformer that was given. For a transformer that looks at several rows, or multiplies
     matrices, a row alone may differ from the same row in a batch in its last bits.
 
-    It has no :meth:`state`, for what scikit-learn has learned is no plain data: asking for it is a ConfigError. It pickles if its
-    object does.
+    Its :meth:`state` is written and read by skops, which makes objects of scikit-learn and numpy and runs nothing else; of a
+    transformer that holds functions or objects of other classes it is a ConfigError. It pickles if its object does.
 
     Args:
         transformer: any object with ``fit`` and ``transform``; with ``inverse_transform`` there is an inverse.
@@ -173,11 +174,18 @@ class SklearnEncoder(Encoder):
         names = self.output_names
         return None if names is None else np.empty((0, len(names)))
 
+    def state(self) -> dict[str, Any]:
+        """All there is to it, as JSON data.
+
+        Raises:
+            ConfigError: the transformer holds what skops does not write, or does not trust.
+            MissingDependencyError: skops is not installed.
+        """
+        return {**super().state(), "config": {"transformer": {"sklearn": dump_transformer(self._transformer)}}}
+
     def _without_origin(self) -> dict[str, Any]:
-        raise ConfigError(
-            f"{shown(self._transformer)} cannot be written as plain data; pickle it, or use ContinuousEncoder, "
-            f"CategoricalEncoder or an Encoder of your own"
-        )
+        learned = None if self._learned is None else {name: to_plain(value) for name, value in self._learned.items()}
+        return {"kind": self.kind, "config": {"transformer": describe_transformer(self._transformer)}, "learned": learned}
 
     def __repr__(self) -> str:
         return f"<SklearnEncoder({shown(self._transformer)}){'' if self.is_fitted else ', not fitted'}>"

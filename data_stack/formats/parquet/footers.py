@@ -225,7 +225,6 @@ class Footers:
         record = self._manifest.file(self.files.paths[file])
         return record if record is not None and record.size == file_bytes else None
 
-
     def __getstate__(self) -> dict[str, Any]:
         return {
             "files": self.files,

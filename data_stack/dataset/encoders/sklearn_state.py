@@ -1,0 +1,92 @@
+"""What a transformer of scikit-learn has learned, as plain data: skops writes and reads it, and trusts only what runs no code."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
+from data_stack.util.request_limit import check_request
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["describe_transformer", "dump_transformer", "load_transformer"]
+
+_SCHEMA = "schema.json"
+#: What skops does not trust by itself, though making one runs no code: SimpleImputer and KBinsDiscretizer keep their dtype.
+_TRUSTED = ["numpy.dtype"]
+
+
+def dump_transformer(transformer: Any) -> str:
+    """A transformer as text.
+
+    Raises:
+        ConfigError: something in it is of no type that :func:`load_transformer` takes.
+        MissingDependencyError: skops is not installed.
+    """
+    return base64.b64encode(_dumped(transformer)).decode("ascii")
+
+
+def load_transformer(text: Any) -> Any:
+    """The transformer that :func:`dump_transformer` wrote.
+
+    Args:
+        text: what may come from a file of anyone's.
+
+    Raises:
+        ConfigError: it is damaged, or has types that skops does not trust.
+        MissingDependencyError: skops is not installed.
+    """
+    skops = _skops()
+    try:
+        data = base64.b64decode(text, validate=True)
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            check_request(sum(member.file_size for member in archive.infolist()), "the state of a transformer")
+        return skops.loads(data, trusted=_TRUSTED)
+    except DataStackError:
+        raise
+    except Exception as error:  # skops raises what the types that it makes do
+        raise ConfigError(f"this is no state of a transformer of scikit-learn: {error!s:.300}") from error
+
+
+def describe_transformer(transformer: Any) -> Any:
+    """Plain data that is equal where transformers are; the names of parts, which skops makes of memory addresses, are not in it.
+
+    Raises:
+        ConfigError: as for :func:`dump_transformer`.
+    """
+    with zipfile.ZipFile(io.BytesIO(_dumped(transformer))) as archive:
+        digests = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist() if name != _SCHEMA}
+
+        def without_addresses(node: dict[str, Any]) -> dict[str, Any]:
+            return {key: digests.get(value, value) if key == "file" else value for key, value in node.items() if key != "__id__"}
+
+        return json.loads(archive.read(_SCHEMA), object_hook=without_addresses)
+
+
+def _dumped(transformer: Any) -> bytes:
+    skops = _skops()
+    try:
+        data: bytes = skops.dumps(transformer)
+        untrusted = sorted(set(skops.get_untrusted_types(data=data)) - set(_TRUSTED))
+    except Exception as error:  # foreign code
+        raise ConfigError(f"a {type(transformer).__name__} cannot be written as plain data: {error!s:.300}; pickle it") from error
+    if untrusted:
+        raise ConfigError(
+            f"a {type(transformer).__name__} cannot be written as plain data, for reading it would run code of "
+            f"{', '.join(untrusted)[:300]}. Pickle it, or make it an Encoder of your own"
+        )
+    return data
+
+
+def _skops() -> ModuleType:
+    try:
+        import skops.io
+    except ImportError:
+        raise MissingDependencyError("writing a transformer of scikit-learn as plain data", "skops", extra="sklearn") from None
+    return skops.io
