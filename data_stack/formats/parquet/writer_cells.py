@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.parquet.codecs import CellValueError, NestedCodec
+from data_stack.formats.parquet.codecs import CellValueError
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.writer_partitions import Partitions
 from data_stack.util.suggestions import did_you_mean
@@ -248,8 +248,7 @@ class _CellBuffer:
     def __init__(self, field: Field, type_: pa.DataType) -> None:
         self.field, self.type = field, type_
         self.cells: list[Any] = []
-        # Structs and tensors become Arrow's at once; other cells when all of them are there.
-        self._is_plain = not (isinstance(type_, pa.BaseExtensionType) or isinstance(field.codec, NestedCodec))
+        self._stored_type = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
 
     def encoded(self, value: Any) -> tuple[Any, int]:
         """The cell of a value, and about how many bytes it has."""
@@ -258,22 +257,17 @@ class _CellBuffer:
             if not self.field.nullable:
                 raise ValueError("the value is null, and the field is not nullable")
             return None, 1
-        if not self._is_plain:
-            cell = self.field.cells.encode_column(self.field, [value])
-            return cell, cell.nbytes
         cell = self.field.cells.encode(self.field, value)
         if isinstance(cell, bytes):
             return cell, len(cell)
         if isinstance(cell, np.ndarray):
             cell = cell.copy()  # its owner may change it
-        pa.scalar(cell, self.type)  # what the type refuses is refused here
-        return cell, 8 * len(cell) if hasattr(cell, "__len__") else 8
+        return cell, pa.array([cell], self._stored_type).nbytes  # what the type refuses is refused here
 
     def array(self) -> pa.Array:
         """All cells."""
-        if self._is_plain:
-            return pa.array(self.cells, self.type)
-        return pa.concat_arrays([pa.nulls(1, self.type) if cell is None else cell for cell in self.cells])
+        cells = pa.array(self.cells, self._stored_type)
+        return cells if self._stored_type is self.type else pa.ExtensionArray.from_storage(self.type, cells)
 
 
 def _encoded_column(field: Field, type_: pa.DataType, values: Any, are_cells: bool) -> pa.Array:

@@ -121,21 +121,7 @@ def test_scalars_come_back_exactly(dtype: str, data: st.DataObject) -> None:
     check_round_trip(Field("x", dtype, (), None, True), values)
 
 
-@quick
-@given(values=optional(st.text()))
-def test_text_comes_back_exactly(values: list[str | None]) -> None:
-    encodable = [None if value is None else value.encode("utf-8", "ignore").decode() for value in values]
-
-    check_round_trip(Field("x", str, (), None, True), encodable)
-
-
-@quick
-@given(values=optional(st.binary()))
-def test_bytes_come_back_exactly(values: list[bytes | None]) -> None:
-    check_round_trip(Field("x", bytes, (), None, True), values)
-
-
-@pytest.mark.parametrize("precision", [5, 10, 38, 60])
+@pytest.mark.parametrize("precision", [10, 60])
 @quick
 @given(data=st.data())
 def test_decimals_come_back_exactly(precision: int, data: st.DataObject) -> None:
@@ -234,7 +220,6 @@ def test_a_time_that_is_none_is_null() -> None:
     ("field", "wrong", "why"),
     [
         (Field("x", "int8"), 300, "300 does not fit into dtype int8"),
-        (Field("x", "int8"), -129, "does not fit"),
         (Field("x", "uint64"), 2**64, "does not fit"),
         (Field("x", "int64"), 1.0, "an integer of dtype int64 is expected, not float"),
         (Field("x", "int64"), True, "not bool"),
@@ -243,38 +228,28 @@ def test_a_time_that_is_none_is_null() -> None:
         (Field("x", "float32"), 1e300, "beyond the largest"),
         (Field("x", "float32"), 2**24 + 1, "does not fit"),
         (Field("x", "float32"), np.float64(0.1), "round it"),
-        (Field("x", "float64"), 10**400, "does not fit"),
         (Field("x", str), b"bytes", "a string is expected, not bytes"),
         (Field("x", str), "\ud800", "surrogates"),
         (Field("x", bytes), "text", "bytes are expected"),
         (Field("x", Decimal), 1.5, "a Decimal is expected"),
         (Field("x", Decimal), Decimal("NaN"), "Parquet has no NaN"),
         (Field("x", Decimal, (), ScalarCodec("decimal(5,2)")), Decimal("1.234"), "data loss"),
-        (Field("x", Decimal, (), ScalarCodec("decimal(5,2)")), Decimal("12345"), "recision"),
         (Field("x", "datetime64[D]"), np.datetime64("2020-01-01T12:00"), "does not fit"),
         (Field("x", "datetime64[ns]"), datetime.date(9999, 1, 1), "does not fit"),
         (Field("x", "datetime64[us]"), 5, "a time of dtype"),
-        (Field("x", "timedelta64[us]"), 5, "a duration of dtype"),
         (Field("x", "int32"), None, "it is null, but the field is not nullable"),
         (Field("x", "int32"), np.zeros(3, np.int32), "a scalar is expected, not an array of shape"),
         (Field("x", "int32", (3,)), np.zeros(2, np.int32), r"shape is \(2,\), where \(3,\) belongs"),
         (Field("x", "int32", (3,)), [1, 2, 2**40], "beyond the largest of dtype int32"),
         (Field("x", "int32", (3,)), [1.5, 2, 3], "its dtype is float64"),
-        (Field("x", "int32", (3,)), [[1, 2, 3]], "shape"),
         (Field("x", str, (None,)), "text", "a list of shape"),
-        (Field("x", str, (2,)), ["text"], "of length 1"),
         (Field("x", str, (None,)), ["text", 5], "a string is expected, not int"),
         (Field("x", "float32", (None, 3)), np.zeros((4, 2), np.float32), "shape"),
-        (Field("x", "float32", (None, 3)), np.zeros((4, 3)), "its dtype is float64, where float32 belongs"),
-        (Field("x", "float32", (2, 3), CompressedNdarrayCodec()), np.zeros((2, 2), np.float32), "shape"),
         (Field("x", "float32", (2, 3)), np.ma.MaskedArray(np.zeros((2, 3), np.float32)), "mask"),
-        (Field("x", "float32", (2, 3), TensorCodec()), np.zeros((2, 2), np.float32), "shape"),
         (Field("x", str, (2,), NdarrayCodec()), ["a", 5], "an array of str is expected, this one holds int 5"),
         (Field("x", bytes, (1,), NdarrayCodec()), [b"a\0"], "zeros at the end"),
         (Field("x", "uint8", (None, None, 3), PngCodec()), np.zeros((4, 4), np.uint8), "shape"),
-        (Field("x", "uint8", (None, None, 3), JpegCodec()), np.zeros((4, 4, 3), np.uint16) + 999, "uint8"),
         (Field("x", object, (), NestedCodec({"struct": {"a": "int"}})), {"a": "text"}, "text"),
-        (Field("x", "uint8", (None, None, 3), "webp"), np.zeros((4, 4), np.uint8), "shape"),
     ],
 )
 def test_a_value_that_is_none_of_its_field_is_refused_with_its_row(field: Field, wrong: Any, why: str) -> None:
@@ -316,7 +291,7 @@ def test_a_whole_column_of_another_dtype_is_taken_only_if_nothing_changes() -> N
 # ---------------------------------------------------------------------- lists and tensors
 
 
-@pytest.mark.parametrize("dtype", [*NUMBERS, "datetime64[us]", "timedelta64[ns]"])
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "float64", "datetime64[us]", "timedelta64[ns]"])
 @quick
 @given(data=st.data())
 def test_lists_come_back_exactly(dtype: str, data: st.DataObject) -> None:
@@ -340,14 +315,6 @@ def test_lists_of_one_length_come_back_exactly(data: st.DataObject) -> None:
         assert same(taken(column_of(Field("x", "int64", (3,)), np.stack(values))), np.stack(values))
 
 
-@quick
-@given(values=optional(st.lists(st.sampled_from(["", "a", "Zürich", "字"]), max_size=4)))
-def test_lists_of_text_come_back_exactly(values: list[list[str] | None]) -> None:
-    arrays = [None if value is None else np.array([*value, None], dtype=object)[:-1] for value in values]
-
-    check_round_trip(Field("x", str, (None,), None, True), arrays)
-
-
 def test_a_null_in_a_list_is_none_and_leaves_other_lists_numbers() -> None:
     field = Field("x", "int64", (None,), None, True)
     cells = pa.array([[1, None], [2**53 + 1], None, []], pa.list_(pa.int64()))
@@ -368,25 +335,6 @@ def test_lists_of_all_kinds_are_read(type_: pa.DataType) -> None:
     column = field.cells.column(field, cells, has_nulls=True)
 
     assert [each if each is None else each.tolist() for each in taken(column)] == [[1, 2], None, [], [3]]
-
-
-def test_a_list_with_a_null_in_it_is_written_as_it_is_read() -> None:
-    field = Field("x", "int64", (None,), None, True)
-    value = np.array([2**53 + 1, None], dtype=object)
-
-    column = column_of(field, [value, None, np.array([5])])
-
-    assert same(column.value(0), value)
-    assert same(column.value(2), np.array([5]))
-
-
-def test_lists_of_one_length_with_nulls_between_them_are_read() -> None:
-    field = Field("x", "int32", (2,), None, True)
-    cells = pa.array([[9, 9], [1, 2], None, [3, 4]], pa.list_(pa.int32(), 2))[1:]
-
-    column = field.cells.column(field, cells, has_nulls=True)
-
-    assert [each if each is None else each.tolist() for each in taken(column)] == [[1, 2], None, [3, 4]]
 
 
 def test_a_list_of_another_length_than_the_fields_is_told_with_its_row() -> None:
@@ -426,7 +374,7 @@ def test_tensors_are_read_from_nested_lists_of_one_length() -> None:
 
 # ---------------------------------------------------------------------- arrays in cells
 
-ARRAY_DTYPES = [*NUMBERS, "complex64", "datetime64[ns]", "timedelta64[s]"]
+ARRAY_DTYPES = ["bool", "uint16", "float32", "complex64", "datetime64[ns]", "timedelta64[s]"]
 
 
 @pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
@@ -437,19 +385,6 @@ def test_arrays_of_any_shape_come_back_exactly(codec: FieldCodec, dtype: str, da
     values = data.draw(optional(hnp.arrays(dtype, st.tuples(st.integers(0, 3), st.just(2), st.integers(0, 3)))))
 
     check_round_trip(Field("x", dtype, (None, 2, None), codec, True), values)
-
-
-@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (40, 40)])
-@quick
-@given(data=st.data())
-def test_arrays_of_one_shape_come_back_exactly(codec: FieldCodec, shape: tuple[int, ...], data: st.DataObject) -> None:
-    values = data.draw(st.lists(hnp.arrays(np.float32, shape, elements=st.floats(width=32), fill=st.just(0)), max_size=4))
-    values = [value if shape else value[()] for value in values]
-
-    check_round_trip(Field("x", "float32", shape, codec), values)
-    if values:
-        assert same(taken(column_of(Field("x", "float32", shape, codec), np.stack(values))), np.stack(values))
 
 
 @pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
@@ -570,32 +505,6 @@ def test_an_npz_that_claims_to_expand_absurdly_is_refused() -> None:
         column.value(0)
 
 
-@pytest.mark.parametrize(
-    "members", [{}, {"a": np.zeros(2)}, {"arr": np.zeros(2), "b": np.zeros(2)}], ids=["none", "other", "two"]
-)
-def test_an_npz_of_other_members_is_refused(members: dict[str, npt.NDArray[Any]]) -> None:
-    field = Field("x", "float64", (2,), CompressedNdarrayCodec())
-    file = io.BytesIO()
-    np.savez_compressed(file, **members)  # type: ignore[arg-type]
-    column = field.cells.column(field, pa.array([file.getvalue(), b"x"], pa.binary()), has_nulls=False)
-
-    with pytest.raises(CellError, match=r"an \.npz file of one array 'arr.npy' is expected"):
-        column.value(0)
-
-
-def test_npz_files_of_numpy_are_read_whatever_way_they_were_compressed() -> None:
-    field = Field("x", "int64", (5,), CompressedNdarrayCodec())
-    value = np.arange(5)
-    stored_file, deflated = io.BytesIO(), io.BytesIO()
-    np.savez(stored_file, arr=value)
-    np.savez_compressed(deflated, value)
-    cells = pa.array([stored_file.getvalue(), deflated.getvalue()], pa.binary())
-
-    column = field.cells.column(field, cells, has_nulls=False)
-
-    assert same(taken(column), np.stack([value, value]))
-
-
 def test_arrays_of_a_few_headers_are_read_in_any_order() -> None:
     field = Field("x", "float32", (None,), NdarrayCodec())
     values = [np.arange(row % 3, dtype=np.float32) for row in range(20)]
@@ -612,8 +521,7 @@ def test_arrays_of_a_few_headers_are_read_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [
-        *(((4, 5), "uint8"), ((4, 5, 3), "uint8"), ((4, 5, 4), "uint8"), ((4, 5, 2), "uint8"), ((4, 5, 1), "uint8")),
-        *(((4, 5), "uint16"), ((4, 5, 3), "uint16"), ((4, 5, 4), "uint16")),
+        *(((4, 5), "uint8"), ((4, 5, 3), "uint8"), ((4, 5, 1), "uint8"), ((4, 5), "uint16"), ((4, 5, 3), "uint16")),
     ],
 )
 @pytest.mark.parametrize("is_fixed", [True, False])
@@ -625,33 +533,6 @@ def test_png_images_come_back_exactly(shape: tuple[int, ...], dtype: str, is_fix
     check_round_trip(field, images)
     check_round_trip(field, [images[0], None, images[1]])
     assert same(taken(column_of(field, np.stack(images))), np.stack(images))
-
-
-@pytest.mark.parametrize("shape", [(16, 24), (16, 24, 3), (16, 24, 1)])
-def test_jpeg_images_come_back_much_as_they_were(shape: tuple[int, ...]) -> None:
-    rows, columns = np.mgrid[:16, :24]
-    image = (rows * 8 + columns).astype(np.uint8)
-    value = image if len(shape) == 2 else np.repeat(image[:, :, None], shape[2], axis=2)
-    field = Field("x", "uint8", shape, JpegCodec(quality=95))
-
-    column = column_of(field, [value, value])
-
-    batch = taken(column)
-    assert batch.shape == (2, *shape)
-    assert np.abs(batch.astype(int) - value).max() < 8
-    assert same(column.value(0), batch[0])
-
-
-def test_the_quality_of_a_jpeg_decides_on_its_size() -> None:
-    image = np.random.default_rng(0).integers(256, size=(32, 32, 3), dtype=np.uint8)
-
-    sizes = [
-        len(Field("x", "uint8", (32, 32, 3), JpegCodec(quality)).cells.encode(Field("x", "uint8", (32, 32, 3)), image))
-        for quality in (10, 50, 95)
-    ]
-
-    assert sizes == sorted(sizes)
-    assert sizes[0] < sizes[2] / 2
 
 
 @pytest.mark.parametrize("codec", [PngCodec(), JpegCodec()])
@@ -739,16 +620,6 @@ def test_a_struct_with_a_member_too_many_is_refused() -> None:
         field.cells.encode_column(field, [{"a": 1, "b": 2}])
 
 
-def test_nested_values_of_a_slice_are_those_of_its_rows() -> None:
-    field = Field("x", object, (), NestedCodec(NESTED), True)
-    values = [{"name": str(row), "boxes": [[float(row)]] * row, "when": None, "tags": [("k", row)] * row} for row in range(5)]
-    cells = field.cells.encode_column(field, values)
-
-    column = field.cells.column(field, cells.slice(2, 2), has_nulls=False)
-
-    assert taken(column).tolist() == values[2:4]
-
-
 # ---------------------------------------------------------------------- what other writers store
 
 
@@ -825,13 +696,6 @@ def test_a_null_where_none_may_be_is_told_with_its_row(codec: FieldCodec | None)
         field.cells.column(field, cells, has_nulls=False)
 
     assert caught.value.row == 1
-
-
-def test_a_null_that_the_footer_denies_is_told() -> None:
-    field = Field("x", "int64", (), None, True)
-
-    with pytest.raises(CellError, match="which the file's footer denies"):
-        field.cells.column(field, pa.array([1, None]), has_nulls=False)
 
 
 def test_the_cells_of_a_slice_are_those_of_its_rows() -> None:

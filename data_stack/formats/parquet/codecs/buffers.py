@@ -1,8 +1,4 @@
-"""Numbers and nulls of Arrow's arrays, straight from their buffers.
-
-``to_numpy()`` and ``np.asarray()`` give the same, but pyarrow imports pandas for these wherever it is installed, and that takes
-longer than reading the first row group.
-"""
+"""Numbers and nulls out of Arrow's buffers, as they are: pyarrow itself makes floats of integers beside a null."""
 
 from __future__ import annotations
 
@@ -14,20 +10,6 @@ import pyarrow as pa
 
 __all__ = ["null_mask", "numbers"]
 
-_DTYPES: dict[Any, np.dtype[Any]] = {
-    pa.int8(): np.dtype(np.int8),
-    pa.int16(): np.dtype(np.int16),
-    pa.int32(): np.dtype(np.int32),
-    pa.int64(): np.dtype(np.int64),
-    pa.uint8(): np.dtype(np.uint8),
-    pa.uint16(): np.dtype(np.uint16),
-    pa.uint32(): np.dtype(np.uint32),
-    pa.uint64(): np.dtype(np.uint64),
-    pa.float16(): np.dtype(np.float16),
-    pa.float32(): np.dtype(np.float32),
-    pa.float64(): np.dtype(np.float64),
-}
-
 
 def numbers(cells: pa.Array) -> npt.NDArray[Any]:
     """Integers, floats or booleans as an array, read-only if it is no copy; shape ``(n,)``.
@@ -35,14 +17,10 @@ def numbers(cells: pa.Array) -> npt.NDArray[Any]:
     Args:
         cells: of such a type; where one is null, what lies there is given.
     """
-    n_cells, offset = len(cells), cells.offset
     buffer = cells.buffers()[1]
-    if pa.types.is_boolean(cells.type):
-        return np.zeros(n_cells, bool) if buffer is None else _bits(buffer, offset, n_cells)
-    dtype = _DTYPES[cells.type]
-    if buffer is None or not n_cells:
-        return np.zeros(n_cells, dtype)
-    return np.frombuffer(buffer, dtype, n_cells, offset * dtype.itemsize)
+    if buffer is None:
+        return np.zeros(len(cells), cells.type.to_pandas_dtype())
+    return _without_nulls(cells.type, cells, buffer)
 
 
 def null_mask(cells: pa.Array) -> npt.NDArray[np.bool_]:
@@ -50,16 +28,14 @@ def null_mask(cells: pa.Array) -> npt.NDArray[np.bool_]:
     type_ = cells.type
     if pa.types.is_null(type_):
         return np.ones(len(cells), bool)
-    if (
-        pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_) or pa.types.is_dictionary(type_)
-    ):  # told by what they refer to
-        return np.asarray(cells.is_null())
+    if pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_) or pa.types.is_dictionary(type_):
+        return np.asarray(cells.is_null())  # told by what they refer to
     validity = cells.buffers()[0] if cells.null_count else None
-    return np.zeros(len(cells), bool) if validity is None else ~_bits(validity, cells.offset, len(cells))
+    return np.zeros(len(cells), bool) if validity is None else ~_without_nulls(pa.bool_(), cells, validity)
 
 
-def _bits(buffer: pa.Buffer, offset: int, n_bits: int) -> npt.NDArray[np.bool_]:
-    """Bits as booleans, from the bit at ``offset``."""
-    start = offset // 8
-    some = np.frombuffer(buffer, np.uint8, (offset + n_bits + 7) // 8 - start, start)
-    return np.unpackbits(some, count=offset - 8 * start + n_bits, bitorder="little")[offset - 8 * start :].view(bool)
+def _without_nulls(type_: pa.DataType, cells: pa.Array, buffer: pa.Buffer) -> npt.NDArray[Any]:
+    found: npt.NDArray[Any] = pa.Array.from_buffers(type_, len(cells), [None, buffer], offset=cells.offset).to_numpy(
+        zero_copy_only=False
+    )
+    return found

@@ -13,7 +13,7 @@ import pyarrow as pa
 from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
-from data_stack.formats.parquet.codecs.buffers import null_mask, numbers
+from data_stack.formats.parquet.codecs.buffers import null_mask
 from data_stack.formats.parquet.codecs.cells import plain_cells
 from data_stack.formats.parquet.codecs.checks import (
     FieldValues,
@@ -22,7 +22,7 @@ from data_stack.formats.parquet.codecs.checks import (
     is_missing,
     same_time,
 )
-from data_stack.formats.parquet.codecs.native_values import conformed, plain_objects, plain_values, time_dtype
+from data_stack.formats.parquet.codecs.native_values import conformed, list_parts, plain_objects, plain_values, time_dtype
 from data_stack.formats.parquet.columns import (
     ArrayColumn,
     CellError,
@@ -140,7 +140,7 @@ class ListCodec(_TypedCodec):
             return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        elements, offsets = _list_parts(plain_cells(cells))
+        (elements,), offsets = list_parts(plain_cells(cells))
         is_null = null_mask(cells) if cells.null_count else None
         sizes = np.diff(offsets)
         expected = field.shape[0] if field.shape else None
@@ -185,7 +185,7 @@ class TensorCodec(_TypedCodec):
         is_null = null_mask(cells) if cells.null_count else None
         elements, sizes = plain_cells(cells), _sizes(field)
         while pa.types.is_nested(elements.type):
-            elements, offsets = _list_parts(elements)
+            (elements, *_), offsets = list_parts(elements)
             if len(offsets) > 1 and (np.diff(offsets) != offsets[1] - offsets[0]).any():
                 raise ValueError("the lists of this column differ in length, tensors do not")
             elements = plain_cells(elements)
@@ -311,7 +311,7 @@ def _stored_nested(value: Any, type_: pa.DataType) -> Any:
     if types.is_map(type_) and isinstance(value, (list, tuple, Mapping)):
         pairs = value.items() if isinstance(value, Mapping) else value
         return [(_stored_nested(key, type_.key_type), _stored_nested(item, type_.item_type)) for key, item in pairs]
-    if is_list(type_) and isinstance(value, (list, tuple)):
+    if is_list(type_) and isinstance(value, (list, tuple, np.ndarray)):
         return [_stored_nested(each, type_.value_type) for each in value]
     return value
 
@@ -326,21 +326,6 @@ def _has_none(value: Any) -> bool:
 
 def _taken(cells: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
     return cells.slice(int(rows[0]), 1) if len(rows) == 1 else cells.take(pa.array(rows))
-
-
-def _list_parts(cells: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The elements of lists, and where each list begins and the last one ends."""
-    type_ = cells.type
-    if pa.types.is_fixed_size_list(type_):
-        size = type_.list_size
-        elements = cells.values.slice(cells.offset * size, len(cells) * size)
-        return elements, np.arange(len(cells) + 1, dtype=np.int64) * size
-    if not (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
-        raise ValueError(f"lists are expected, the column is of type {type_}")
-    if not len(cells):
-        return cells.values.slice(0, 0), np.zeros(1, np.int64)
-    offsets = numbers(cells.offsets).astype(np.int64)
-    return cells.values.slice(offsets[0], offsets[-1] - offsets[0]), offsets - offsets[0]
 
 
 def _sizes(field: FieldLike) -> tuple[int, ...]:

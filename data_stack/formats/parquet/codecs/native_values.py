@@ -15,7 +15,7 @@ from data_stack.formats.parquet.codecs.cells import as_binary, plain_cells
 from data_stack.formats.parquet.columns import CellError, objects
 from data_stack.formats.parquet.types import FieldDtype, dtype_name, is_bytes, is_list, is_text
 
-__all__ = ["Values", "conformed", "plain_objects", "plain_values", "time_dtype"]
+__all__ = ["Values", "conformed", "list_parts", "plain_objects", "plain_values", "time_dtype"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,8 @@ def conformed(values: Values, dtype: FieldDtype) -> Values:
         return Values(_conformed_objects(array, is_null, dtype), is_null)
     if dtype is Decimal and array.dtype.kind in "iu":
         return Values(objects([Decimal(number) for number in array.tolist()]), is_null)
-    if not isinstance(dtype, np.dtype) or dtype.kind in "US" or (dtype.kind in "mM") != (array.dtype.kind in "mM"):
-        raise ValueError(f"values of dtype {dtype_name(dtype)} are expected, the column holds {array.dtype}")
-    if dtype.kind in "mM" and dtype.kind != array.dtype.kind:
+    kinds = {array.dtype.kind, dtype.kind} if isinstance(dtype, np.dtype) else set()
+    if not kinds or kinds & {"U", "S"} or (kinds & {"m", "M"} and len(kinds) > 1):
         raise ValueError(f"values of dtype {dtype_name(dtype)} are expected, the column holds {array.dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(dtype)
@@ -145,23 +144,11 @@ def plain_objects(cells: pa.Array) -> list[Any]:
         rows = zip(*columns, strict=True) if columns else iter([()] * len(cells))
         return [None if null else dict(zip(names, row, strict=True)) for null, row in zip(is_null, rows, strict=True)]
     if pa.types.is_map(type_) or is_list(type_):
-        if not len(cells):
-            return []
-        if pa.types.is_fixed_size_list(type_):
-            size = type_.list_size
-            elements = cells.values.slice(cells.offset * size, len(cells) * size)
-            offsets = list(range(0, (len(cells) + 1) * size, size)) if size else [0] * (len(cells) + 1)
-        else:
-            starts = numbers(cells.offsets).astype(np.int64)
-            part = slice(int(starts[0]), int(starts[-1]))
-            if pa.types.is_map(type_):
-                keys = plain_objects(cells.keys.slice(part.start, part.stop - part.start))
-                items = plain_objects(cells.items.slice(part.start, part.stop - part.start))
-                pairs: list[Any] = list(zip(keys, items, strict=True))
-                return _cut(pairs, (starts - starts[0]).tolist(), is_null)
-            elements = cells.values.slice(part.start, part.stop - part.start)
-            offsets = (starts - starts[0]).tolist()
-        return _cut(plain_objects(elements), offsets, is_null)
+        children, offsets = list_parts(cells)
+        plain = [plain_objects(child) for child in children]
+        elements = plain[0] if is_list(type_) else list(zip(*plain, strict=True))
+        ends = offsets.tolist()
+        return [None if null else elements[ends[row] : ends[row + 1]] for row, null in enumerate(is_null)]
     if pa.types.is_temporal(type_) and not pa.types.is_interval(type_):
         times: list[Any] = Values(_times(cells), null_mask(cells)).as_objects().tolist()
         return times
@@ -169,29 +156,34 @@ def plain_objects(cells: pa.Array) -> list[Any]:
     return found
 
 
-def _cut(elements: list[Any], offsets: list[int], is_null: list[bool]) -> list[Any]:
-    return [None if null else elements[offsets[row] : offsets[row + 1]] for row, null in enumerate(is_null)]
+def list_parts(cells: pa.Array) -> tuple[list[pa.Array], npt.NDArray[np.int64]]:
+    """The elements of lists (of maps: keys, and items), and where each list begins and the last one ends.
+
+    Raises:
+        ValueError: these are no lists.
+    """
+    type_ = cells.type
+    if pa.types.is_fixed_size_list(type_):
+        size = type_.list_size
+        elements = cells.values.slice(cells.offset * size, len(cells) * size)
+        return [elements], np.arange(len(cells) + 1, dtype=np.int64) * size
+    if not (pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_)):
+        raise ValueError(f"lists are expected, the column is of type {type_}")
+    offsets = numbers(cells.offsets).astype(np.int64) if len(cells) else np.zeros(1, np.int64)
+    children = [cells.keys, cells.items] if pa.types.is_map(type_) else [cells.values]
+    return [child.slice(offsets[0], offsets[-1] - offsets[0]) for child in children], offsets - offsets[0]
 
 
 def _values_of_dictionary(cells: pa.DictionaryArray, dtype: FieldDtype | None) -> Values:
     """Each value of the dictionary is made once, however often it occurs."""
     values = plain_values(cells.dictionary, dtype)
-    indices = cells.indices
-    is_null = np.asarray(cells.is_null())
+    is_null = null_mask(cells.indices)
     if not len(values.array):
         return Values(np.empty(len(cells), dtype=object), is_null if len(cells) else None)
-    places = np.asarray(_without_nulls(indices) if indices.null_count else indices)
+    places = np.where(is_null, 0, numbers(cells.indices))
     if values.is_null is not None:
         is_null = is_null | values.is_null[places]
     return Values(values.array[places], is_null if is_null.any() else None)
-
-
-def _without_nulls(cells: pa.Array) -> pa.Array:
-    """Numbers with anything in place of nulls: what lies there is defined, but not what it is."""
-    type_ = cells.type
-    if pa.types.is_boolean(type_) or cells.buffers()[1] is None:
-        return cells.fill_null(pa.scalar(False if pa.types.is_boolean(type_) else 0, type_))
-    return pa.Array.from_buffers(type_, len(cells), [None, cells.buffers()[1]], offset=cells.offset)
 
 
 def _times(cells: pa.Array) -> npt.NDArray[Any]:
