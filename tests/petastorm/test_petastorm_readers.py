@@ -19,6 +19,7 @@ import pytest
 from data_stack_petastorm import DataLoader, Reader, WeightedSamplingReader, make_batch_reader, make_reader
 from data_stack_petastorm.reader import ReaderArguments
 from data_stack_petastorm.rows import row_type
+from sizes import sized
 
 from data_stack.exception import ConfigError, DataStackError, LoaderStateError, LoadingError
 from data_stack.formats.parquet import ParquetWriter
@@ -145,19 +146,9 @@ def test_there_are_no_more_workers_than_suit_files_of_this_machine(numbers: Path
 # ------------------------------------------------------------------ the exact rows
 
 
-@pytest.mark.parametrize(("kind", "workers"), [("dummy", 1), ("thread", 1), ("thread", 2), ("thread", 10)])
-def test_a_thousand_epochs_have_the_exact_rows(one_group: Path, kind: str, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data_stack_petastorm.reader._MOST_WORKERS_PER_PROCESSOR", 10)
-    with make_reader(one_group, num_epochs=1000, reader_pool_type=kind, workers_count=workers) as reader:
-        rows = ids(reader)
-
-    assert len(rows) == len(reader) == 5000
-    assert all(rows[start : start + 5] == [0, 1, 2, 3, 4] for start in range(0, 5000, 5))
-
-
 @pytest.mark.parametrize(
     ("kind", "workers", "epochs"),
-    [("dummy", 1, 300), ("thread", 3, 300), ("thread", 10, 400), ("process", 2, 50), ("process", 1, 20)],
+    [("dummy", 1, sized(50, 300)), ("thread", 10, sized(50, 400)), ("process", 2, sized(10, 50))],
 )
 def test_many_epochs_of_many_row_groups_have_the_exact_rows(
     numbers: Path, kind: str, workers: int, epochs: int, monkeypatch: pytest.MonkeyPatch
@@ -171,7 +162,7 @@ def test_many_epochs_of_many_row_groups_have_the_exact_rows(
     assert np.array_equal(np.sort(rows, axis=1), np.broadcast_to(np.arange(N_ROWS), rows.shape))
 
 
-@pytest.mark.parametrize("workers", range(1, 11))
+@pytest.mark.parametrize("workers", [1, 7])
 def test_any_number_of_workers_gives_the_row_groups_in_the_same_order(numbers: Path, workers: int) -> None:
     def batches(kind: str, n_workers: int) -> list[list[int]]:
         with make_batch_reader(numbers, num_epochs=3, seed=9, reader_pool_type=kind, workers_count=n_workers) as reader:
@@ -188,6 +179,7 @@ def test_rows_stay_whole_whatever_is_combined(numbers: Path) -> None:
         in_lambda(["text"], lambda text: "1" in text),
     ]
     combinations = itertools.product(predicates, [False, True], [False, True], [1, 3], [None, [("id", "<", 160)]])
+    combinations = itertools.islice(combinations, 0, None, sized(5, 1))
     for predicate, shuffle_rows, shuffle_groups, parts, filters in combinations:
         options = {"predicate": predicate, "shuffle_rows": shuffle_rows, "shuffle_row_groups": shuffle_groups, "filters": filters}
         wanted = [number for number in range(N_ROWS) if filters is None or number < 160]
@@ -238,9 +230,7 @@ class AmongColumns:
         return found
 
 
-@pytest.mark.parametrize("kind", ["dummy", "thread"])
-def test_predicates_of_batches_may_be_of_columns_of_pandas_or_of_rows(numbers: Path, kind: str) -> None:
-    pytest.importorskip("pandas")
+def test_predicates_of_batches_may_be_of_columns_of_pandas_or_of_rows(numbers: Path) -> None:
     cases: dict[Any, list[int]] = {
         AmongColumns(): [3, 77],
         in_lambda(["id"], lambda column: column.isin([5, 99])): [5, 99],
@@ -250,17 +240,10 @@ def test_predicates_of_batches_may_be_of_columns_of_pandas_or_of_rows(numbers: P
     }
 
     for predicate, wanted in cases.items():
-        with make_batch_reader(numbers, reader_pool_type=kind, predicate=predicate, filters=[("id", "<", 150)]) as reader:
+        with make_batch_reader(numbers, predicate=predicate, filters=[("id", "<", 150)]) as reader:
             rows = [dict(zip(batch._fields, values, strict=True)) for batch in reader for values in zip(*batch, strict=True)]
         assert sorted(row["id"] for row in rows) == wanted
         assert all(row["double"] == 2 * row["id"] and row["text"] == f"row {row['id']}" for row in rows)
-
-
-def test_a_function_that_fails_for_columns_and_for_rows_is_told_with_the_row(numbers: Path) -> None:
-    with pytest.raises(ConfigError, match=r"row 0: .*ZeroDivisionError"):
-        list(
-            make_batch_reader(numbers, reader_pool_type="dummy", predicate=in_lambda(["id"], lambda number: number / 0 > 1 // 0))
-        )
 
 
 def test_several_threads_may_take_rows_of_one_reader(numbers: Path) -> None:
@@ -294,10 +277,6 @@ def test_zero_is_a_seed_and_none_is_another_one_each_time(numbers: Path) -> None
     assert order(numbers) != order(numbers)
 
 
-def test_nothing_is_shuffled_if_that_is_not_wanted(numbers: Path) -> None:
-    assert order(numbers, shuffle_row_groups=False, seed=3) == list(range(N_ROWS))
-
-
 def test_rows_are_shuffled_within_row_groups_that_stay_in_order(numbers: Path) -> None:
     rows = np.array(order(numbers, shuffle_row_groups=False, shuffle_rows=True, seed=3)).reshape(N_GROUPS, -1)
 
@@ -319,14 +298,6 @@ def test_parts_of_row_groups_are_shuffled_in_batches(numbers: Path) -> None:
     assert Counter(map(len, batches)) == {4: 20, 3: 40}
     assert sorted(itertools.chain(*batches)) == list(range(N_ROWS))
     assert any(batches[place][-1] + 1 != batches[place + 1][0] for place in range(0, 60, 3))
-
-
-def test_rows_of_a_batch_are_shuffled_anew_in_each_epoch(numbers: Path) -> None:
-    with make_batch_reader(numbers, shuffle_row_groups=False, shuffle_rows=True, num_epochs=2, seed=0) as reader:
-        first, second = np.array([batch.id for batch in reader]).reshape(2, N_GROUPS, 10)
-
-    assert np.array_equal(np.sort(first, axis=1), np.sort(second, axis=1))
-    assert first.tolist() != second.tolist()
 
 
 # ------------------------------------------------------------------ shards
@@ -370,18 +341,12 @@ def test_fewer_row_groups_than_shards_are_an_error_where_row_groups_are_dealt_ou
     assert sum(len(batch["id"]) for loader in dealt for batch in loader) == N_ROWS + 10  # 200 rows on 21 shards
 
 
-@pytest.mark.parametrize("options", [{}, {"shuffle_rows": True}, {"shuffle_row_groups": False}])
+@pytest.mark.parametrize("options", [{"shuffle_rows": True}, {"shuffle_row_groups": False}])
 def test_each_shard_reads_row_groups_of_its_own(numbers: Path, options: dict[str, Any]) -> None:
     groups = [{row // 10 for row in order(numbers, cur_shard=rank, shard_count=4, seed=2, **options)} for rank in range(4)]
 
     assert [len(its_groups) for its_groups in groups] == [5, 5, 5, 5]
     assert len(set().union(*groups)) == N_GROUPS
-
-
-def test_another_epoch_gives_a_shard_other_rows(numbers: Path) -> None:
-    first, second = np.array(order(numbers, cur_shard=0, shard_count=2, num_epochs=2)).reshape(2, -1)
-
-    assert set(first) != set(second)
 
 
 # ------------------------------------------------------------------ rows
@@ -413,10 +378,6 @@ def test_all_rows_of_a_reader_are_of_one_class_and_pickle(numbers: Path) -> None
     assert list(row) == list(classes.pop()._fields)
 
 
-def test_names_that_python_has_no_attribute_for_are_called_by_their_place() -> None:
-    assert row_type("s", ("a", "b c", "class"))._fields == ("a", "_1", "_2")
-
-
 def test_batches_have_exact_nulls_and_strings(numbers: Path) -> None:
     with make_batch_reader(numbers, shuffle_row_groups=False) as reader:
         batch = next(reader)
@@ -431,11 +392,6 @@ def test_batches_of_a_petastorm_dataset_are_decoded() -> None:
         batches = list(reader)
 
     assert [batch.image1.shape for batch in batches] == [(5, 128, 256, 3)]
-
-
-def test_fields_come_in_the_order_of_the_dataset(numbers: Path) -> None:
-    with make_reader(numbers, schema_fields=["te.t", "id"]) as reader:
-        assert next(reader)._fields == ("id", "text")
 
 
 def test_sequences_are_dicts_of_named_tuples_with_an_entry_for_each_step() -> None:
@@ -503,18 +459,6 @@ def test_a_transform_is_of_rows_or_of_frames(numbers: Path) -> None:
     assert list(batches.schema.fields) == ["id", "double", "half"]
 
 
-def test_a_sequence_of_transformed_rows() -> None:
-    spec = TransformSpec(lambda row: {**row, "accel": -row["accel"]})
-    ngram = NGram({0: ["accel"], 1: ["accel"]}, 100, "timestamp")
-
-    plain, turned = [
-        next(make_reader(TIMESERIES, schema_fields=ngram, transform_spec=given, shuffle_row_groups=False))
-        for given in (None, spec)
-    ]
-
-    assert np.array_equal(plain[1].accel, -turned[1].accel)
-
-
 # ------------------------------------------------------------------ iterating
 
 
@@ -526,13 +470,6 @@ def test_a_loop_that_is_broken_off_goes_on(numbers: Path) -> None:
 
         assert sorted([*first, *rest]) == list(range(N_ROWS))
         assert list(reader) == []
-
-
-def test_a_reader_knows_whether_its_last_row_was_given(numbers: Path) -> None:
-    with make_reader(numbers) as reader:
-        list(reader)
-
-        assert reader.last_row_consumed
 
 
 def test_reset_begins_anew_at_any_time(numbers: Path) -> None:
@@ -582,13 +519,6 @@ def test_after_an_error_the_reader_goes_on_where_it_was(numbers: Path) -> None:
             assert ids(reader) == list(range(N_ROWS))
 
 
-def test_a_reader_without_an_end_has_no_length(numbers: Path) -> None:
-    with make_reader(numbers, num_epochs=None, seed=1) as reader:
-        assert len(list(itertools.islice(reader, 1000))) == 1000
-        with pytest.raises(TypeError, match="never ends"):
-            len(reader)
-
-
 def test_an_empty_dataset_and_a_predicate_that_nothing_fits_give_no_rows_and_a_warning(numbers: Path, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": np.arange(0)}), tmp_path / "empty.parquet")
 
@@ -604,18 +534,10 @@ def test_an_empty_dataset_and_a_predicate_that_nothing_fits_give_no_rows_and_a_w
                 assert (list(reader), len(reader)) == ([], 0)
 
 
-def test_figures_are_told(numbers: Path) -> None:
-    with make_reader(numbers) as reader:
-        list(reader)
-
-        assert reader.diagnostics["n_samples"] == N_ROWS
-        assert "rows of" in repr(reader)
-
-
 # ------------------------------------------------------------------ state
 
 
-@pytest.mark.parametrize("n_given", [0, 1, 511, 512, 513, 1700, 5000, 7000])
+@pytest.mark.parametrize("n_given", [0, 513, 5000])
 def test_a_reader_goes_on_behind_the_last_row_in_another_process_kind(n_given: int) -> None:
     options: dict[str, Any] = {"schema_fields": ["timestamp"], "num_epochs": 2, "shuffle_rows": True}
     with make_reader(TIMESERIES, **options) as reader:
@@ -648,7 +570,7 @@ def test_behind_the_last_row_there_are_no_more_until_reset(numbers: Path, make: 
         assert len(list(reader)) == n_rows
 
 
-@pytest.mark.parametrize("n_given", [0, 30, 41, 59, 60])
+@pytest.mark.parametrize("n_given", [30, 60])
 def test_several_readers_of_which_some_are_at_their_end_go_on_from_a_state(tmp_path: Path, n_given: int) -> None:
     pq.write_table(pa.table({"id": np.arange(60)}), tmp_path / "rows.parquet", row_group_size=3)
 
@@ -664,7 +586,8 @@ def test_several_readers_of_which_some_are_at_their_end_go_on_from_a_state(tmp_p
     with mixed() as readers:
         readers.load_state_dict(state)
         assert ids(readers) == rows[n_given:]
-    assert sorted(rows) == list(range(60))
+        readers.reset()
+        assert sorted(ids(readers)) == sorted(rows) == list(range(60))
 
 
 def test_batches_go_on_behind_the_last_one(numbers: Path) -> None:
@@ -712,22 +635,6 @@ def test_what_is_no_state_is_refused(numbers: Path, state: Any) -> None:
 
 
 # ------------------------------------------------------------------ where the files are
-
-
-def test_a_list_of_files_is_read(numbers: Path) -> None:
-    files = [(numbers / f"{number}.parquet").as_uri() for number in range(2)]
-
-    with make_reader(files) as reader:
-        assert sorted(ids(reader)) == list(range(N_ROWS))
-
-
-def test_file_systems_of_pyarrow_and_fsspec_are_read(numbers: Path) -> None:
-    import fsspec
-    import pyarrow.fs
-
-    for filesystem in (pyarrow.fs.LocalFileSystem(), fsspec.filesystem("file")):
-        with make_reader(str(numbers), filesystem=filesystem) as reader:
-            assert len(ids(reader)) == N_ROWS
 
 
 def test_options_of_a_storage_open_its_file_system(numbers: Path) -> None:
@@ -794,27 +701,6 @@ def test_the_first_reader_without_rows_ends_it_or_is_left_out(numbers: Path) -> 
     assert 100 <= len(first) < 200
     assert every[: len(first)] == first
     assert sorted(ids(every)) == list(range(N_ROWS))
-
-
-def test_a_seed_decides_the_draws(numbers: Path) -> None:
-    drawn = [ids(WeightedSamplingReader(both(numbers), [1, 1], seed=seed)) for seed in (1, 1, 2)]
-
-    assert drawn[0] == drawn[1] != drawn[2]
-
-
-def test_several_readers_go_on_from_a_state_and_begin_anew(numbers: Path) -> None:
-    reader = WeightedSamplingReader(both(numbers), [1, 1], seed=1, stop="all_exhausted")
-    for _ in range(150):
-        next(reader)
-    state = json.loads(json.dumps(reader.state_dict()))
-    expected = ids(reader)
-
-    other = WeightedSamplingReader(both(numbers), [1, 1], stop="all_exhausted")
-    other.load_state_dict(state)
-
-    assert ids(other) == expected
-    other.reset()
-    assert sorted(ids(other)) == list(range(N_ROWS))
 
 
 @pytest.mark.parametrize("weights", [[1], [1, -1], [0, 0], [1, float("nan")], "ab"])

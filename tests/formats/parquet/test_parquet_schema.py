@@ -78,43 +78,21 @@ def test_a_schema_survives_json_metadata_and_pickle(schema: Schema) -> None:
         assert [field.arrow_type() for field in again] == [field.arrow_type() for field in schema]
 
 
-def test_two_fields_that_differ_in_their_codec_differ() -> None:
-    one, other = (Field("x", "uint8", (4, 4), JpegCodec(quality)) for quality in (80, 90))
-
-    assert one != other
-    assert one == Field("x", np.uint8, [4, 4], JpegCodec(80))
-    assert Schema("s", [one]) != Schema("s", [other])
-
-
 @pytest.mark.parametrize(
     ("change", "error", "why"),
     [
         (lambda content: content.update(version=99), DatasetFileCorruptError, "version 99"),
         (lambda content: content.pop("fields"), DatasetFileCorruptError, "no schema"),
-        (
-            lambda content: content["fields"][0].update(codec="unheard"),
-            ConfigError,
-            "codec 'unheard', which",
-        ),
-        (lambda content: content["fields"][0].update(codec=["scalar"]), ConfigError, "does not know"),
+        (lambda content: content["fields"][0].update(codec="unheard"), ConfigError, "codec 'unheard', which"),
         (lambda content: content["fields"][0].update(codec="record", type="json"), ConfigError, "does not know"),  # of before
-        (lambda content: content["fields"][0].update(codec="zstd"), ConfigError, "does not know"),
         (lambda content: content["fields"][0].update(codec="json", options={"what": 1}), ConfigError, "cannot be made with"),
-        (lambda content: content["fields"][0].update(codec="nested", type={"what": "int"}), ConfigError, "no type of a column"),
-        (lambda content: content["fields"][0].update(codec="jpg", options={"quality": 1000}), ConfigError, "quality"),
         (lambda content: content["fields"][0].update(type="unheard"), ConfigError, "no type of scalars 'unheard'"),
         (lambda content: content["fields"][0].update(option=1), ConfigError, "no such options"),
         (lambda content: content["fields"][0].update(dtype="unheard"), ConfigError, "dtype of numpy"),
-        (lambda content: content["fields"][0].update(dtype="i4,i4"), ConfigError, "one dtype"),
-        (lambda content: content["fields"][0].update(dtype=5), ConfigError, "dtype"),
         (lambda content: content["fields"][0].update(shape=[-1]), ConfigError, "negative"),
-        (lambda content: content["fields"][0].update(shape=["a"]), ConfigError, "sizes"),
-        (lambda content: content["fields"][0].update(shape=5), ConfigError, "shape"),
         (lambda content: content["fields"][0].update(nullable=1), ConfigError, "nullable"),
         (lambda content: content["fields"][0].pop("name"), ConfigError, "name, dtype"),
-        (lambda content: content["fields"][0].update(name=5), ConfigError, "a field has a name"),
         (lambda content: content["fields"].append(content["fields"][0]), ConfigError, "two fields"),
-        (lambda content: content["fields"].append(7), ConfigError, "a field has name"),
     ],
 )
 def test_a_stored_schema_that_is_none_is_refused_by_what_is_wrong(change: Any, error: type[Exception], why: str) -> None:
@@ -125,7 +103,7 @@ def test_a_stored_schema_that_is_none_is_refused_by_what_is_wrong(change: Any, e
         Schema.from_json(content)
 
 
-@pytest.mark.parametrize("stored", [b"", b"{", b"\xff", b"[" * 100_000, b"5", b"null", b'{"fields": []}'])
+@pytest.mark.parametrize("stored", [b"{", b"[" * 100_000, b"null", b'{"fields": []}'])
 def test_damaged_metadata_are_refused(stored: bytes) -> None:
     with pytest.raises(DatasetFileCorruptError):
         Schema.from_metadata({SCHEMA_KEY: stored})
@@ -140,11 +118,6 @@ def test_a_type_nested_without_end_is_refused() -> None:
         NestedCodec(content)
 
 
-def test_metadata_of_another_file_have_no_schema() -> None:
-    assert Schema.from_metadata(None) is None
-    assert Schema.from_metadata({b"other": b"x"}) is None
-
-
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -152,10 +125,8 @@ def test_metadata_of_another_file_have_no_schema() -> None:
         (("x", None), "dtype of numpy"),
         (("x", Field), "no field holds values of Field"),
         (("x", "int32", "ab"), "tuple of sizes"),
-        (("x", "int32", (1.5,)), "tuple of sizes"),
         (("x", "int32", (), 5), "is a codec such as NdarrayCodec"),
         (("x", "int32", (), "nope"), "no type of column 'nope'"),
-        (("x", "uint8", (3,), "png"), "PngCodec holds images"),
         (("x", object), "needs a codec"),
         (("x", "datetime64[ps]"), "no times of dtype"),
     ],
@@ -189,21 +160,13 @@ def test_a_view_keeps_the_order_of_the_schema_whatever_the_order_of_the_choices(
     ("choice", "why"),
     [
         ("txet", "no field 'txet'.*text"),
-        ("x.*", "no field"),
         ("(", "regular expression"),
-        (5, "regular expression"),
         (Field("text", bytes), "no such field"),
     ],
 )
 def test_a_choice_that_matches_nothing_is_refused(schema: Schema, choice: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         schema.view([choice])
-
-
-def test_a_name_that_is_a_regular_expression_as_well_means_the_field() -> None:
-    schema = Schema("s", [Field("a.b", "int32"), Field("axb", "int32")])
-
-    assert list(schema.view(["a.b"]).fields) == ["a.b"]
 
 
 # ---------------------------------------------------------------------- renderings
@@ -260,14 +223,6 @@ def test_what_spark_cannot_store_becomes_the_next_wider_type(schema: Schema) -> 
         "nested": "struct<a:int,b:array<array<string>>>",
         "map": "map<string,double>",
     }
-
-
-def test_a_decimal_too_long_for_spark_is_refused_by_name() -> None:
-    spark_types = pytest.importorskip("data_stack_spark.types")
-    schema = Schema("s", [Field("long", Decimal, (), ScalarCodec("decimal(50,2)"))])
-
-    with pytest.raises(ConfigError, match="field 'long'"):
-        spark_types.spark_schema(schema)
 
 
 # ---------------------------------------------------------------------- rows
@@ -432,13 +387,13 @@ def test_petastorms_schema_and_ours_tell_the_same(schema: Schema) -> None:
     assert again["jpeg"].codec == JpegCodec(90)
 
 
-@pytest.mark.parametrize("name", ["nested", "tensor", "clock", "duration", "webp"])
+@pytest.mark.parametrize("name", ["nested", "tensor", "duration", "webp"])
 def test_what_petastorm_cannot_hold_is_refused_by_name(schema: Schema, name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         pickled_from_schema(schema.view([name]))
 
 
-@pytest.mark.parametrize("name", ["a b", "class-name", "_hidden"])
+@pytest.mark.parametrize("name", ["a b", "_hidden"])
 def test_a_name_that_petastorm_cannot_have_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         pickled_from_schema(Schema("s", [Field(name, "int8")]))

@@ -88,18 +88,6 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
         check_equal(found, row(number))
 
 
-def test_columns_come_back_as_they_were_written(tmp_path: Path) -> None:
-    names = [field.name for field in SCHEMA]
-
-    with ParquetWriter(tmp_path, SCHEMA) as writer:
-        for start in (0, 10):
-            writer.append_columns({name: [row(number)[name] for number in range(start, start + 10)] for name in names})
-        writer.append(row(20))
-
-    for number, found in enumerate(ParquetDataset(tmp_path)):
-        check_equal(found, row(number))
-
-
 def test_what_any_tool_reads_is_bit_exact(tmp_path: Path) -> None:
     schema = Schema(
         "plain", [Field("id", "uint64"), Field("x", "float32"), Field("name", str, nullable=True), Field("l", "int16", (None,))]
