@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.plain_data import shown
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
 from data_stack.io.positional import PositionalFile, lent_or_opened, name_of, reading
@@ -82,17 +83,12 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
 
     @of_files_only
     def _open_columns(self) -> list[Column]:
-        file = self._file
-        target: int | None = None
-
-        def dtypes(names: list[str]) -> list[np.dtype[Any] | None]:
-            nonlocal target
-            target = None if self._target is None else _position_of(self._target, names, self._dialect.header, file.name)
-            return [self._target_dtype if i == target else self._dtype for i in range(len(names))]
-
-        columns = _read(file.buffered(), file.name, self._dialect, dtypes)
-        features = [column for i, column in enumerate(columns) if i != target]
-        opened: list[Column] = [ArrayColumn(np.stack(features, axis=1) if features else np.empty((0, 0), self._dtype))]
+        table = _Table(self._file.buffered(), self._file.name, self._dialect)
+        target = None if self._target is None or not table.names else table.position_of(self._target)
+        features = [place for place in range(len(table.names)) if place != target]
+        columns = table.columns(dict.fromkeys(features, self._dtype) | ({} if target is None else {target: self._target_dtype}))
+        found = [columns[place] for place in features]
+        opened: list[Column] = [ArrayColumn(np.stack(found, axis=1) if found else np.empty((0, 0), self._dtype))]
         if self._target is not None:
             opened += [ArrayColumn(np.empty(0, self._target_dtype) if target is None else columns[target])] * 2
         return opened
@@ -125,24 +121,15 @@ def read_csv(
         DatasetFileCorruptError: ragged rows, text that is no number or does not fit its dtype, wrong encoding, no such column.
     """
     wanted = {name: np.dtype(dtype) for name, dtype in columns.items()}
-    places: list[int] = []
-
-    def dtypes(names: list[str]) -> list[np.dtype[Any] | None]:
-        if not header and len(names) != len(wanted):
-            raise DatasetFileCorruptError(f"{name_of(file)!r} has {len(names)} columns, but {len(wanted)} were named")
-        places.extend(_position_of(name, names, True, name_of(file)) for name in wanted) if header else places.extend(
-            range(len(wanted))
-        )
-        chosen: list[np.dtype[Any] | None] = [None] * len(names)
-        for place, dtype in zip(places, wanted.values(), strict=True):
-            chosen[place] = dtype
-        return chosen
-
     dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
     with lent_or_opened(file) as opened:
-        read = _read(opened, name_of(opened), dialect, dtypes)
-    if not read:
-        return {name: np.empty(0, dtype if dtype.kind != "U" else object) for name, dtype in wanted.items()}
+        table = _Table(opened, name_of(opened), dialect)
+        if not table.names:
+            return {name: np.empty(0, dtype if dtype.kind != "U" else object) for name, dtype in wanted.items()}
+        if not header and len(table.names) != len(wanted):
+            raise DatasetFileCorruptError(f"{table.name!r} has {len(table.names)} columns, but {len(wanted)} were named")
+        places = [table.position_of(name) for name in wanted] if header else list(range(len(wanted)))
+        read = table.columns(dict(zip(places, wanted.values(), strict=True)))
     return {name: read[place] for name, place in zip(wanted, places, strict=True)}
 
 
@@ -163,125 +150,128 @@ def read_csv_matrix(
     """
     dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
     with lent_or_opened(file) as opened:
-        columns = _read(opened, name_of(opened), dialect, lambda names: [np.dtype(dtype)] * len(names))
-    return np.stack(columns, axis=1) if columns else np.empty((0, 0), dtype)
+        table = _Table(opened, name_of(opened), dialect)
+        columns = table.columns(dict.fromkeys(range(len(table.names)), np.dtype(dtype)))
+    return np.stack(list(columns.values()), axis=1) if columns else np.empty((0, 0), dtype)
 
 
-def _read(
-    file: Any, name: str, dialect: _Dialect, dtypes: Callable[[list[str]], list[np.dtype[Any] | None]]
-) -> list[npt.NDArray[Any]]:
-    """All columns that ``dtypes`` (called with the header, or the first row in its place) gives a dtype; empty for the others."""
-    rows = _rows(file, name, dialect)
-    first = next(rows, None)
-    if first is None:
-        if dialect.header:
+class _Table:
+    """The rows of a file.
+
+    Args:
+        file: an open stream, binary or of text, which stays open.
+        name: of it in messages.
+        dialect: how it is written.
+
+    Attributes:
+        names: of the columns, or what the first row has in their place; none if there is no row.
+    """
+
+    def __init__(self, file: Any, name: str, dialect: _Dialect) -> None:
+        self.name, self._dialect = name, dialect
+        self._rows = self._read_rows(file)
+        first = next(self._rows, None)
+        if first is None and dialect.header:
             raise DatasetFileCorruptError(f"{name!r} is empty; a header was expected in line {dialect.skip_lines + 1}")
-        return []
-    names = first[1]
-    chosen = dtypes(names)
-    if not dialect.header:
-        rows = itertools.chain([first], rows)
-    blocks: list[list[npt.NDArray[Any]]] = []
-    while True:
-        block = list(itertools.islice(rows, _BLOCK_ROWS))
-        for line, row in block:
-            if len(row) != len(names):
-                raise DatasetFileCorruptError(f"{name!r}, line {line}: {len(row)} columns, expected {len(names)}")
-        lines = [line for line, _ in block]
-        blocks.append(
-            [
-                np.empty(0) if dtype is None else _converted([row[i] for _, row in block], dtype, lines, f"{name!r}", i, dialect)
-                for i, dtype in enumerate(chosen)
-            ]
-        )
-        if len(block) < _BLOCK_ROWS:
-            return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+        self.names = [] if first is None else first[1]
+        if first is not None and not dialect.header:
+            self._rows = itertools.chain([first], self._rows)
 
+    def position_of(self, column: str | int) -> int:
+        """The place of a column.
 
-def _rows(file: Any, name: str, dialect: _Dialect) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of each row that is not empty."""
-    is_text = isinstance(file, io.TextIOBase)
-    text = file if is_text else io.TextIOWrapper(file, dialect.encoding, newline="")
-    try:
-        with reading(name, f"CSV file in {dialect.encoding}"):
-            lines = _bounded_lines(text, name)
-            for _ in range(dialect.skip_lines):
-                next(lines, None)
-            reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
-            while True:
+        Raises:
+            ConfigError: no column can have that place or name.
+            DatasetFileCorruptError: there is no column of that name, or there are several.
+        """
+        names = self.names
+        if isinstance(column, int):
+            if -len(names) <= column < len(names):
+                return column % len(names)
+            raise ConfigError(f"{self.name!r} has {len(names)} columns; there is no column {column}")
+        if not self._dialect.header:
+            raise ConfigError(f"column {column!r} of {self.name!r} is given by name, but the file has no header")
+        if names.count(column) != 1:
+            raise DatasetFileCorruptError(
+                f"{self.name!r} has {names.count(column)} columns named {column!r}; it has {', '.join(map(repr, names[:20]))}"
+            )
+        return names.index(column)
+
+    def columns(self, dtypes: Mapping[int, np.dtype[Any]]) -> dict[int, npt.NDArray[Any]]:
+        """The columns at some places."""
+        parts: dict[int, list[npt.NDArray[Any]]] = {place: [] for place in dtypes}
+        block = [(0, self.names)]
+        while block:
+            block = list(itertools.islice(self._rows, _BLOCK_ROWS))
+            for line, row in block:
+                if len(row) != len(self.names):
+                    raise DatasetFileCorruptError(f"{self.name!r}, line {line}: {len(row)} columns, expected {len(self.names)}")
+            for place, dtype in dtypes.items():
+                cells = [(line, row[place]) for line, row in block]
+                parts[place].append(_converted(cells, dtype, self._dialect.missing, self.name, place))
+        return {place: np.concatenate(arrays) for place, arrays in parts.items()}
+
+    def _read_rows(self, file: Any) -> Iterator[tuple[int, list[str]]]:
+        """Line number and cells of each row that is not empty."""
+        dialect = self._dialect
+        text = file if isinstance(file, io.TextIOBase) else io.TextIOWrapper(file, dialect.encoding, newline="")
+        try:
+            with reading(self.name, f"CSV file in {dialect.encoding}"):
+                lines = self._bounded_lines(text)
+                for _ in range(dialect.skip_lines):
+                    next(lines, None)
+                reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
                 try:
-                    row = next(reader, None)
+                    for row in reader:
+                        if row:
+                            yield dialect.skip_lines + reader.line_num, row
                 except csv.Error as error:
-                    raise DatasetFileCorruptError(f"{name!r}, line {dialect.skip_lines + reader.line_num}: {error}") from error
-                if row is None:
-                    return
-                if row:
-                    yield dialect.skip_lines + reader.line_num, row
-    finally:
-        if not is_text:
-            text.detach()  # or the wrapper would close the caller's stream
+                    line = dialect.skip_lines + reader.line_num
+                    raise DatasetFileCorruptError(f"{self.name!r}, line {line}: {error}") from error
+        finally:
+            if text is not file:
+                text.detach()  # or the wrapper would close the caller's stream
 
-
-def _bounded_lines(text: Any, name: str) -> Iterator[str]:
-    number = 0
-    while line := text.readline(_MAX_LINE_CHARACTERS):
-        number += 1
-        if number == 1:
-            line = line.removeprefix("\ufeff")  # the byte order mark that spreadsheets write
-        if len(line) == _MAX_LINE_CHARACTERS:
-            raise DatasetFileCorruptError(f"{name!r}, line {number}: longer than {_MAX_LINE_CHARACTERS} characters")
-        yield line
-
-
-def _position_of(column: str | int, names: list[str], header: bool, name: str) -> int:
-    if isinstance(column, int):
-        if -len(names) <= column < len(names):
-            return column % len(names)
-        raise ConfigError(f"{name!r} has {len(names)} columns; there is no column {column}")
-    if not header:
-        raise ConfigError(f"column {column!r} of {name!r} is given by name, but the file has no header; give its position")
-    if names.count(column) != 1:
-        raise DatasetFileCorruptError(
-            f"{name!r} has {names.count(column)} columns named {column!r}; it has {', '.join(map(repr, names[:20]))}"
-        )
-    return names.index(column)
+    def _bounded_lines(self, text: Any) -> Iterator[str]:
+        number = 0
+        while line := text.readline(_MAX_LINE_CHARACTERS):
+            number += 1
+            if number == 1:
+                line = line.removeprefix("\ufeff")  # the byte order mark that spreadsheets write
+            if len(line) == _MAX_LINE_CHARACTERS:
+                raise DatasetFileCorruptError(f"{self.name!r}, line {number}: longer than {_MAX_LINE_CHARACTERS} characters")
+            yield line
 
 
 def _converted(
-    texts: list[str], dtype: np.dtype[Any], lines: list[int], name: str, column: int, dialect: _Dialect
+    cells: list[tuple[int, str]], dtype: np.dtype[Any], missing: Collection[str], name: str, column: int
 ) -> npt.NDArray[Any]:
+    """The values of cells, each the number of its line and a text."""
     if dtype.kind == "U":
-        strings = np.empty(len(texts), object)  # numpy's own strings would cut trailing NULs, and long ones
-        strings[:] = texts
+        strings = np.empty(len(cells), object)  # numpy's own strings would cut trailing NULs, and long ones
+        strings[:] = [text for _, text in cells]
         return strings
     if dtype.kind not in "fiub":
         raise ConfigError(f"a CSV column is read as numbers, bools or str, not as {dtype}")
-    convert = _CONVERTERS[dtype.kind]
     values = []
-    for line, text in zip(lines, texts, strict=True):
+    for line, text in cells:
         try:
-            if dtype.kind == "f" and text in dialect.missing:
-                values.append(np.nan)
-            else:
-                values.append(convert(text, dtype))
+            values.append(np.nan if dtype.kind == "f" and text in missing else _number(text, dtype))
         except (ValueError, KeyError, OverflowError) as error:
-            shown = text if len(text) <= 40 else text[:40] + "…"
-            raise DatasetFileCorruptError(f"{name}, line {line}, column {column + 1}: {shown!r} is no {dtype}") from error
+            raise DatasetFileCorruptError(f"{name!r}, line {line}, column {column + 1}: {shown(text)} is no {dtype}") from error
     return np.array(values, dtype)
 
 
-def _float(text: str, dtype: np.dtype[Any]) -> float:
+def _number(text: str, dtype: np.dtype[Any]) -> float:
+    if dtype.kind == "b":
+        return _TRUTH[text.strip().lower()]
     if "_" in text:  # Python's own notation, nobody's data
         raise ValueError(text)
-    value = float(text)
-    if dtype.itemsize < 8 and np.isfinite(value) and abs(value) > float(np.finfo(dtype).max):
-        raise OverflowError(text)
-    return value
-
-
-def _integer(text: str, dtype: np.dtype[Any]) -> int:
-    if "_" in text:
-        raise ValueError(text)
+    if dtype.kind == "f":
+        number = float(text)
+        if np.isfinite(number) and abs(number) > float(np.finfo(dtype).max):
+            raise OverflowError(text)
+        return number
     try:
         value = int(text)
     except ValueError:
@@ -293,10 +283,3 @@ def _integer(text: str, dtype: np.dtype[Any]) -> int:
     if not limits.min <= value <= limits.max:
         raise OverflowError(text)
     return value
-
-
-def _truth(text: str, dtype: np.dtype[Any]) -> bool:
-    return _TRUTH[text.strip().lower()]
-
-
-_CONVERTERS: dict[str, Callable[[str, np.dtype[Any]], Any]] = {"f": _float, "i": _integer, "u": _integer, "b": _truth}

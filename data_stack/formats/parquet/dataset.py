@@ -16,7 +16,7 @@ from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.indices import checked_index, checked_indices, checked_integer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe_values import Untold
-from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError
+from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.first_rows import FirstRows
@@ -194,18 +194,12 @@ class ParquetDataset(AccessedDatasetIterator):
         """Begin to read the samples of a row group: where the filter takes some rows, nothing but these is kept."""
         return self._groups.reading(group, names, self._selected().rows_of(group))
 
-    def _damaged(self, group: int, name: str, error: CellError) -> DatasetFileCorruptError | RequestLimitError:
-        return self._groups.damaged(group, name, error, self._selected().rows_of(group))
-
     # ------------------------------------------------------------------ samples
 
     def _sample(self, position: int) -> Sample:
         group, row = self._selected().locate(position)
         columns = self._cache.columns(group, self._names, 1)
-        try:
-            return {name: columns[name].value(row) for name in self._names}
-        except CellError:
-            return {name: self._value(group, name, columns[name], row) for name in self._names}  # raises with its name
+        return {name: self._value(group, name, columns[name], row) for name in self._names}
 
     def _iterate(self) -> Iterator[Sample]:
         selection = self._selected()
@@ -281,13 +275,13 @@ class ParquetDataset(AccessedDatasetIterator):
         try:
             return column.take(rows)
         except CellError as error:
-            raise self._damaged(group, name, error) from error
+            raise self._groups.damaged(group, name, error, self._selected().rows_of(group)) from error
 
     def _value(self, group: int, name: str, column: GroupColumn, row: int) -> Any:
         try:
             return column.value(row)
         except CellError as error:
-            raise self._damaged(group, name, error) from error
+            raise self._groups.damaged(group, name, error, self._selected().rows_of(group)) from error
 
     # ------------------------------------------------------------------ for other processes
 

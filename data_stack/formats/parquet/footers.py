@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -282,25 +283,16 @@ def digest_of_row_groups(footers: Footers, groups: npt.NDArray[np.int64]) -> str
     return hashlib.sha256(json.dumps([paths, contents, chosen]).encode()).hexdigest()
 
 
-class reading_parquet:  # noqa: N801  # a context manager; a class takes half the time of a generator
-    """Errors of pyarrow while it reads a file as ours.
-
-    Args:
-        name: what is read.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
-        if error is None or isinstance(error, DataStackError) or not isinstance(error, Exception):
-            return
+@contextlib.contextmanager
+def reading_parquet(name: str) -> Iterator[None]:
+    """Errors of pyarrow while it reads a file of that name as ours."""
+    try:
+        yield
+    except DataStackError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, OverflowError, NotImplementedError) as error:
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
-            raise StorageError(f"could not read {self._name}: {os.strerror(error.errno)}", error.errno) from error
-        if isinstance(error, (pa.ArrowException, OSError, ValueError, OverflowError, UnicodeDecodeError, NotImplementedError)):
-            raise DatasetFileCorruptError(
-                f"{self._name} cannot be read: it is damaged or cut short, or no Parquet file: {error!s:.300}"
-            ) from error
+            raise StorageError(f"could not read {name}: {os.strerror(error.errno)}", error.errno) from error
+        raise DatasetFileCorruptError(
+            f"{name} cannot be read: it is damaged or cut short, or no Parquet file: {error!s:.300}"
+        ) from error

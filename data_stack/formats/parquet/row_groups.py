@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from data_stack.exception import DatasetFileCorruptError, RequestLimitError
 from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
-from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ObjectColumn, objects
+from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ObjectColumn
 from data_stack.formats.parquet.files import partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.footers import Footers, reading_parquet
@@ -62,7 +62,11 @@ class RowGroups:
         self.footers, self.schema = footers, schema
         partitions = footers.files.partitions
         self._partitioned = {name for name in partition_names(partitions) if name in schema}
-        self._partition_values = self._parsed_partitions()
+        #: Of each file the values of the partition columns.
+        self._partition_values = [
+            {name: partition_value(schema[name], values.get(name), footers.files, number) for name in self._partitioned}
+            for number, values in enumerate(partitions)
+        ]
         self._absent = [self._absent_of(file) for file in range(len(footers.files.paths))]
         #: By field of lists the length that all of them have, as far as is known; None where they differ.
         self._list_lengths = {field.name: self._list_length(field) for field in schema if isinstance(field.codec, ListCodec)}
@@ -108,7 +112,11 @@ class RowGroups:
 
         Lists are taken to be equally long where the counts in the footers allow it, until one is read that is not.
         """
-        return all(self._is_gathered(name) for name in names)
+        fields, lengths = [self.schema[name] for name in names], self._list_lengths
+        return all(
+            field.cells.is_gathered(field, list_length=lengths.get(field.name), has_nulls=self._with_nulls[field.name])
+            for field in fields
+        )
 
     def empty(self, name: str) -> npt.NDArray[Any]:
         """The column of no rows."""
@@ -146,9 +154,9 @@ class RowGroups:
 
     def made_column(self, group: int, name: str, n_rows: int) -> GroupColumn:
         """A column that is not stored in the file."""
-        if name in self._partitioned:
-            return self._partition_column(int(self.footers.file_of[group]), name, n_rows)
-        return ObjectColumn(objects([None] * n_rows))
+        value = self._partition_values[int(self.footers.file_of[group])].get(name)
+        array = partition_array(self.schema[name], value, n_rows, has_nulls=self._with_nulls[name])
+        return ObjectColumn(array) if array.dtype == object else ArrayColumn(array)
 
     def decoded_column(
         self, group: int, name: str, stored: pa.ChunkedArray, n_rows: int, rows: Rows | None = None
@@ -175,25 +183,14 @@ class RowGroups:
             column = field.cells.column(field, cells, has_nulls=self._with_nulls[name])
             if name in self._list_lengths and not _has_length(column, self._list_lengths[name]):
                 self._list_lengths[name] = None
-            self._check_nulls(field, cells)
+            if cells.null_count and not field.nullable:
+                row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
+                raise CellError(row, "it is null, but the schema says that the field is not nullable")
         except CellError as error:
             raise self.damaged(group, name, error, rows) from error
         except (ValueError, pa.ArrowException) as error:
             raise DatasetFileCorruptError(f"{footers.name_of(group)}, field {name!r}: {error!s:.300}") from error
         return column
-
-    def _parsed_partitions(self) -> list[dict[str, Any]]:
-        """Of each file the values of the partition columns."""
-        files = self.footers.files
-        return [
-            {name: partition_value(self.schema[name], values.get(name), files, number) for name in self._partitioned}
-            for number, values in enumerate(files.partitions)
-        ]
-
-    def _partition_column(self, file: int, name: str, n_rows: int) -> GroupColumn:
-        value = self._partition_values[file][name]
-        array = partition_array(self.schema[name], value, n_rows, has_nulls=self._with_nulls[name])
-        return ObjectColumn(array) if array.dtype == object else ArrayColumn(array)
 
     def _absent_of(self, file: int) -> frozenset[str]:
         """The fields that a file lacks."""
@@ -218,8 +215,7 @@ class RowGroups:
             return False
         if any(name in absent for absent in self._absent):
             return True
-        for file in range(len(footers.files.paths)):
-            facts = footers.facts(file)
+        for facts in map(footers.facts, range(len(footers.files.paths))):
             columns = [number for number in facts.columns[name] if not facts.is_required[number]]
             if facts.n_nulls[facts.n_rows > 0][:, columns].any():  # or unknown
                 return True
@@ -228,36 +224,14 @@ class RowGroups:
     def _list_length(self, field: Field) -> int | None:
         """The length of all lists of a field, if they have one; it may be that some are longer in return for shorter ones."""
         found: set[int] = set()
-        for file in range(len(self.footers.files.paths)):
-            facts = self.footers.facts(file)
-            columns = facts.columns.get(field.name, [])
-            if len(columns) != 1:
-                return None
-            has_rows = facts.n_rows > 0
-            if facts.n_nulls[has_rows, columns[0]].any():  # or unknown
+        for facts in map(self.footers.facts, range(len(self.footers.files.paths))):
+            columns, has_rows = facts.columns.get(field.name, []), facts.n_rows > 0
+            if len(columns) != 1 or facts.n_nulls[has_rows, columns[0]].any():  # or unknown
                 return None
             lengths, rest = np.divmod(facts.n_values[has_rows, columns[0]], facts.n_rows[has_rows])
-            found.update(lengths.tolist())
-            if rest.any() or len(found) > 1:
-                return None
-        return found.pop() if found else None
-
-    def _is_gathered(self, name: str) -> bool:
-        field = self.schema[name]
-        length, has_nulls = self._list_lengths.get(name), self._with_nulls[name]
-        return field.cells.is_gathered(field, list_length=length, has_nulls=has_nulls)
-
-    def _check_nulls(self, field: Field, cells: pa.Array) -> None:
-        if cells.null_count and not field.nullable:
-            row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
-            raise CellError(row, "it is null, but the schema says that the field is not nullable")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_partition_values"}  # names of folders tell
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._partition_values = self._parsed_partitions()
+            found.update(lengths.tolist(), [-1] * bool(rest.any()))
+        length = found.pop() if len(found) == 1 else -1
+        return length if length >= 0 else None
 
 
 class GroupReading:

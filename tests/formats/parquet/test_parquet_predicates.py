@@ -6,7 +6,6 @@ import datetime
 import math
 import operator
 import pickle
-import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -103,11 +102,6 @@ def test_texts_compare_as_in_python(column: npt.NDArray[Any], text: str, name: s
     check(COMPARISONS[name](col("a"), text), naive(lambda a: COMPARISONS[name](a, text), column), column)
 
 
-@given(column=TEXTS, pattern=st.sampled_from(["a", "^b", "ß$", "^$", "a|b"]))
-def test_a_pattern_is_found_as_by_re(column: npt.NDArray[Any], pattern: str) -> None:
-    check(col("a").matches(pattern), naive(lambda a: re.search(pattern, a) is not None, column), column)
-
-
 PREDICATES = st.recursive(
     st.one_of(
         st.builds(
@@ -162,7 +156,6 @@ def test_columns_of_nothing_but_nulls_and_of_no_rows_can_be_asked() -> None:
     for predicate in (
         col("a") > 3,
         col("a").isin([1]),
-        col("a").matches("x"),
         col("a") % 2 == 1,
         in_set([1], "a"),
     ):
@@ -237,7 +230,6 @@ def test_other_types_compare_with_their_own() -> None:
         (col("a") > 3, [1, "x"]),
         (col("a") > 3, np.zeros((1, 2))),
         (col("a").isin([3]), [[3]]),
-        (col("a").matches("3"), np.array([3])),
         (col("a") > datetime.date(2020, 1, 1), np.array([3])),
         (in_intersection([1], "a"), [[1], 5]),
         (in_intersection([1], "a"), np.array([1])),
@@ -264,7 +256,6 @@ def test_a_missing_column_is_named_with_those_that_are_there() -> None:
         (lambda: col("a") % 0, "integer from 1 on"),
         (lambda: col("a").isin("abc"), r"write \['abc'\]"),
         (lambda: col("a").isin([1, None]), "is_null"),
-        (lambda: col("a").matches("("), "no regular expression"),
         (lambda: col(WRONG), "name of a field"),
     ],
 )
@@ -302,7 +293,7 @@ def test_thousands_of_predicates_are_combined() -> None:
 
 def test_the_content_of_predicates_tells_them_apart() -> None:
     def made() -> Predicate:
-        return ((col("a") % 5 > 3) & col("b").isin([1, 2])) | in_set(["x"], "c") | ~col("d").matches("x")
+        return ((col("a") % 5 > 3) & col("b").isin([1, 2])) | in_set(["x"], "c") | ~col("d")
 
     copy = pickle.loads(pickle.dumps(made()))
     others = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, Final
@@ -38,7 +37,7 @@ def checked_field(name: Any, what: str) -> str:
 def col(name: str) -> Expression:
     """The column of that name, to be compared with values::
 
-        (col("speed") > 3) & col("weather").isin(["rain", "snow"]) & ~col("name").matches("^test")
+        (col("speed") > 3) & col("weather").isin(["rain", "snow"]) & ~col("label").is_null()
 
     Each comparison needs its parentheses, for ``&`` binds tighter than ``>`` in Python. ``col("id") % 10 == 3`` takes every tenth
     row, a column of bools may stand by itself: ``col("is_night")``. For what is asked of several columns at once, or of something
@@ -168,24 +167,6 @@ class _IsNull(_OfColumn):
         return f"{self._name}.is_null()"
 
 
-class _Matches(_OfColumn):
-    def __init__(self, field: str, pattern: str | re.Pattern[str]) -> None:
-        super().__init__(field)
-        try:
-            self._pattern = re.compile(pattern)
-        except (re.error, TypeError) as error:
-            raise ConfigError(f"no regular expression: {shown(pattern)} ({error})") from error
-
-    def _answers(self, values: Any) -> Bools:
-        return np.fromiter((self._pattern.search(value) is not None for value in values.tolist()), bool, len(values))
-
-    def _asked(self) -> tuple[Any, ...]:
-        return "matches", str(self._pattern.pattern), self._pattern.flags
-
-    def __repr__(self) -> str:
-        return f"{self._name}.matches({self._pattern.pattern!r})"
-
-
 class Expression(_Comparison):
     """A column, or its remainder; comparing it makes a :class:`Predicate`. By itself it says whether the value is true."""
 
@@ -199,10 +180,6 @@ class Expression(_Comparison):
     def between(self, low: Any, high: Any) -> Predicate:
         """Whether ``low <= value <= high``."""
         return self._compared(">=", low) & self._compared("<=", high)
-
-    def matches(self, pattern: str | re.Pattern[str]) -> Predicate:
-        """Whether a regular expression is found in the text: ``^`` and ``$`` tie it to the ends, as everywhere in :mod:`re`."""
-        return _Matches(self._field, pattern)
 
     def is_null(self) -> Predicate:
         """Whether there is no value. NaN is a value."""
