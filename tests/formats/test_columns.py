@@ -13,8 +13,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from sizes import FULL
 
-from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView
+from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -86,31 +87,17 @@ def test_every_sample_is_what_was_stored(iterator: DatasetIteratorIF) -> None:
     assert iterator.underlying_iterators == []
 
 
-def test_a_single_number_is_a_python_number(iterator: DatasetIteratorIF) -> None:
-    assert type(iterator[5][1]) is int
-
-
-@pytest.mark.parametrize("index", [3, -1, -N_SAMPLES, np.int64(3), np.uint8(3)])
+@pytest.mark.parametrize("index", [-N_SAMPLES, np.uint8(3)])
 def test_positions_are_those_of_a_list(iterator: DatasetIteratorIF, index: int) -> None:
     assert as_values(iterator[index]) == EXPECTED[index]
-
-
-@pytest.mark.parametrize("index", [N_SAMPLES, -N_SAMPLES - 1, np.int64(N_SAMPLES)])
-def test_a_position_outside_is_an_index_error(iterator: DatasetIteratorIF, index: int) -> None:
+    assert type(iterator[index][1]) is int
     with pytest.raises(DatasetOutOfBoundsError):
-        iterator[index]
+        iterator[N_SAMPLES]
+    with pytest.raises(DatasetOutOfBoundsError):
+        iterator.read_batch([0, N_SAMPLES])
 
 
-def test_a_slice_gives_a_view(iterator: DatasetIteratorIF) -> None:
-    view = iterator[8:2:-3]
-
-    assert isinstance(view, DatasetIteratorView)
-    assert [as_values(sample) for sample in view] == EXPECTED[8:2:-3]
-
-
-@pytest.mark.parametrize(
-    "indices", [[3, 1, 1, -1, 7], np.array([10, 0]), range(4), np.arange(N_SAMPLES) % 2 == 0, slice(2, 9, 3)]
-)
+@pytest.mark.parametrize("indices", [[3, 1, 1, -1, 7], np.arange(N_SAMPLES) % 2 == 0, slice(2, 9, 3)])
 def test_a_batch_stacks_the_samples_in_the_order_asked_for(iterator: DatasetIteratorIF, indices: Any) -> None:
     positions = np.arange(N_SAMPLES)[indices]
 
@@ -135,18 +122,13 @@ def test_a_batch_of_nothing_has_the_shape_of_samples(iterator: DatasetIteratorIF
     assert (targets.shape, targets.dtype) == ((0,), np.int32)
 
 
-def test_a_batch_outside_is_refused(iterator: DatasetIteratorIF) -> None:
-    with pytest.raises(DatasetOutOfBoundsError):
-        iterator.read_batch([0, N_SAMPLES])
-
-
 def test_a_column_is_read_alone(iterator: DatasetIteratorIF) -> None:
     assert iterator.read_column(1).tolist() == TARGETS.tolist()
     assert iterator.read_column(-1, [4, 4, 0]).tolist() == TARGETS[[4, 4, 0]].tolist()
     assert iterator.read_column(0, [-1]).tolist() == FEATURES[[-1]].tolist()
 
 
-@pytest.mark.parametrize("key", [3, -4, "targets"])
+@pytest.mark.parametrize("key", [-4, "targets"])
 def test_an_unknown_column_is_named_in_the_error(iterator: DatasetIteratorIF, key: int | str) -> None:
     with pytest.raises(ConfigError, match="no column"):
         iterator.read_column(key)
@@ -165,7 +147,7 @@ def test_what_is_handed_out_is_the_callers_own(iterator: DatasetIteratorIF) -> N
     assert as_values(iterator[4]) == EXPECTED[4]
 
 
-@pytest.mark.parametrize(("method", "opened"), [("fork", False), ("fork", True), ("spawn", True)])
+@pytest.mark.parametrize(("method", "opened"), [("fork", True), *([("fork", False), ("spawn", True)] if FULL else [])])
 def test_another_process_reads_the_same_samples(iterator: DatasetIteratorIF, method: str, opened: bool) -> None:
     if opened:
         iterator[0]
@@ -174,12 +156,9 @@ def test_another_process_reads_the_same_samples(iterator: DatasetIteratorIF, met
         samples = pool.submit(list, iterator).result(timeout=50)
 
     assert [as_values(sample) for sample in samples] == EXPECTED
-
-
-def test_a_pickle_holds_no_data(iterator: DatasetIteratorIF) -> None:
-    iterator.read_batch(range(N_SAMPLES))
-
-    assert FEATURES[4].tobytes() not in pickle.dumps(iterator)
+    sent = pickle.dumps(iterator)
+    assert FEATURES[4].tobytes() not in sent
+    assert [as_values(sample) for sample in pickle.loads(sent)] == EXPECTED
 
 
 def test_threads_share_an_iterator_that_none_of_them_has_opened(iterator: DatasetIteratorIF) -> None:
@@ -213,9 +192,6 @@ def test_columns_of_different_lengths_are_refused(store: FileStorageConnector) -
 
     with pytest.raises(DatasetFileCorruptError, match="0: 3, 1: 4"):
         len(NumpyDatasetIterator([store.get_resource("a"), store.get_resource("b")]))
-
-
-def test_no_columns_are_refused() -> None:
     with pytest.raises(ConfigError):
         NumpyDatasetIterator([])
 

@@ -161,50 +161,21 @@ def test_offsets_may_be_negative_and_have_holes() -> None:
     ]
 
 
-def test_a_row_of_which_nothing_is_wanted_must_be_there() -> None:
-    ngrams = NGramIterator(timed([0, 1, 2, 9]), NGram({0: ["row"], 1: []}, 1, "time"))
-
-    assert list(ngrams) == [{0: {"row": 0}, 1: {}}, {0: {"row": 1}, 1: {}}]
-
-
-def test_a_stride_leaves_sequences_out() -> None:
-    assert rows_of(NGramIterator(timed(range(8)), of_length(3, stride=2))) == [[0, 1, 2], [2, 3, 4], [4, 5, 6]]
-
-
-def test_sequences_of_groups_that_are_mixed_come_in_the_order_of_their_first_rows() -> None:
-    rows = Rows(time=[0, 0, 1, 1, 2, 2], row=np.arange(6), car=np.array(["a", "b", "b", "a", "a", "b"]))
-
-    ngrams = NGramIterator(rows, of_length(2, group_field="car"))
-
-    assert rows_of(ngrams) == [[0, 3], [1, 2], [2, 5], [3, 4]]
-
-
 def test_no_sequence_spans_row_groups_between_which_time_goes_back() -> None:
     rows = timed([5, 6, 7, 0, 1, 2], block_lengths=[3, 3])
 
     assert rows_of(NGramIterator(rows, of_length(2))) == [[0, 1], [1, 2], [3, 4], [4, 5]]
+    assert rows_of(NGramIterator(timed(range(8)), of_length(3, stride=2))) == [[0, 1, 2], [2, 3, 4], [4, 5, 6]]
 
 
 def test_a_row_that_is_not_sorted_is_named() -> None:
     with pytest.raises(ConfigError, match=r"'time' of row 3 is 1, that of row 2 before it is 2.*group_field"):
         NGramIterator(timed([0, 1, 2, 1, 2]), of_length(2))
-
-
-def test_a_row_without_a_timestamp_is_named() -> None:
     with pytest.raises(ConfigError, match=r"'time' has no value \(None\) at position 1"):
         NGramIterator(timed(np.array([0, None, 2], dtype=object)), of_length(2))
-
-
-def test_petastorms_borders_need_row_groups() -> None:
     with pytest.raises(ConfigError, match="block_lengths"):
         NGramIterator(timed([0, 1]), of_length(2, within_row_groups=True))
-
-
-def test_too_few_rows_make_no_sequence() -> None:
-    ngrams = NGramIterator(timed([0]), of_length(2))
-
-    assert (len(ngrams), list(ngrams)) == (0, [])
-    assert ngrams.read_batch([])[0]["row"].shape == (0,)
+    assert list(NGramIterator(timed([0]), of_length(2))) == []
 
 
 @pytest.mark.parametrize(
@@ -212,14 +183,10 @@ def test_too_few_rows_make_no_sequence() -> None:
     [
         ({"fields": {}}, "fields of an n-gram"),
         ({"fields": {0: "row"}}, "at offset 0"),
-        ({"fields": {0: [3]}}, "a field at offset 0"),
         ({"fields": {"0": ["row"]}}, "an offset"),
-        ({"delta_threshold": None}, "delta_threshold"),
         ({"delta_threshold": -1}, "delta_threshold"),
-        ({"delta_threshold": float("nan")}, "delta_threshold"),
         ({"timestamp_field": 3}, "timestamp_field"),
         ({"timestamp_overlap": "no"}, "timestamp_overlap"),
-        ({"stride": 0}, "stride"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
@@ -231,11 +198,6 @@ def test_arguments_that_make_no_sense_are_refused(options: dict[str, Any], messa
 def test_a_field_that_is_not_there_is_named_with_those_that_are(name: str) -> None:
     with pytest.raises(ConfigError, match=r"no field.*there are: time, row"):
         NGramIterator(timed([0, 1]), NGram({0: [name]}, 1, "time"))
-
-
-def test_a_timestamp_is_one_field() -> None:
-    with pytest.raises(ConfigError, match="timestamp_field is one field"):
-        NGramIterator(timed([0, 1]), NGram({0: ["row"]}, 1, ".*"))
 
 
 # ------------------------------------------------------------------ what is read
@@ -291,14 +253,6 @@ def test_only_timestamps_are_read_to_find_sequences_and_shared_rows_once_for_a_b
     assert rows.n_read == {"time": 100, "row": 20, "image": 22}
 
 
-def test_columns_of_a_batch_do_not_share_their_memory() -> None:
-    batch = NGramIterator(timed(range(9)), of_length(3)).read_batch(range(5))
-
-    batch[0]["row"][:] = -1
-
-    assert batch[1]["row"].tolist() == [1, 2, 3, 4, 5]
-
-
 @pytest.fixture
 def frames(tmp_path: Path) -> ParquetDataset:
     """Two cars that take turns, in row groups of 64 rows: nothing but numbers and arrays, of which rows are copied."""
@@ -316,7 +270,7 @@ def frames(tmp_path: Path) -> ParquetDataset:
 
 
 @pytest.mark.parametrize("group_field", [None, "car"])
-@pytest.mark.parametrize("indices", [range(20, 80), [250, 0, 62, 63, 63, 1, 190, 127, 2, 0], [61], []])
+@pytest.mark.parametrize("indices", [range(20, 80), [250, 0, 62, 63, 63, 1, 190, 127, 2, 0], []])
 def test_arrays_of_overlapping_sequences_are_those_of_the_rows_and_each_its_own_memory(
     frames: ParquetDataset, group_field: str | None, indices: Any
 ) -> None:
@@ -339,7 +293,7 @@ def test_arrays_of_overlapping_sequences_are_those_of_the_rows_and_each_its_own_
         assert ngrams[index][0]["time"] == start
 
 
-@pytest.mark.parametrize("kind", ["inline", "threads"])
+@pytest.mark.parametrize("kind", ["threads"])
 def test_small_batches_of_sequences_that_are_read_together_are_those_that_were_asked_for(
     frames: ParquetDataset, kind: Any
 ) -> None:
@@ -369,14 +323,6 @@ def test_what_is_wanted_of_sequences_is_read_ahead(frames: ParquetDataset) -> No
         assert time.monotonic() < end
         time.sleep(0.002)
     assert not frames._cache.has(0, ["frame"])
-
-
-def test_sequences_of_rows_that_are_not_read_ahead_may_be_told_to() -> None:
-    ngrams = NGramIterator(timed(range(9)), of_length(3))
-
-    access_to(ngrams).prefetch(np.arange(3))
-
-    assert ngrams.read_batch([1])[2]["row"].tolist() == [3]
 
 
 def test_rows_that_a_filter_leaves_out_are_not_there() -> None:
@@ -432,21 +378,6 @@ def test_a_loader_shuffles_sequences_by_the_row_groups_of_their_first_rows() -> 
     assert ngrams.block_lengths.sum() == len(ngrams) == len(first)
     assert sorted(first) == sorted(second) == ngrams.read_column((0, "timestamp")).tolist()
     assert first.tolist() != second.tolist()
-
-
-def test_a_loader_goes_on_in_the_middle_of_an_epoch() -> None:
-    ngrams = NGramIterator(timed(range(50)), of_length(3))
-    loader = Loader(ngrams, 4, shuffle=True, seed=5, worker_kind="inline")
-    batches = iter(loader)
-    for _ in range(3):
-        next(batches)
-    state = json.loads(json.dumps(loader.state_dict()))
-    expected = [batch[1]["row"].tolist() for batch in batches]
-
-    other = Loader(NGramIterator(timed(range(50)), of_length(3)), 4, shuffle=True, worker_kind="inline")
-    other.load_state_dict(state)
-
-    assert [batch[1]["row"].tolist() for batch in other] == expected
 
 
 def test_windows_of_a_dataset_are_the_same_sequences() -> None:

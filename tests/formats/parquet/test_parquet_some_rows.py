@@ -13,10 +13,9 @@ import pytest
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
-from data_stack.formats.parquet.codecs import NdarrayCodec, PngCodec
+from data_stack.formats.parquet.codecs import PngCodec
 from data_stack.formats.parquet.ngram import NGram, NGramIterator
 from data_stack.formats.parquet.selecting import col
-from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 N_ROWS = 1200
 ROW_GROUP = 500
@@ -94,29 +93,6 @@ def test_the_rows_that_a_filter_takes_are_those_of_the_whole_dataset(folder: Pat
     assert [{name: plain(value) for name, value in some[int(i)].items()} for i in order[:5]] == expected[:5]
     assert [sample["n"] for sample in some] == taken
     assert some.read_column("text").tolist() == [f"row {n}" for n in taken]
-
-
-def test_the_rows_come_out_of_a_store_likewise(folder: Path) -> None:
-    store = InMemoryStorageConnector()
-    store.set_resource("a.parquet", (folder / "a.parquet").read_bytes())
-
-    some = ParquetDataset(store, filters=col("n").isin([99, 999]))
-
-    assert some.read_column("noise").tolist() == [noise(N_ROWS)[n] for n in (99, 999)]
-
-
-def test_arrays_and_images_of_some_rows_are_their_own(tmp_path: Path) -> None:
-    schema = Schema(
-        "s", [Field("n", "int64"), Field("a", "int32", (4, 4), NdarrayCodec()), Field("i", "uint8", (3, 3), PngCodec())]
-    )
-    with ParquetWriter(tmp_path, schema) as writer:
-        for n in range(50):
-            writer.append({"n": n, "a": np.full((4, 4), n, np.int32), "i": np.full((3, 3), n, np.uint8)})
-
-    batch = ParquetDataset(tmp_path, filters=col("n").isin([7, 8, 41])).read_batch([2, 0, 1])
-
-    assert batch["a"].dtype == np.int32
-    assert batch["a"][:, 3, 3].tolist() == batch["i"][:, 2, 2].tolist() == batch["n"].tolist() == [41, 7, 8]
 
 
 def test_rows_that_a_filter_does_not_take_are_not_kept(folder: Path) -> None:
