@@ -103,20 +103,3 @@ def test_damage_is_the_data_s_failure(command: Any, source: Path, tmp_path: Path
     assert outcome.code == 1
     assert "x.bag is damaged" in outcome.err
     assert not (tmp_path / "out.npz").exists()
-
-
-@pytest.mark.parametrize("name", ["out.h5", "shards"])
-def test_formats_in_a_real_mongodb_go_there_and_back(
-    command: Any, source: Path, tmp_path: Path, mongodb_uri: str, name: str
-) -> None:
-    base, mark, query = mongodb_uri.partition("?")
-    url = f"{base.rstrip('/')}/sets/{name}{mark}{query}"
-
-    there = command("convert", str(source), url, *(["--shardlen", "5"] if name == "shards" else []))
-    back = command("convert", url, str(tmp_path / "back"))
-
-    assert (there.code, back.code) == (0, 0), there.err + back.err
-    with records.open(source) as before, records.open(tmp_path / "back") as after:
-        assert [(each["label"], each["text"], each["x"].tolist()) for each in after] == [
-            (each["label"], each["text"], each["x"].tolist()) for each in before
-        ]

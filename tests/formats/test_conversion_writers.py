@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.hdf5 import HDF5DatasetIterator, write_hdf5
 from data_stack.formats.numpy_arrays import npz_keys, write_npz
 from data_stack.formats.torch_tensors import TensorsDatasetIterator, save_tensors
@@ -35,24 +35,6 @@ def test_hdf5_is_written_plain_and_read_by_position() -> None:
     iterator = HDF5DatasetIterator(resource, {"x": "a/x", "t": "text", "f": "flag"})
     assert iterator[0]["t"] == "ü" * 300
     assert [each["f"] for each in iterator] == [True, False, True, False]
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"x": np.zeros(3, "M8[s]")}, "no counterpart in HDF5"),
-        ({"a//b": X}, "cannot be the path"),
-        ({"a": X, "a/b": X}, "cannot have a dataset 'a/b'"),
-        ({"text": np.array(["a\0b"], object)}, "cannot have a dataset 'text'"),
-    ],
-)
-def test_columns_that_hdf5_cannot_have_are_refused(columns: Any, message: str) -> None:
-    file = io.BytesIO()
-
-    with pytest.raises(ConfigError, match=message):
-        write_hdf5(file, columns)
-
-    assert file.getvalue() == b""
 
 
 # ------------------------------------------------------------------ npz
@@ -91,11 +73,3 @@ def test_tensors_of_one_file_are_columns(stored: Any) -> None:
     assert torch.equal(iterator[2]["x"], torch.from_numpy(X)[2])
     with pytest.raises(DatasetFileCorruptError, match="has no tensor 's' with one row a sample"):
         len(TensorsDatasetIterator(resource, ["s"]))
-
-
-def test_a_file_without_tensors_is_an_error() -> None:
-    file = io.BytesIO()
-    save_tensors(file, {"a": 3})
-
-    with pytest.raises(DatasetFileCorruptError, match="without tensors"):
-        len(TensorsDatasetIterator(StreamedResource("x.pt", file), ["a"]))

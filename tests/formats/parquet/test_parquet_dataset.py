@@ -91,18 +91,6 @@ def test_rows_come_in_the_order_of_the_files_one_by_one_and_in_batches(folder: P
         dataset[100]
 
 
-def test_values_are_the_callers_own(folder: Path) -> None:
-    dataset = ParquetDataset(folder)
-
-    batch, sample = dataset.read_batch(range(5)), dataset[0]
-    for column in batch.values():
-        column[...] = column[::-1].copy()
-    sample["vec"][:] = 7
-
-    assert dataset.read_batch(range(5))["id"].tolist() == [0, 1, 2, 3, 4]
-    assert dataset[0]["vec"].tolist() == [0, 1]
-
-
 def test_only_the_columns_that_are_asked_for_are_read(folder: Path) -> None:
     damaged = folder / "part-0.parquet"
     column = pq.read_metadata(damaged).row_group(0).column(3)
@@ -236,17 +224,6 @@ def test_nothing_there_is_an_error_that_names_the_folder(tmp_path: Path) -> None
         ParquetDataset(tmp_path)
     with pytest.raises(ResourceNotFoundError):
         ParquetDataset(tmp_path / "none.parquet")
-
-
-def test_an_empty_dataset_has_no_rows_and_still_its_columns(tmp_path: Path) -> None:
-    pq.write_table(table_of(0, 0), tmp_path / "a.parquet")
-
-    dataset = ParquetDataset(tmp_path)
-
-    assert len(dataset) == 0
-    assert list(dataset) == []
-    assert dataset.read_batch([])["id"].dtype == np.int64
-    assert list(Loader(dataset, 4, shuffle=BlockShuffled())) == []
 
 
 def test_a_file_without_a_column_that_others_have_is_an_error_or_nulls(folder: Path) -> None:

@@ -66,14 +66,3 @@ def test_every_epoch_has_exactly_the_rows_whole_and_in_another_order(
             orders.append(tuple(ids))
 
     assert len(set(orders)) == len(orders)
-
-
-def test_after_a_break_the_next_epoch_is_whole(folders: dict[int, Path]) -> None:
-    dataset = ParquetDataset(folders[20])
-
-    with Loader(dataset, 16, shuffle=BlockShuffled(window=3), worker_kind="threads", workers=2) as loader:
-        for _ in range(10):
-            for _ in loader:
-                break
-            ids = [number for batch in loader for number in batch["id"].tolist()]
-            assert sorted(ids) == list(range(N_ROWS))

@@ -14,7 +14,6 @@ import pytest
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.formats.parquet.codecs import CompressedNdarrayCodec, NdarrayCodec, PngCodec
-from data_stack.formats.parquet.first_rows import FirstRows
 from data_stack.formats.parquet.ngram import NGram, NGramIterator
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import col
@@ -54,25 +53,13 @@ def test_of_a_sequence_that_crosses_a_border_no_more_is_read_than_the_first_rows
     assert [batch[offset]["value"][:, 0].tolist() for offset in range(3)] == [
         [64.0 * (start + offset) for start in (3, N_GROUP - 1, N_GROUP - 2, 70)] for offset in range(3)
     ]
-    with pytest.raises(DatasetFileCorruptError, match="row group 1 of"):
-        triples.read_batch([N_GROUP + 1])
-
-
-def test_rows_from_both_sides_of_a_border_are_read_that_are_more_than_the_first_ones(damaged: ParquetDataset) -> None:
-    with pytest.raises(DatasetFileCorruptError, match="row group 1 of"):
-        damaged.read_batch(range(N_GROUP - 10, N_GROUP + 10))
-
-
-def test_row_groups_are_read_of_which_only_first_rows_are_wanted_but_none_before_them(damaged: ParquetDataset) -> None:
-    with pytest.raises(DatasetFileCorruptError, match="row group 1 of"):
-        damaged.read_batch([0, N_GROUP])
-
-
-def test_first_rows_are_kept(damaged: ParquetDataset) -> None:
-    first_rows = FirstRows(damaged._groups)
-
-    assert first_rows.columns(1, ["time", "value"]) is first_rows.columns(1, ("time", "value"))
-    assert first_rows.columns(1, ["time"])["time"].take(np.arange(4)).tolist() == list(range(N_GROUP, N_GROUP + 4))
+    for read in (
+        lambda: triples.read_batch([N_GROUP + 1]),
+        lambda: damaged.read_batch(range(N_GROUP - 10, N_GROUP + 10)),  # more than the first ones
+        lambda: damaged.read_batch([0, N_GROUP]),  # none just before them
+    ):
+        with pytest.raises(DatasetFileCorruptError, match="row group 1 of"):
+            read()
 
 
 def rows_of_all_kinds() -> dict[str, Any]:
@@ -128,21 +115,3 @@ def test_values_of_all_kinds_at_a_border_are_those_of_the_whole_row_groups(
         assert column.dtype == expected[name].dtype
         for value, place in zip(column, [border - 2, border + 1, border, border - 1, 5], strict=True):
             assert same(value, expected[name][place])
-
-
-def test_a_damaged_cell_among_first_rows_is_told_with_its_row(tmp_path: Path) -> None:
-    images = rows_of_all_kinds()["image"]
-    with ParquetWriter(tmp_path, SCHEMA.view(["number", "image"]), row_group_rows=N_GROUP) as writer:
-        writer.append_columns({"number": np.array(ROWS), "image": images})
-    (path,) = tmp_path.glob("*.parquet")
-    table = pq.read_table(path)
-    cells = table.column("image").to_pylist()
-    cells[N_GROUP + 2] = b"no image"
-    broken = table.set_column(1, table.schema.field("image"), pa.array(cells, table.schema.field("image").type))
-    (tmp_path / "broken").mkdir()
-    pq.write_table(broken, tmp_path / "broken" / "rows.parquet", row_group_size=N_GROUP)
-    rows = ParquetDataset(tmp_path / "broken")
-
-    with pytest.raises(DatasetFileCorruptError, match=r"row group 1 of .*rows\.parquet, row 2, field 'image'"):
-        rows.read_batch([N_GROUP - 1, N_GROUP + 2])
-    assert rows[N_GROUP + 1]["number"] == N_GROUP + 1

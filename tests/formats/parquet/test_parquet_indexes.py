@@ -68,6 +68,9 @@ def test_an_index_knows_the_row_groups_of_each_value_and_no_nulls(first: Any, se
     index = single(first, second)
 
     assert index.row_groups == expected
+    assert all(
+        index.row_groups_with(value) for column in (first, second) for value in column if np.isscalar(value) and value == value
+    )
     assert (index.name, index.field) == ("by_field", "field")
 
 
@@ -78,21 +81,6 @@ def test_a_not_null_index_knows_the_row_groups_with_a_value() -> None:
 
     assert index.row_groups_with() == {1, 2}
     assert stored_and_read(index) == index
-
-
-def test_a_field_whose_values_cannot_be_looked_up_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"'by_field'.*'field'.*dict"):
-        single(objects({"a": 1}))
-
-
-@pytest.mark.parametrize(
-    "value",
-    [np.float32(0.1), np.int8(5), np.str_("a"), np.bytes_(b"a"), np.bool_(True), np.datetime64("2020-01-01T00:00:00.000000001")],
-)
-def test_a_numpy_scalar_finds_what_was_built_from_its_like(value: Any) -> None:
-    index = single(np.array([value]))
-
-    assert index.row_groups_with(value) == {0}
 
 
 def test_nan_is_a_value_that_is_found_also_after_storing() -> None:
@@ -202,6 +190,8 @@ def test_what_no_selector_can_mean_is_refused() -> None:
         IntersectIndexSelector([SingleIndexSelector("events"), SingleIndexSelector("vehicles", ["car_0"])]).select(INDEXES)
     with pytest.raises(ConfigError, match=r"\['car_1'\]"):
         SingleIndexSelector("vehicle", "car_1")
+    with pytest.raises(ConfigError, match=r"'by_field'.*'field'.*dict"):
+        single(objects({"a": 1}))
     with pytest.raises(ConfigError, match="at least one"):
         UnionIndexSelector([])
 

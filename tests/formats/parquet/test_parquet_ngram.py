@@ -211,19 +211,6 @@ def test_regular_expressions_and_fields_choose_in_the_order_of_the_dataset() -> 
     assert ngrams.ngram.fields == {0: ["timestamp", "accel", "gyro"]}
 
 
-def test_values_are_those_of_the_rows() -> None:
-    rows = ParquetDataset(PETASTORM / "timeseries")
-    ngrams = NGramIterator(rows, NGram({0: ["timestamp", "events"], 1: ["accel"], 2: ["price"]}, 100, "timestamp"))
-    timestamps = rows.read_column("timestamp")
-
-    for index in (0, 1527, 1528, 2490, 4959):  # also across row groups and files
-        sample = ngrams[index]
-        row = int(np.flatnonzero(timestamps == sample[0]["timestamp"])[0])
-        expected = [rows[row]["events"], rows[row + 1]["accel"], rows[row + 2]["price"]]
-        found = [sample[0]["events"], sample[1]["accel"], sample[2]["price"]]
-        assert [np.array_equal(one, other) for one, other in zip(found, expected, strict=True)] == [True] * 3
-
-
 def test_batches_lists_columns_and_single_sequences_agree() -> None:
     ngrams = NGramIterator(
         ParquetDataset(PETASTORM / "timeseries"), NGram({-1: ["accel"], 1: ["accel", "flag"]}, 100, "timestamp")

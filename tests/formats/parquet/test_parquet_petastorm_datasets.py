@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from decimal import Decimal
 
 import numpy as np
@@ -46,18 +44,3 @@ def test_the_time_series_reads_equal_to_its_truth_row_by_row_and_in_batches() ->
     assert np.array_equal(sample["accel"], expected["accel"][1533])
     assert sample["temperature"] is None
     assert isinstance(sample["timestamp"], np.int64)
-
-
-def test_reading_a_pickled_schema_imports_neither_petastorm_nor_spark() -> None:
-    script = (
-        "import sys\n"
-        "from data_stack.formats.parquet import ParquetDataset\n"
-        "len(ParquetDataset(sys.argv[1])[0])\n"
-        "print(sorted({'petastorm', 'pyspark'} & set(sys.modules)))"
-    )
-
-    answer = subprocess.run(
-        [sys.executable, "-c", script, str(petastorm_folder("legacy/0.7.6"))], capture_output=True, text=True, check=True
-    )
-
-    assert answer.stdout.strip() == "[]"

@@ -164,33 +164,11 @@ def test_columns_of_nothing_but_nulls_and_of_no_rows_can_be_asked() -> None:
     assert selected(in_set([None], "a"), a=[None, None]) == [True, True]
 
 
-def test_nan_is_a_value_that_is_different_from_all() -> None:
-    column = np.array([math.nan, 1.0])
-
-    assert selected(col("a") > 0, a=column) == [False, True]
-    assert selected(~(col("a") > 0), a=column) == [True, False]
-    assert selected(col("a") != 1, a=column) == [True, False]
-    assert selected(col("a").is_null(), a=column) == [False, False]
-    assert selected(col("a").isin([math.nan, 1]), a=column) == [False, True]
-
-
-def test_every_nth_row_is_taken_by_its_remainder() -> None:
-    assert selected(col("a") % 3 == 1, a=np.array([1, -2, 3, 127], dtype=np.int8)) == [True, True, False, True]
-    assert selected((col("a") % 1000).isin([200]), a=np.array([200], dtype=np.uint8)) == [True]
-    assert selected(~(col("a") % 2 == 1), a=[1, 2, None]) == [False, True, False]
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        np.array(["2020-01-01", "2020-01-02", "NaT"], dtype="M8[D]"),
-        np.array(["2020-01-01T00", "2020-01-02T00", "NaT"], dtype="M8[ns]"),
-        np.array(["2020-01-01", "2020-01-02", "NaT"], dtype=">M8[s]"),
-        objects([np.datetime64("2020-01-01", "D"), np.datetime64("2020-01-02", "D"), None]),
-    ],
-    ids=["days", "nanoseconds", "seconds of the other byte order", "objects of numpy"],
-)
-def test_times_compare_as_moments_whatever_their_types(column: npt.NDArray[Any]) -> None:
+@pytest.mark.parametrize("dtype", ["M8[D]", "M8[ns]", ">M8[s]", "object"])
+def test_times_compare_as_moments_whatever_their_types(dtype: str) -> None:
+    column = np.array(["2020-01-01", "2020-01-02", "NaT"], dtype="M8[us]").astype(dtype)
+    if dtype == "object":
+        column = objects([np.datetime64("2020-01-01", "D"), np.datetime64("2020-01-02", "D"), None])
     zoned = datetime.datetime(2020, 1, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
     for moment in (datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1), np.datetime64("2020-01-01", "h"), zoned):
         assert selected(col("t") > moment, t=column) == [False, True, False]
@@ -199,18 +177,6 @@ def test_times_compare_as_moments_whatever_their_types(column: npt.NDArray[Any])
     assert selected(col("t") > datetime.datetime(2020, 1, 1, 0, 0, 0, 1), t=column) == [False, True, False]
     assert selected(col("t") <= np.datetime64("2020-01-01T00:00:00.000000001"), t=column) == [True, False, False]
     assert selected(col("t").is_null(), t=column) == [False, False, True]
-
-
-@pytest.mark.parametrize("dtype", ["int16", "uint64", "float32", "bool", "M8[us]", "m8[s]"])
-def test_objects_of_numpy_compare_as_arrays_do(dtype: str) -> None:
-    array = np.array([0, 1, 1, 0]).astype(dtype)
-    column = objects([array[0], array[1], None, array[3]])
-
-    for predicate in (col("a") > array[0], in_set([array[1]], "a"), col("a").isin([array[1]])):
-        assert predicate.mask({"a": array}).tolist() == [False, True, True, False]
-        assert predicate.mask({"a": column}).tolist() == [False, True, False, False]
-    assert col("a").is_null().mask({"a": column}).tolist() == [False, False, True, False]
-    assert (col("a") == array[0]).mask({"a": column}).tolist() == [True, False, False, True]
 
 
 def test_other_types_compare_with_their_own() -> None:
@@ -240,11 +206,6 @@ def test_what_cannot_be_compared_is_an_error(predicate: Predicate, column: Any) 
         selected(predicate, a=column)
 
 
-def test_a_missing_column_is_named_with_those_that_are_there() -> None:
-    with pytest.raises(ConfigError, match=r"'speed'.*\['a', 'b'\]"):
-        (col("speed") > 3).mask({"b": np.zeros(1), "a": np.zeros(1)})
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -254,9 +215,14 @@ def test_a_missing_column_is_named_with_those_that_are_there() -> None:
         (lambda: col("a") == [1, 2], "isin"),
         (lambda: col("a") < col("b"), "pyarrow"),
         (lambda: col("a") % 0, "integer from 1 on"),
-        (lambda: col("a").isin("abc"), r"write \['abc'\]"),
         (lambda: col("a").isin([1, None]), "is_null"),
-        (lambda: col(WRONG), "name of a field"),
+        (lambda: (col("speed") > 3).mask({"b": np.zeros(1), "a": np.zeros(1)}), r"'speed'.*\['a', 'b'\]"),
+        *((make, "takes") for make in (lambda: col("a").isin("abc"), lambda: in_set([{}], "a"), lambda: in_set([1], WRONG))),
+        *((make, "takes") for make in (lambda: in_lambda([], len), lambda: in_lambda(["a"], WRONG), lambda: in_negate(3))),
+        *((make, "takes") for make in (lambda: in_reduce([], all), lambda: in_reduce([in_set([1], "a")], WRONG))),
+        (lambda: in_pseudorandom_split([0.5, 0.5], 2, "a"), r"not in \[0, 2\)"),
+        (lambda: in_pseudorandom_split([80, 20], 0, "a"), "between 0 and 1"),
+        (lambda: as_predicate(EvenRows), "no predicate"),
     ],
 )
 def test_mistakes_in_writing_are_errors_that_say_what_to_write(make: Callable[[], Any], message: str) -> None:
@@ -324,22 +290,18 @@ NULLS = {"a": ColumnStatistics(10, 10)}
     ("predicate", "statistics", "could"),
     [
         (col("a") > 3, known(0, 3), False),
-        (col("a") > 3, known(4, 9), True),
         (col("a") > 3, NOTHING, True),
         (col("a") > 3, NULLS, False),
         (~(col("a") > 3), known(4.0, 9.0), True),  # NaN may be among floats
         (~(col("a") > math.nan), known(4, 9), True),
         (col("a") != 3, known(3, 3), False),
-        (col("a") != 3, known(3.0, 3.0), True),
         (col("a") != 3, known(3, 3, is_exact=False), True),
         (col("a") == 3, known(4, 9), False),
         (col("a") == "x", known(3, 3), True),  # an error, when rows are looked at
         (col("a").isin([1, 9]), known(2, 8), False),
-        (~col("a").isin([1, 9]), known(2, 8), True),
         (in_set(["x"], "a"), known("a", "b"), False),
         (in_set([None], "a"), NULLS, True),
         (col("a").is_null(), known(0, 9), False),
-        (col("a").is_not_null(), NULLS, False),
         (col("a") % 2 == 1, known(4, 4), True),
         (col("a") > datetime.date(2020, 1, 1), known(np.datetime64("2019-01-01"), np.datetime64("2020-01-01")), False),
         (col("a").isin([datetime.date(2020, 1, 2)]), known(np.datetime64("2019-01-01"), np.datetime64("2020-01-01")), False),
@@ -347,9 +309,7 @@ NULLS = {"a": ColumnStatistics(10, 10)}
         (in_negate(col("a") > 3), known(4, 9, 1), True),
         (in_reduce([col("a") > 3, col("a") < 9], all), known(0, 3), False),
         (in_reduce([col("a") > 9, col("a") < 0], any), known(0, 3), False),
-        (in_intersection(["x"], "a"), known("y", "y"), True),
         ((col("a") > 3) & (col("other") > 3), known(0, 3), False),
-        ((col("a") > 3) | (col("other") > 3), known(0, 3), True),
     ],
     ids=repr,
 )
@@ -391,15 +351,6 @@ def test_whole_columns_are_split_as_petastorm_splits_them() -> None:
     zeros = [0.0, -0.0, 0.0]  # equal, but of different texts
     in_first = in_pseudorandom_split([0.9, 0.1], 0, "a")
     assert in_first.mask({"a": np.array(zeros)}).tolist() == in_first.mask({"a": objects(zeros)}).tolist()
-
-
-def test_sets_contain_what_they_contain_in_python() -> None:
-    assert selected(in_set({1, "a", None, 2.5}, "x"), x=[1, None, 3]) == [True, True, False]
-    assert selected(in_set({1, "a", None, 2.5}, "x"), x=["a", "1", None]) == [True, False, True]
-    assert selected(in_set([1.0], "x"), x=np.array([1, 2], dtype=np.uint8)) == [True, False]
-    assert selected(in_set(["1"], "x"), x=np.array([1, 2])) == [False, False]
-    assert selected(in_set([np.float32(0.5), 300], "x"), x=np.array([0.5, 1.0], dtype=np.float16)) == [True, False]
-    assert selected(in_set([True], "x"), x=np.array([True, False])) == [True, False]
 
 
 def test_lists_intersect_with_sets() -> None:
@@ -454,32 +405,6 @@ def test_classes_of_petastorms_users_are_predicates() -> None:
     assert in_negate(EvenRows()).mask(columns).tolist() == [False, True, True]
     assert in_reduce([EvenRows(), in_set([3], "a")], any).mask(columns).tolist() == [True, True, False]
     assert pickle.loads(pickle.dumps(predicate)).mask(columns).tolist() == [True, False, False]
-
-
-def test_our_predicates_have_petastorms_methods() -> None:
-    predicate = in_reduce([in_set(["x"], "b"), col("a") > 3], all)
-
-    assert predicate.get_fields() == {"a", "b"}
-    assert predicate.do_include({"a": 4, "b": "x", "c": 1})
-    assert not predicate.do_include({"a": np.int64(3), "b": "x"})
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: in_set("abc", "a"),
-        lambda: in_set([{}], "a"),
-        lambda: in_set([1], WRONG),
-        lambda: in_lambda([], len),
-        lambda: in_lambda(["a"], WRONG),
-        lambda: in_negate(3),
-        lambda: in_reduce([], all),
-        lambda: in_reduce([in_set([1], "a")], WRONG),
-        lambda: in_pseudorandom_split([0.5, 0.5], 2, "a"),
-        lambda: in_pseudorandom_split([80, 20], 0, "a"),
-        lambda: as_predicate(EvenRows),
-    ],
-)
-def test_wrong_arguments_are_errors(make: Callable[[], Any]) -> None:
-    with pytest.raises(ConfigError):
-        make()
+    ours = in_reduce([in_set(["x"], "b"), col("a") > 3], all)  # with Petastorm's methods
+    assert ours.get_fields() == {"a", "b"}
+    assert [ours.do_include({"a": a, "b": "x", "c": 1}) for a in (4, np.int64(3))] == [True, False]

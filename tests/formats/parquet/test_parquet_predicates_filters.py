@@ -17,7 +17,6 @@ from data_stack.formats.parquet.selecting import (
     ArrowPredicate,
     PredicateError,
     as_predicate,
-    col,
     predicate_of_filters,
 )
 
@@ -56,13 +55,6 @@ def selected_by_pyarrow(filters: Any) -> list[bool]:
 )
 def test_filters_select_what_pyarrow_selects(filters: Any) -> None:
     assert predicate_of_filters(filters).mask(COLUMNS).tolist() == selected_by_pyarrow(filters)
-
-
-def test_filters_become_expressions() -> None:
-    either = predicate_of_filters([[("a", ">", 3), ("b", "in", [1])], [("b", "=", "x")]])
-
-    assert either.content() == ((col("a") > 3) & col("b").isin([1]) | (col("b") == "x")).content()
-    assert repr(as_predicate(("a", ">", 3))) == repr(col("a") > 3)
 
 
 @pytest.mark.parametrize(

@@ -113,31 +113,6 @@ def test_a_loader_reads_the_row_groups_of_the_next_window_ahead(folder: Path, ki
     assert sum(name == _NAME for _, name in reads) >= 6
 
 
-def test_a_loader_without_a_shuffle_reads_the_next_row_group_ahead(folder: Path) -> None:
-    dataset = ParquetDataset(folder, columns=["id"])
-    reads = watched(dataset)
-    ids = []
-
-    for batch in Loader(dataset.map(lambda sample: sample), 25, worker_kind="inline"):
-        ids.extend(batch["id"].tolist())
-        time.sleep(0.002)
-
-    assert ids == list(range(600))
-    assert [group for group, _ in reads] == list(range(12))
-    assert {name for _, name in reads[1:]} == {_NAME}
-
-
-def test_the_row_groups_of_a_batch_are_read_beside_each_other(folder: Path) -> None:
-    dataset = ParquetDataset(folder)
-    reads = watched(dataset)
-
-    batch = dataset.read_batch(np.arange(0, 600, 50))
-
-    assert batch["id"].tolist() == list(range(0, 600, 50))
-    assert sorted(group for group, _ in reads) == list(range(12))
-    assert any(name == _NAME for _, name in reads)
-
-
 def test_reading_ahead_works_for_files_of_a_store() -> None:
     store = InMemoryStorageConnector()
     with ParquetWriter(store, row_group_rows=20) as writer:

@@ -134,21 +134,6 @@ def test_a_null_where_none_may_be_is_named_by_its_row(tmp_path: Path) -> None:
     assert ParquetDataset(tmp_path, filters=col("n").isin([2, 7]), schema=schema).read_column("x").tolist() == [2, 7]
 
 
-def test_columns_that_are_in_no_file_have_as_many_rows(tmp_path: Path) -> None:
-    for day, table in (("1", pa.table({"n": [0, 1, 2]})), ("2", pa.table({"n": [3, 4, 5], "x": [3.5, None, 5.5]}))):
-        (tmp_path / f"day={day}").mkdir()
-        pq.write_table(table, tmp_path / f"day={day}" / "a.parquet")
-    schema = Schema("s", [Field("n", "int64"), Field("x", "float64", nullable=True), Field("day", "int64")])
-
-    some = ParquetDataset(tmp_path, filters=col("n").isin([1, 3, 5]), schema=schema)
-
-    assert as_dicts(some.read_batch([0, 1, 2])) == [
-        {"n": 1, "x": None, "day": 1},
-        {"n": 3, "x": 3.5, "day": 2},
-        {"n": 5, "x": 5.5, "day": 2},
-    ]
-
-
 def test_sequences_of_the_rows_that_a_filter_takes_go_on_in_the_next_row_group(tmp_path: Path) -> None:
     times = np.arange(400)
     pq.write_table(pa.table({"t": times, "v": times * 10}), tmp_path / "a.parquet", row_group_size=100)

@@ -15,7 +15,6 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.transform import TransformSpec, edit_field, transform_schema
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
-from data_stack.loader import Loader
 
 SCHEMA = Schema(
     "rows",
@@ -159,16 +158,6 @@ def test_a_function_may_change_what_it_is_given(on: str) -> None:
     assert below.read_column("vector").sum() == values()[1].sum()
 
 
-def test_arrays_of_different_shapes_pass_through_every_form() -> None:
-    ragged = SequenceDatasetIterator([[np.zeros(n, "f4") for n in (1, 2)]]).as_dict("a")
-    schema = Schema("s", [Field("a", "float32", (None,))])
-
-    for on in ("rows", "numpy", "pandas"):
-        spec = TransformSpec(lambda given: given, on=on)
-        batch = TransformedDatasetIterator(ragged, spec, schema=schema).read_batch([1, 0])
-        assert [value.shape for value in batch["a"]] == [(2,), (1,)]
-
-
 # ------------------------------------------------------------------ what must not come out
 
 
@@ -217,12 +206,6 @@ def test_numbers_that_fit_become_those_of_the_field() -> None:
     assert batch["x"].tolist() == [[1, 2], [1, 2]]
 
 
-def test_a_value_may_be_missing_where_the_field_says_so() -> None:
-    batch = transformed(lambda row: {**row, "x": row["count"]}, [("x", np.int64, (), True)]).read_batch([0, 1])
-
-    assert batch["x"].tolist() == [2**53, None]
-
-
 @pytest.mark.parametrize("on", ["rows", "numpy", "pandas"])
 def test_a_function_that_gives_something_else_is_told(on: Any) -> None:
     def cut(given: Any) -> Any:
@@ -256,18 +239,6 @@ def test_a_random_function_depends_on_seed_epoch_and_row_alone() -> None:
     assert [one[place]["noise"] for place in range(N_ROWS)] == drawn
     assert one.read_batch([3, 1])["noise"].tolist() == [drawn[3], drawn[1]]
     assert len({*drawn, *other.read_column("noise"), *epoch.read_column("noise")}) == 3 * N_ROWS
-
-
-def test_a_loader_draws_anew_in_each_epoch_and_the_same_in_any_worker() -> None:
-    spec = TransformSpec(noisy, [("noise", np.float64, (), False)], selected_fields=["id", "noise"])
-    drawn = []
-    for kind in ("inline", "threads", "processes"):
-        iterator = TransformedDatasetIterator(rows(), spec, schema=SCHEMA, seed=1)
-        with Loader(iterator, 2, epochs=2, worker_kind=kind, workers=None if kind == "inline" else 1) as loader:
-            drawn.append([batch["noise"].tolist() for batch in loader])
-
-    assert drawn[0] == drawn[1] == drawn[2]
-    assert drawn[0][:4] != drawn[0][4:]
 
 
 def test_a_transform_pickles_and_has_a_fingerprint_of_its_function() -> None:
