@@ -367,13 +367,10 @@ def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
         from data_stack.formats.parquet.stored_indexes import stored_indexes
 
         choice = choice.select(stored_indexes(footers))
-    if not isinstance(choice, Iterable) or isinstance(choice, str):
+    numbers = np.array(list(choice) if isinstance(choice, Iterable) else choice)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
         raise ConfigError(f"row_groups are numbers of row groups, or a selector such as SingleIndexSelector, not {choice!r:.80}")
-    chosen = set()
-    for group in choice:
-        if isinstance(group, bool) or not isinstance(group, (int, np.integer)):
-            raise ConfigError(f"a row group has a number, it is not {group!r:.80}")
-        if not -len(footers) <= group < len(footers):
-            raise ConfigError(f"there is no row group {group}: the dataset has {len(footers)}, numbered from 0")
-        chosen.add(int(group) % len(footers))
-    return np.array(sorted(chosen), dtype=np.int64)
+    outside = numbers[(numbers < -len(footers)) | (numbers >= len(footers))]
+    if len(outside):
+        raise ConfigError(f"there is no row group {outside[0]}: the dataset has {len(footers)}, numbered from 0")
+    return np.unique(numbers.astype(np.int64) % max(1, len(footers)))
