@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 from data_stack.dataset.iterator.access import OneToOneAccess, access_to, brought_access
 from data_stack.dataset.iterator.contract import (
     AccessedDatasetIterator,
-    Batch,
-    Column,
-    ColumnKey,
     DatasetIteratorIF,
     Sample,
     adapted,
@@ -152,14 +149,6 @@ class _StoredCacheAccess(OneToOneAccess):
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         return self.opened().samples(positions) if len(positions) else []
-
-    def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return self.opened().batch(positions) if self.n_samples else ()
-
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        if not self.n_samples:
-            return super().columns(keys, positions)
-        return [self.opened().column(key, positions) for key in keys]
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return islice(self.opened().all_samples(), stop) if start == 0 and stop else super().iterate(start, stop)
