@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess
-from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, Sample, adapted
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
 from data_stack.dataset.iterator.grouped import GroupedAccess, GroupedDatasetIterator
 from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
 
 __all__ = ["BatchedDatasetIterator"]
@@ -65,23 +63,3 @@ class _BatchedAccess(GroupedAccess):
         if not bool(is_short.any()):
             return positions.astype(np.intp)[:, np.newaxis] * self._batch_size + np.arange(self._batch_size, dtype=np.intp)
         return np.tile(self.slots_of(self._n_full), (len(positions), 1)) if bool(is_short.all()) else None
-
-    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        is_short = positions == self._n_full
-        if bool(is_short.all()) or not bool(is_short.any()):
-            return super().samples(positions)
-        full, short = iter(super().samples(positions[~is_short])), self.sample(self._n_full)
-        return [short if each else next(full) for each in is_short.tolist()]
-
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        if positions is None:
-            positions = np.arange(self.n_samples, dtype=np.intp)
-        is_short = positions == self._n_full
-        if bool(is_short.all()) or not bool(is_short.any()):
-            return super().columns(keys, positions)
-        columns = []
-        shorts = super().columns(keys, np.array([self._n_full]))
-        for full, short in zip(super().columns(keys, positions[~is_short]), shorts, strict=True):
-            values = iter(full)
-            columns.append(stack_values([short[0] if each else next(values) for each in is_short.tolist()]))
-        return columns

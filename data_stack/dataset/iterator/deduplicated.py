@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.digests import DIGEST_BYTES, row_digests, sample_digest
+from data_stack.dataset.digests import DIGEST_BYTES, row_digests
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
@@ -61,20 +61,12 @@ def iterator_digests(
     if keys is not None and not keys:
         raise ConfigError("samples are compared by at least one column; for whole samples leave the columns out")
 
-    def read(positions: npt.NDArray[np.intp]) -> tuple[Any, Any]:
-        if keys is not None:
-            return tuple(source.columns(keys, positions)), None
-        try:
-            return source.batch(positions), None
-        except ConfigError:  # samples of different columns, which make no batch
-            return None, source.samples(positions)
+    def read(positions: npt.NDArray[np.intp]) -> Any:
+        return source.batch(positions) if keys is None else tuple(source.columns(keys, positions))
 
     digests = np.empty((source.n_samples, DIGEST_BYTES), dtype=np.uint8)
-    for start, (batch, samples) in in_blocks(source.n_samples, read):
-        if samples is None:
-            block = row_digests(batch)
-        else:
-            block = np.frombuffer(b"".join(map(sample_digest, samples)), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+    for start, batch in in_blocks(source.n_samples, read):
+        block = row_digests(batch)
         digests[start : start + len(block)] = block
     return digests
 

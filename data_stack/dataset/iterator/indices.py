@@ -57,13 +57,7 @@ def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDA
     except ValueError as error:  # a list of lists of different lengths
         raise TypeError(f"indices must be a one-dimensional list or array of integers, got {indices!r:.80}") from error
     if array.dtype == object and array.ndim == 1 and len(array) and all(isinstance(each, (bool, np.bool_)) for each in array):
-        array = array.astype(bool)  # a mask of pandas, which would otherwise be read as the positions 0 and 1
-    if array.dtype == object and array.ndim == 1:
-        integers = [_integer_at(place, index) for place, index in enumerate(array)]
-        try:
-            array = np.array(integers, dtype=np.intp)
-        except OverflowError:  # larger than any iterator
-            raise out_of_bounds(max(integers, key=abs), length) from None
+        array = array.astype(bool)  # a mask of pandas
     if array.ndim != 1:
         raise TypeError(f"indices must be a one-dimensional list or array of integers, got {_described(indices, array)}")
     if array.dtype == bool:
@@ -130,13 +124,6 @@ def out_of_bounds(position: int, length: int, place: int | None = None) -> Datas
     shown = str(position) if abs(position) < 2**128 else f"of {position.bit_length():,} bits"
     where = "" if place is None else f", number {place} of the indices"
     return DatasetOutOfBoundsError(f"position {shown} is outside of an iterator of {length} samples{where}: {allowed}")
-
-
-def _integer_at(place: int, index: Any) -> int:
-    try:
-        return operator.index(index)
-    except TypeError:
-        raise TypeError(f"indices must be integers or bools; number {place} of them is {index!r:.80}") from None
 
 
 def _described(indices: object, array: npt.NDArray[Any]) -> str:

@@ -34,8 +34,7 @@ class SortedDatasetIterator(DatasetIteratorView):
             directions, and so do tuples that hold one.
 
     Raises:
-        ConfigError: there is no such column, a value is None (the message names its position), or two values cannot be compared
-            (it names both).
+        ConfigError: there is no such column, a value is None (the message names its position), or two values cannot be compared.
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey, *, descending: bool = False) -> None:
@@ -64,9 +63,9 @@ def stable_order(column: Column, key: ColumnKey, *, descending: bool = False) ->
         raise ConfigError(f"values {kind} have no order; samples cannot be sorted by column {key!r}")
     missing = missing_values(column, key)
     if not bool(missing.any()):
-        return _order(column, key, np.arange(len(column), dtype=np.intp), descending)
+        return _order(column, key, descending)
     present = np.flatnonzero(~missing)
-    return np.concatenate([present[_order(column[present], key, present, descending)], np.flatnonzero(missing)])
+    return np.concatenate([present[_order(column[present], key, descending)], np.flatnonzero(missing)])
 
 
 def missing_values(column: Column, key: ColumnKey) -> npt.NDArray[np.bool_]:
@@ -102,11 +101,11 @@ def _is_missing(value: Any) -> bool:
         return False
 
 
-def _order(column: Column, key: ColumnKey, positions: npt.NDArray[np.intp], descending: bool) -> npt.NDArray[np.intp]:
-    """As :func:`stable_order` for values none of which is missing; ``positions`` are theirs, for messages."""
+def _order(column: Column, key: ColumnKey, descending: bool) -> npt.NDArray[np.intp]:
+    """As :func:`stable_order` for values none of which is missing."""
     if column.dtype.kind == "O":
         values = [list(value) if isinstance(value, np.ndarray) and value.ndim == 1 else value for value in column.tolist()]
-        return _order_of_objects(values, key, positions, descending)
+        return _order_of_objects(values, key, descending)
     # From behind, so that the reversal of all puts equal ones back into their old order
     ascending = column[::-1] if descending else column
     if column.ndim == 2 and column.shape[1] == 0:
@@ -118,31 +117,9 @@ def _order(column: Column, key: ColumnKey, positions: npt.NDArray[np.intp], desc
     return len(column) - 1 - order[::-1] if descending else order
 
 
-def _order_of_objects(
-    values: Sequence[Any], key: ColumnKey, positions: npt.NDArray[np.intp], descending: bool
-) -> npt.NDArray[np.intp]:
+def _order_of_objects(values: Sequence[Any], key: ColumnKey, descending: bool) -> npt.NDArray[np.intp]:
     exact = comparable(values)
     try:
-        order = sorted(range(len(values)), key=exact.__getitem__, reverse=descending)
-    except (TypeError, ValueError):
-        # the same again, only slower and with the names of those that cannot be compared
-        order = sorted(
-            range(len(values)), key=lambda number: _Compared(values[number], int(positions[number]), key), reverse=descending
-        )
-    return np.array(order, dtype=np.intp)
-
-
-class _Compared:
-    def __init__(self, value: Any, position: int, key: ColumnKey) -> None:
-        self.value, self.position, self.key = value, position, key
-
-    def __lt__(self, other: _Compared) -> bool:
-        try:
-            return bool(self.value < other.value)
-        except (TypeError, ValueError) as error:
-            first, second = sorted((self, other), key=lambda each: each.position)
-            raise ConfigError(
-                f"column {self.key!r} cannot be sorted: {first.value!r:.60} ({type(first.value).__name__}) at position "
-                f"{first.position} and {second.value!r:.60} ({type(second.value).__name__}) at position {second.position} "
-                f"cannot be compared"
-            ) from error
+        return np.array(sorted(range(len(values)), key=exact.__getitem__, reverse=descending), dtype=np.intp)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"column {key!r} cannot be sorted, for two of its values cannot be compared: {error}") from error

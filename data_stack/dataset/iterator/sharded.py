@@ -11,7 +11,7 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
 from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions
+from data_stack.dataset.positions import Positions, narrowed
 from data_stack.exception import ConfigError
 
 __all__ = ["ShardedDatasetIterator"]
@@ -22,7 +22,7 @@ class ShardedDatasetIterator(DatasetIteratorView):
     """The samples of rank ``rank`` of ``world``: all ranks together have every sample.
 
     Of n samples, rank r has the positions ``r, r + world, r + 2 * world, …``, or with ``contiguous`` a run of neighbours. No
-    array is kept. Where ``world`` does not divide n, ``uneven`` says what becomes of the rest:
+    array is kept, but of positions that are padded. Where ``world`` does not divide n, ``uneven`` says what becomes of the rest:
 
     - ``"keep"``: every sample is in exactly one part, and parts differ by one sample at most, the first ones being larger.
     - ``"pad"``: all parts have ``ceil(n / world)`` samples. The missing ones are taken from the start of the iterator, again
@@ -70,22 +70,9 @@ class ShardedDatasetIterator(DatasetIteratorView):
         last = start + per_rank * step
         if last < n_samples:
             return range(start, last + 1, step)
-        return _Wrapped(start % n_samples, step, per_rank + 1, n_samples)
+        # unsigned: start + index * step is below n_samples + world, which may be 2**63 and more
+        positions = (np.uint64(start) + np.arange(per_rank + 1, dtype=np.uint64) * np.uint64(step)) % np.uint64(n_samples)
+        return narrowed(positions, n_samples)
 
     def _arguments(self) -> dict[str, Any]:
         return {"rank": self._rank, "world": self._world, "contiguous": self._contiguous, "uneven": self._uneven}
-
-
-class _Wrapped(ComputedPositions):
-    """``start, start + step, …``, starting again at 0 behind the last sample."""
-
-    def __init__(self, start: int, step: int, length: int, n_samples: int) -> None:
-        self._start, self._step, self._length, self._n_samples = start, step, length, n_samples
-
-    def __len__(self) -> int:
-        return self._length
-
-    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        # unsigned: start + index * step is below n_samples + world, which may be 2**63 and more
-        positions = (indices.astype(np.uint64) * np.uint64(self._step) + np.uint64(self._start)) % np.uint64(self._n_samples)
-        return np.asarray(positions, dtype=np.intp)
