@@ -106,11 +106,14 @@ class CombinedAccess(SampleAccess):
     """
 
     def __init__(self, given: Sequence[SampleAccess], lengths: Sequence[int]) -> None:
-        self._given = list(zip(given, lengths, strict=True))
         self.n_samples = sum(lengths)
+        self._parts: list[tuple[SampleAccess, int]] = []
+        for part, length in zip(given, lengths, strict=True):
+            source, positions = part.unwrap()
+            is_combined = positions is None and isinstance(source, CombinedAccess) and source.n_samples == length
+            self._parts += source._parts if is_combined else [(part, length)]  # type: ignore[attr-defined]  # it is one
         # Found out at the first access. Whoever adds one iterator after the other makes a thousand combinations to read from the
         # last one: tables of the parts of each would take 200 MB.
-        self._innermost: list[tuple[SampleAccess, int]] | None = None
         self._starts: list[int] = []
         self._entries: list[tuple[Callable[[int], Sample], int, int]] = []
         self._buckets: list[tuple[Callable[[int], Sample], int, int]] = []
@@ -119,26 +122,12 @@ class CombinedAccess(SampleAccess):
 
     def parts(self) -> list[tuple[SampleAccess, int]]:
         """The parts that are no combinations themselves, with their lengths."""
-        if self._innermost is not None:
-            return self._innermost
-        parts = []
-        unfinished = [iter(self._given)]  # a loop, for Python's recursion is bounded
-        while unfinished:
-            for part, length in unfinished[-1]:
-                source, positions = part.unwrap()
-                if positions is None and isinstance(source, CombinedAccess):
-                    unfinished.append(iter(source._given))
-                    break
-                parts.append((part, length))
-            else:
-                unfinished.pop()
-        self._innermost = parts
-        return parts
+        return self._parts
 
     def _all_starts(self) -> list[int]:
         """Where each part starts, and where all end."""
         if not self._starts:
-            self._starts = list(accumulate([length for _, length in self.parts()], initial=0))
+            self._starts = list(accumulate([length for _, length in self._parts], initial=0))
         return self._starts
 
     # ------------------------------------------------------------------ samples
@@ -208,7 +197,7 @@ class CombinedAccess(SampleAccess):
 
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return bool(self._given) and all(part.releases_gil for part, _ in self._given)
+        return bool(self._parts) and all(part.releases_gil for part, _ in self._parts)
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         found = [part.blocks() for part, _ in self.parts()]
