@@ -231,15 +231,12 @@ def _given_nodes(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
                 f"the source {source!r:.80} stands for nothing in this recipe: no node is equal to the last one of its own "
                 f"recipe, {shown(OPERATIONS['recipe'](source)['nodes'][-1])}"
             )
-        if len(alike_sources) == 1:
-            given.update(dict.fromkeys(numbers, alike_sources[0]))
-        elif len(alike_sources) == len(numbers):
-            given.update(zip(numbers, alike_sources, strict=True))
-        else:
+        if len(alike_sources) not in (1, len(numbers)):
             raise RecipeError(
                 f"{len(alike_sources)} sources look alike, {alike_sources[0]!r:.80}, but the recipe has {len(numbers)} such "
-                f"nodes ({', '.join(map(str, numbers[:_MOST_MISSING_SHOWN]))}); give one for all, or one for each in their order"
+                f"nodes; give one for all, or one for each in their order"
             )
+        given.update(zip(numbers, alike_sources * (len(numbers) // len(alike_sources)), strict=True))
     return given
 
 
@@ -328,8 +325,7 @@ class _Reader:
     def _partial(self, content: Any) -> Any:
         fields = content if isinstance(content, dict) else {}
         arguments, keywords = fields.get("arguments"), fields.get("keywords")
-        is_complete = fields.keys() == {"function", "arguments", "keywords"}
-        if not is_complete or not isinstance(arguments, list) or not isinstance(keywords, dict):
+        if not isinstance(arguments, list) or not isinstance(keywords, dict) or "function" not in fields:
             raise ConfigError(f"a partial function has a function, a list of arguments, and keywords, this is {shown(content)}")
         function = self._value(content["function"])
         if function is not _ABSENT and not callable(function):

@@ -13,8 +13,6 @@ __all__ = ["as_array", "common_dtype", "comparable", "in_unit", "leaf_types", "p
 _Array = npt.NDArray[Any]
 
 _NUMERIC_KINDS = "biufc"
-# Where times have no place in the finest of their units, they are tried in these.
-_COARSER_UNITS = ("ns", "us", "ms", "s")
 _SECONDS = {"W": 7 * 86_400, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 _A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}
 _MONTHS_OF_A_CYCLE, _DAYS_OF_A_CYCLE = 4_800, 146_097  # the calendar repeats every 400 years
@@ -70,24 +68,14 @@ def _common_number(arrays: Sequence[_Array], dtypes: set[np.dtype[Any]]) -> np.d
 
 
 def _common_time(arrays: Sequence[_Array], dtypes: set[np.dtype[Any]]) -> np.dtype[Any] | None:
-    kind = next(iter(dtypes)).kind
+    without_unit = [dtype for dtype in dtypes if np.datetime_data(dtype)[0] == "generic"]
+    if any(not np.isnat(_values_of(arrays, dtype)).all() for dtype in without_unit):  # a number of no unit is none of seconds
+        return None
     try:
         finest = np.result_type(*dtypes)
-    except (TypeError, OverflowError):  # months have no number of days; no unit is fine enough
+        return finest if all(in_unit(_values_of(arrays, each), finest) is not None for each in dtypes) else None
+    except (TypeError, OverflowError):  # months have no number of days; no unit is fine enough; the units are too far apart
         return None
-    for dtype in (finest, *[np.dtype(f"{kind}8[{unit}]") for unit in _COARSER_UNITS]):
-        if all(_is_held(_values_of(arrays, each), dtype) for each in dtypes):
-            return dtype
-    return None
-
-
-def _is_held(times: _Array, dtype: np.dtype[Any]) -> bool:
-    if np.datetime_data(times.dtype)[0] == "generic":  # a number of no unit is none of seconds
-        return bool(np.isnat(times).all())
-    try:
-        return in_unit(times, dtype) is not None
-    except OverflowError:  # the units are too far apart
-        return False
 
 
 def in_unit(times: _Array, dtype: np.dtype[Any]) -> _Array | None:

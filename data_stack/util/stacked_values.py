@@ -27,11 +27,11 @@ _SCALARS = {np.dtype(code).type for code in np.typecodes["AllInteger"] + np.type
 def stack_values(values: Sequence[Any]) -> _Array:
     """Values as one array of shape ``(len(values), ...)`` that holds each of them exactly; of dtype object where no other does.
 
-    Numbers, arrays, tensors and lists of numbers of one shape are stacked, times in a unit that holds all of them. Python
+    Numbers, arrays, tensors and lists of numbers of one shape are stacked, times in the finest of their units. Python
     objects stay as they are: strings and bytes (numpy's own would cut trailing zeros and take the longest value's memory for
     each), values of no common shape or dtype, arrays with masked entries, and all values of a column in which one would become
-    another one: an integer beyond 2**53 beside floats, or beyond int64 beside signed integers, or times of which no unit holds
-    all. Records are stacked if they are of one dtype.
+    another one: an integer beyond 2**53 beside floats, or beyond int64 beside signed integers, or times that the finest unit
+    does not hold. Records are stacked if they are of one dtype.
     """
     if not values:
         return np.empty(0)
