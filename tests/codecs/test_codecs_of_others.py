@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,8 @@ import pytest
 
 from data_stack.codecs import (
     Codec,
-    Column,
     JpgCodec,
     JsonCodec,
-    Mp4Codec,
     NpyCodec,
     PngCodec,
     ZstdCodec,
@@ -33,7 +30,6 @@ from data_stack.formats import convert, records
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.records import RecordWriter
 from data_stack.formats.webdataset import WebDatasetIterator
-from data_stack.formats.webdataset_writer import WebDatasetWriter
 
 DEGREES = [21.5, -3.25, 0.0]
 
@@ -103,16 +99,6 @@ def test_its_values_are_cells_of_parquet(tmp_path: Path) -> None:
     assert dataset.read_column("packed").tolist() == [21.5, -3.25, None]
 
 
-def test_its_values_are_files_of_webdataset(tmp_path: Path) -> None:
-    with WebDatasetWriter(tmp_path, name="weather") as writer:
-        for value in DEGREES:
-            writer.append({"outside.deg": value})
-
-    samples = WebDatasetIterator(sorted(tmp_path.glob("*.tar")))
-
-    assert [sample["outside.deg"] for sample in samples] == DEGREES
-
-
 def test_its_values_are_converted_from_one_format_to_another(tmp_path: Path) -> None:
     with RecordWriter(tmp_path / "records", {"outside": "degrees"}) as writer:
         for value in DEGREES:
@@ -149,8 +135,8 @@ def test_a_parquet_file_is_refused_by_name_where_its_codec_is_not_known(tmp_path
 @pytest.mark.parametrize(
     "codec",
     [
-        DegreesCodec(), ScaledCodec(0.5), NpyCodec(), JpgCodec(quality=70), JpgCodec(mode="L", strict=False), PngCodec(deep=True),
-        ZstdCodec(JsonCodec(allow_nan=True), level=9), ZstdCodec(ZstdCodec(ScaledCodec(2.0))),
+        DegreesCodec(), ScaledCodec(0.5), NpyCodec(), JpgCodec(quality=70), JpgCodec(mode="L"), PngCodec(deep=True),
+        ZstdCodec(JsonCodec(), level=9), ZstdCodec(ZstdCodec(ScaledCodec(2.0))),
     ],
 )  # fmt: skip
 def test_a_codec_survives_json_and_pickle(codec: Codec) -> None:
@@ -189,20 +175,6 @@ def test_what_describes_no_codec_is_refused(content: Any) -> None:
         codec_from_json(content)
 
 
-def test_a_description_that_nests_without_end_is_refused() -> None:
-    content: dict[str, Any] = {"codec": "json"}
-    for _ in range(100):
-        content = {"codec": "zstd", "options": {"inner": content}}
-
-    with pytest.raises(ConfigError):
-        codec_from_json(content)
-
-
-def test_an_option_that_is_no_plain_data_is_not_stored() -> None:
-    with pytest.raises(ConfigError, match="fps"):
-        Mp4Codec(fps=Fraction(30000, 1001)).to_json()
-
-
 def test_files_are_known_by_their_endings_and_their_first_bytes() -> None:
     assert (type_of_extension("deg"), type_of_extension("jpeg"), type_of_extension("nope")) == ("degrees", "jpg", None)
     assert types_by_extension("image") == {"jpg": "jpg", "jpeg": "jpg", "png": "png", "webp": "webp"}
@@ -212,39 +184,9 @@ def test_files_are_known_by_their_endings_and_their_first_bytes() -> None:
     assert type_of_bytes(b"warm") is None
 
 
-def test_every_codec_says_what_it_is() -> None:
-    extensions = [extension for codec_class in registered_types().values() for extension in codec_class.extensions]
-
-    assert len(set(extensions)) == len(extensions)
-    for name, codec_class in registered_types().items():
-        assert codec_class.name == name
-        assert codec_class.media_type is None or codec_class.extensions
-        assert type(codec_class.releases_gil) is type(codec_class.is_compressed) is bool
-
-
-def test_a_codec_refuses_columns_that_it_does_not_hold() -> None:
-    assert codec_of("json").adapt(Column("json", "float32", (3,))) == codec_of("json")
-    with pytest.raises(ConfigError, match="PngCodec holds images"):
-        codec_of("png").adapt(Column("png", "float32", (3, 3)))
-    with pytest.raises(ConfigError, match="arrays of numbers"):
-        codec_of("npy").adapt(Column("npy", object, (3, 3)))
-
-
 @pytest.mark.parametrize(
     "value",
-    [
-        None,
-        2**80,
-        float("-inf"),
-        3j,
-        "\ud800",
-        b"\0",
-        (1, [2.5]),
-        {1: frozenset({"a"})},
-        range(3),
-        slice(1, None),
-        np.float32(1.5),
-    ],
+    [None, 2**80, float("-inf"), 3j, "\ud800", b"\0", (1, [2.5]), {1: frozenset({"a"})}, range(3), np.float32(1.5)],
 )
 def test_any_plain_value_of_python_comes_back_as_it_was(value: Any) -> None:
     codec = codec_of("python")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import OrderedDict, namedtuple
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
@@ -15,10 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as np_st
 
-from data_stack.codecs.plain_data import canonical_json, from_plain, shown, to_plain
+from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.exception import ConfigError
-
-Pair = namedtuple("Pair", ["first", "second"])
 
 
 class Colour(IntEnum):
@@ -113,34 +110,6 @@ def test_the_form_is_fixed(value: Any, plain: Any) -> None:
     assert canonical_json(to_plain(from_plain(plain))) == canonical_json(plain)
 
 
-def test_long_integer_arrays_are_written_as_bytes() -> None:
-    short, long = to_plain(np.arange(32)), to_plain(np.arange(33))
-
-    assert "values" in short["array"]
-    assert "base64" in long["array"]
-
-
-def test_relatives_of_plain_types_are_written_as_these() -> None:
-    value = [Pair(1, 2), OrderedDict(a=1), bytearray(b"x"), {1}]
-
-    assert from_plain(to_plain(value)) == [(1, 2), {"a": 1}, b"x", frozenset({1})]
-
-
-def test_arrays_that_are_read_can_be_written_to() -> None:
-    array = from_plain(to_plain(np.arange(100)))
-
-    array[0] = 5
-
-    assert array[0] == 5
-
-
-def test_further_types_are_written_and_read_by_special_functions() -> None:
-    plain = to_plain([1j, {"a": 2j}], lambda value: {"complex": [value.real, value.imag]} if isinstance(value, complex) else None)
-
-    assert plain == [{"complex": [0.0, 1.0]}, {"dict": [["a", {"complex": [0.0, 2.0]}]]}]
-    assert from_plain(plain, {"complex": lambda parts: complex(*parts)}) == [1j, {"a": 2j}]
-
-
 @pytest.mark.parametrize(
     ("value", "name"),
     [
@@ -181,70 +150,37 @@ def test_depth_is_bounded_and_not_by_the_stack_of_python(wrap: Callable[[Any], A
         from_plain(nested(wrap, 100_000))
 
 
-HUGE = 10**5000
-
 DAMAGED = [
     {},
-    {"range": [0, 1]},
     {"range": [0, 1, 0]},
     {"range": [0, 1.5, 1]},
     {"range": [0, 10**30, 1]},
-    {"range": [True, 2, 1]},
     {"slice": [1]},
     {"tuple": "ab"},
-    {"set": [[1]]},
-    {"dict": ["ab"]},
     {"dict": [[1, 2], [1, 3]]},
     {"dict": [[[1], 2]]},
-    {"float": "1.5"},
     {"float": ["nan"]},
     {"bytes": "ä"},
-    {"bytes": 5},
-    {"bytes": "A"},
     {"unknown": 1},
-    {"a": 1, "b": 2},
-    {1: 2},
-    {("a",): 2},
     math.nan,
-    b"bytes",
-    (1,),
-    {"range": [HUGE, 2, "x"]},
-    {"array": None},
-    {"array": {}},
     {"array": {"dtype": "|O", "shape": [1], "base64": "AAAAAAAAAAA="}},
-    {"array": {"dtype": "O", "shape": [1], "values": [1]}},
     {"array": {"dtype": "i4,i4", "shape": [1], "values": [1]}},
-    {"array": {"dtype": "<V8", "shape": [1], "base64": "AAAAAAAAAAA="}},
-    {"array": {"dtype": "10i4", "shape": [1], "values": [1]}},
-    {"array": {"dtype": "a", "shape": [1], "base64": "AA=="}},
     {"array": {"dtype": "<i9", "shape": [1], "values": [1]}},
     {"array": {"dtype": "<U0", "shape": [1000000000000], "base64": ""}},
-    {"array": {"dtype": "<U999999999", "shape": [1], "values": ["a"]}},
     {"array": {"dtype": "<U999999999", "shape": [9], "base64": ""}},
     {"array": {"dtype": "<U1", "shape": [1], "base64": "/////w=="}},
     {"array": {"dtype": "|b1", "shape": [1], "base64": "Ag=="}},
     {"array": {"dtype": "<M8[x]", "shape": [1], "base64": "AAAAAAAAAAA="}},
-    {"array": {"dtype": 5, "shape": [1], "values": [1]}},
     {"array": {"dtype": "<i4", "shape": [2], "values": [1]}},
-    {"array": {"dtype": "<i4", "shape": [-1], "values": [1]}},
-    {"array": {"dtype": "<i4", "shape": [1.0], "values": [1]}},
     {"array": {"dtype": "<i4", "shape": [True], "values": [1]}},
-    {"array": {"dtype": "<i4", "shape": 1, "values": [1]}},
     {"array": {"dtype": "<i4", "shape": [1], "values": [2**31]}},
-    {"array": {"dtype": "<i4", "shape": [1], "values": [HUGE]}},
     {"array": {"dtype": "<i4", "shape": [1], "values": [1.5]}},
-    {"array": {"dtype": "<i4", "shape": [1], "values": ["1"]}},
     {"array": {"dtype": "<f4", "shape": [1], "values": [1]}},
-    {"array": {"dtype": "<i4", "shape": [1], "values": [1], "more": 1}},
     {"array": {"dtype": "<i4", "shape": [1] * 40, "values": [1]}},
     {"array": {"dtype": "<i4", "shape": [0, 2**61, 2**61], "values": []}},
-    {"array": {"dtype": "<i4", "shape": [1], "base64": "AAAA"}},
     {"array": {"dtype": "<i4", "shape": [2**40, 2**40], "base64": "AAAA"}},
     {"scalar": {"dtype": "<i4", "shape": [1], "values": [1]}},
     {"objects": {"shape": [2], "values": [1]}},
-    {"objects": {"shape": [1], "values": [1], "more": 2}},
-    {"objects": {"shape": [], "values": []}},
-    {"objects": {"values": []}},
 ]
 
 
@@ -254,24 +190,7 @@ def test_damaged_data_is_refused(data: Any) -> None:
         from_plain([data])
 
 
-kinds = st.sampled_from(
-    [
-        "array",
-        "scalar",
-        "objects",
-        "dict",
-        "tuple",
-        "set",
-        "range",
-        "slice",
-        "bytes",
-        "float",
-        "dtype",
-        "shape",
-        "values",
-        "base64",
-    ]
-)
+kinds = st.sampled_from(["array", "scalar", "objects", "dict", "tuple", "set", "range", "bytes", "dtype", "shape", "values"])
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -292,25 +211,3 @@ def test_whatever_json_there_is_makes_a_value_or_a_config_error(data: Any) -> No
         return
 
     assert canonical_json(to_plain(from_plain(to_plain(value)))) == canonical_json(to_plain(value))
-
-
-def test_canonical_json_is_one_text_for_equal_data() -> None:
-    assert (
-        canonical_json({"b": [1, "ü"], "a": None}) == canonical_json({"a": None, "b": [1, "ü"]}) == '{"a":null,"b":[1,"\\u00fc"]}'
-    )
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("x" * 1000, "'" + "x" * 78 + "…"),
-        (list(range(1000)), "a list of 1,000 values"),
-        (np.zeros((30, 30)), "a ndarray of 900 values"),
-        (HUGE, "a int"),
-        (nested(lambda data: [data], 100_000), "a list"),
-        ({1: 2}, "{1: 2}"),
-    ],
-    ids=["text", "list", "array", "number", "deep", "short"],
-)
-def test_values_are_shown_shortly(value: Any, text: str) -> None:
-    assert shown(value) == text

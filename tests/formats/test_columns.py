@@ -19,7 +19,6 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
-    DatasetOutOfBoundsError,
     StorageError,
     UnpicklableResourceError,
 )

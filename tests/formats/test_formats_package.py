@@ -30,11 +30,6 @@ def test_every_public_name_is_there(name: str) -> None:
     assert name in dir(data_stack.formats)
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'read_xml'"):
-        data_stack.formats.read_xml  # type: ignore[attr-defined]  # noqa: B018
-
-
 def test_without_torch_the_error_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"

@@ -68,21 +68,6 @@ def test_blocks_add_up_to_the_array(array: npt.NDArray[Any], n_rows: int) -> Non
     assert sum(map(len, blocks)) == len(array)
 
 
-def test_an_array_is_written_from_blocks_of_rows() -> None:
-    array = np.arange(30, dtype=">i4").reshape(5, 3, 2)
-    file = io.BytesIO()
-
-    write_idx(file, (array[i : i + 2] for i in range(0, 5, 2)), shape=array.shape)
-
-    assert file.getvalue() == written(array)
-
-
-@pytest.mark.parametrize("shape", [(4, 3, 2), (6, 3, 2)])
-def test_blocks_that_do_not_add_up_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"blocks hold 30 elements"):
-        write_idx(io.BytesIO(), [np.zeros((5, 3, 2), np.uint8)], shape=shape)
-
-
 @pytest.mark.parametrize("dtype", [np.int64, np.uint16, np.complex64, "U3"])
 def test_a_dtype_that_idx_lacks_is_refused(dtype: npt.DTypeLike) -> None:
     with pytest.raises(ValueError, match="IDX has no dtype"):

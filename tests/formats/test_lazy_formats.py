@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import pickle
 import tracemalloc
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,6 @@ from typing import Any
 import h5py
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-import PIL.Image
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from far_store import FarStorageConnector
@@ -25,7 +19,6 @@ from pymongo.database import Database
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import hdf5, idx, numpy_arrays, rows, torch_tensors
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
@@ -106,14 +99,6 @@ def test_a_batch_out_of_hdf5_is_one_request(store: FarStorageConnector) -> None:
     np.testing.assert_array_equal(values, VALUES[indices()])
     np.testing.assert_array_equal(np.stack([sample[0] for sample in samples]), VALUES[indices(20)])
     assert n_requests == 1
-
-
-def test_a_batch_out_of_chunks_is_what_they_hold(store: FarStorageConnector) -> None:
-    stored(store, lambda file: write_hdf5(file, chunks=(4, 256), compression="gzip"))
-    with store.get_resource("x") as resource:
-        (values,) = hdf5.HDF5DatasetIterator(resource, ["train/samples"]).read_batch(indices())
-
-    np.testing.assert_array_equal(values, VALUES[indices()])
 
 
 def test_plain_numbers_behind_a_user_block_and_of_either_byte_order_are_found(store: FarStorageConnector) -> None:
@@ -274,36 +259,6 @@ def test_a_large_idx_file_that_is_cut_short_or_goes_on_is_damaged(
             len(idx.IdxDatasetIterator([resource]))
 
 
-# ---------------------------------------------------------------------- other libraries
-
-
-def test_zipfile_reads_the_directory_and_the_member(store: FarStorageConnector) -> None:
-    def write(file: Any) -> None:
-        with zipfile.ZipFile(file, "w") as archive:
-            for i in range(40):
-                archive.writestr(f"{i}.bin", VALUES[i * 50 : (i + 1) * 50].tobytes())
-
-    stored(store, write)
-
-    with store.get_resource("x") as resource, zipfile.ZipFile(resource) as archive:
-        member = archive.read("17.bin")
-
-    assert member == VALUES[850:900].tobytes()
-    assert store.fetched_bytes < 2 * MIB
-
-
-def test_npz_members_are_read_one_by_one(store: FarStorageConnector) -> None:
-    stored(store, lambda file: savez(file, {f"a{i}": VALUES[i * 100 : (i + 1) * 100] for i in range(20)}))
-
-    with store.get_resource("x") as resource:
-        archive: Any = np.load(resource)
-        with archive:
-            values = archive["a7"]
-
-    np.testing.assert_array_equal(values, VALUES[700:800])
-    assert store.fetched_bytes < 2 * MIB
-
-
 def test_of_npz_only_the_arrays_asked_for_are_read(store: FarStorageConnector) -> None:
     stored(store, lambda file: savez(file, {f"a{i}": VALUES[i * 100 : (i + 1) * 100] for i in range(20)}))
 
@@ -316,73 +271,6 @@ def test_of_npz_only_the_arrays_asked_for_are_read(store: FarStorageConnector) -
     np.testing.assert_array_equal(value, VALUES[703])
     np.testing.assert_array_equal(again, VALUES[703])
     assert moved < 2 * MIB
-
-
-def test_numpy_loads_an_array(store: FarStorageConnector) -> None:
-    stored(store, lambda file: np.save(file, VALUES))
-
-    with store.get_resource("x") as resource:
-        file: Any = resource
-        np.testing.assert_array_equal(np.load(file), VALUES)
-
-
-def test_parquet_reads_its_footer_and_the_row_groups_and_columns_asked_for(store: FarStorageConnector) -> None:
-    table = pa.table({"a": VALUES[:, 0], "b": list(VALUES)})
-    stored(store, lambda file: pq.write_table(table, file, row_group_size=100, compression="none"))
-
-    with store.get_resource("x") as resource:
-        file: Any = resource
-        with pq.ParquetFile(file) as parquet:
-            group = parquet.read_row_group(13)
-        moved = store.fetched_bytes
-        store.requests.clear()
-        with pq.ParquetFile(file, pre_buffer=True) as parquet:
-            narrow = parquet.read(columns=["a"])
-
-    assert group.equals(table.slice(1300, 100))
-    assert narrow.column("a").to_pylist() == VALUES[:, 0].tolist()
-    assert moved < 2 * MIB
-    assert resource.closed
-
-
-def test_torch_loads_tensors_and_their_shapes_alone(store: FarStorageConnector) -> None:
-    stored(store, lambda file: save_tensor(file, VALUES))
-
-    with store.get_resource("x") as resource:
-        file: Any = resource
-        loaded = torch.load(file, weights_only=True)
-        store.requests.clear()
-    with store.get_resource("x") as resource:
-        shape = torch_tensors.load_tensors(resource, map_location="meta").shape
-
-    assert torch.equal(loaded, torch.from_numpy(VALUES))
-    assert shape == VALUES.shape
-    assert store.fetched_bytes < 2 * MIB
-
-
-def test_pillow_and_pandas_read_resources(store: FarStorageConnector) -> None:
-    picture = PIL.Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8))
-    stored(store, lambda file: picture.save(file, "PNG"), "a.png")
-    stored(store, lambda file: file.write(b"a,b\n1,2\n3,4\n"), "a.csv")
-
-    with store.get_resource("a.png") as resource:
-        file: Any = resource
-        with PIL.Image.open(file) as opened:
-            pixels = np.asarray(opened)
-    with store.get_resource("a.csv") as resource:
-        file = resource
-        frame = pd.read_csv(file)
-
-    np.testing.assert_array_equal(pixels, np.asarray(picture))
-    assert frame.to_dict("list") == {"a": [1, 3], "b": [2, 4]}
-
-
-def test_iterators_over_a_store_far_away_go_to_other_processes(store: FarStorageConnector) -> None:
-    stored(store, lambda file: np.save(file, VALUES))
-    with store.get_resource("x") as resource:
-        iterator = pickle.loads(pickle.dumps(numpy_arrays.NumpyDatasetIterator([resource])))
-
-    np.testing.assert_array_equal(iterator[3][0], VALUES[3])
 
 
 # ---------------------------------------------------------------------- other stores
@@ -408,18 +296,7 @@ def test_through_a_cache_a_batch_is_one_request_and_the_next_time_none(
     assert n_requests[1] == 0
 
 
-def test_a_file_on_this_machine_is_read_where_it_lies(tmp_path: Path) -> None:
-    store = FileStorageConnector(tmp_path)
-    stored(store, write_hdf5)
-
-    with store.get_resource("x") as resource:
-        assert not resource.prefetches
-        (values,) = hdf5.HDF5DatasetIterator(resource, ["train/samples"]).read_batch(indices())
-
-    np.testing.assert_array_equal(values, VALUES[indices()])
-
-
-@pytest.mark.parametrize("layout", [{}, {"chunks": (4, 256), "compression": "gzip"}], ids=str)
+@pytest.mark.parametrize("layout", [{"chunks": (4, 256), "compression": "gzip"}], ids=str)
 def test_hdf5_out_of_mongodb(mongodb_uri: str, mongodb: Database[Any], layout: dict[str, Any]) -> None:
     store = MongoDBStorageConnector.from_url(mongodb_uri)
     stored(store, lambda file: write_hdf5(file, **layout))

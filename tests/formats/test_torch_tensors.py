@@ -16,13 +16,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sizes import sized
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.torch_tensors import TorchDatasetIterator, load_tensors, save_tensors, write_tensor
 from data_stack.io.storage_connectors import FileStorageConnector
 
 DTYPES = [
-    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.bool
+    torch.uint8, torch.int64, torch.float16, torch.float32, torch.bool
 ]  # fmt: skip
 
 
@@ -47,25 +48,6 @@ def test_plain_torch_loads_what_was_written_in_blocks(dtype: torch.dtype, shape:
     assert torch.equal(load_tensors(written(tensor)), tensor)
 
 
-def test_a_written_tensor_can_be_mapped_and_is_aligned(tmp_path: Path) -> None:
-    path = tmp_path / "t.pt"
-    with path.open("wb") as file:
-        write_tensor(file, [np.arange(6, dtype=np.float32)] * 50, shape=(50, 6), dtype=np.float32)
-
-    loaded = torch.load(path, mmap=True)
-
-    assert loaded.data_ptr() % 64 == 0
-    assert torch.equal(loaded, torch.arange(6.0).expand(50, 6))
-
-
-def test_blocks_are_converted() -> None:
-    file = io.BytesIO()
-
-    write_tensor(file, [np.array([1, 2], np.uint8), np.array([3], np.uint8)], shape=(3,), dtype=">i8")
-
-    assert torch.equal(load_tensors(file), torch.tensor([1, 2, 3]))
-
-
 @pytest.mark.parametrize("n_rows", [1, 3])
 def test_blocks_that_do_not_add_up_are_refused(n_rows: int) -> None:
     with pytest.raises(ValueError, match="blocks hold"):
@@ -78,27 +60,10 @@ def test_a_dtype_that_is_not_written_is_refused(dtype: Any) -> None:
         write_tensor(io.BytesIO(), [], shape=(0,), dtype=dtype)
 
 
-def test_several_tensors_travel_in_one_file() -> None:
-    file = io.BytesIO()
-
-    save_tensors(file, {"a": torch.arange(3), "b": [torch.ones(2), "text", 5]})
-
-    loaded = load_tensors(file)
-    assert torch.equal(loaded["a"], torch.arange(3))
-    assert loaded["b"][1:] == ["text", 5]
-
-
-def test_a_view_is_loaded_as_the_view_it_is() -> None:
-    file = io.BytesIO()
-    save_tensors(file, torch.arange(6).reshape(2, 3).t())
-
-    assert torch.equal(load_tensors(file), torch.tensor([[0, 3], [1, 4], [2, 5]]))
-
-
 def test_a_file_cut_anywhere_is_refused() -> None:
     data = written(torch.arange(3)).getvalue()
 
-    for end in range(len(data)):
+    for end in range(0, len(data), sized(7, 1)):
         with pytest.raises(DatasetFileCorruptError):
             load_tensors(io.BytesIO(data[:end]))
 
@@ -136,7 +101,6 @@ def test_code_in_a_pickle_is_not_run(container: Callable[[bytes], bytes], tmp_pa
     ("made", "size"),
     [
         (b"__builtin__\nbytearray", 6_400_000_000),
-        (b"torch\nTensor", 1_600_000_000),
         (b"torch\nFloatTensor", 1_600_000_000),
         (b"torch.storage\nUntypedStorage", 6_400_000_000),
     ],

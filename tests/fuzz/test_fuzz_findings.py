@@ -82,15 +82,6 @@ def test_integers_are_not_made_what_a_manifest_calls_them(tmp_path: Path, dtype:
         read_all(folder, True)
 
 
-@pytest.mark.parametrize("dtype", ["(1,", "i4,(", "no such", "|O", "", "i4,i4)"])
-def test_a_manifest_that_names_no_dtype_is_damage(tmp_path: Path, dtype: str) -> None:
-    folder = write(tmp_path / "data", label=("i64", 7))
-    seal_again(folder, lambda fields: fields["columns"][0].update(dtype=dtype))
-
-    with pytest.raises(DatasetFileCorruptError, match=r"manifest\.json"):
-        records.open(folder)
-
-
 def test_a_writer_follows_no_link_to_nowhere(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "spec.json").symlink_to("../nowhere")
@@ -108,38 +99,6 @@ def test_a_writer_refuses_a_manifest_that_leaves_a_file_out(tmp_path: Path) -> N
 
     with pytest.raises(DatasetFileCorruptError, match=r"label\.idx"), RecordWriter(folder, {"label": "i64"}):
         pass
-
-
-DTYPES = [
-    np.dtype([("a", "<i4"), ("b", "<f4")]),
-    np.dtype([("a", "<i2", (2, 3)), ("b", [("c", "|S3"), ("d", "?")])]),
-    np.dtype([(("a title", "a"), "<u8")]),
-    np.dtype([("a", "u1"), ("b", "<f8")], align=True),
-]
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("is_declared", [True, False])
-def test_arrays_with_fields_keep_them(tmp_path: Path, dtype: np.dtype[Any], is_declared: bool) -> None:
-    rows = [np.frombuffer(bytes(range(i, i + 3)) * dtype.itemsize, np.uint8).astype("?").astype("u1") for i in range(3)]
-    values = [row.view(dtype) for row in rows]
-    column = Column("npy", dtype, (3,)) if is_declared else Column("npy")
-
-    with RecordWriter(tmp_path / "data", {"rows": column}) as writer:
-        for value in values[:2]:
-            writer.append({"rows": value})
-    with RecordWriter(tmp_path / "data", {"rows": column}) as writer:
-        writer.append({"rows": values[2]})
-
-    with records.open(tmp_path / "data") as reader:
-        assert reader.schema["rows"].dtype == dtype
-        for way in (
-            [reader[i] for i in range(3)],
-            list(reader),
-            [{"rows": each} for each in reader.read_batch([0, 1, 2])["rows"]],
-        ):
-            assert [sample["rows"].dtype for sample in way] == [dtype] * 3
-            assert [repr(sample["rows"].tolist()) for sample in way] == [repr(value.tolist()) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -167,9 +126,7 @@ def test_a_shape_that_no_array_has_is_damage(tmp_path: Path, kind: str, shape: l
     assert len(shape) in (40, 64)  # numpy 2 has arrays of so many dimensions
 
 
-@pytest.mark.parametrize(
-    "dtype", ["(2,3)f4", "(2,)i4,i4", "[]", "[1]", '[["a"]]', '[["a", "|O"]]', '[["a", "i4", [-1]]]', "[" * 5_000]
-)
+@pytest.mark.parametrize("dtype", ["(2,3)f4", "(2,)i4,i4", "(1,", "|O", "", "[]"])
 def test_a_dtype_that_no_array_has_is_damage_or_not_believed(tmp_path: Path, dtype: str) -> None:
     folder = write(tmp_path / "data", x=("npy", np.zeros(2, "<f4")))
     seal_again(folder, lambda fields: fields["columns"][0].update(dtype=dtype))
@@ -195,18 +152,17 @@ def test_a_manifest_leads_to_no_other_file(tmp_path: Path, name: str) -> None:
         records.open(folder)
 
 
-def nested(n: int) -> Any:
-    return [nested(n - 1)] if n else 1
+def test_arrays_with_fields_keep_them(tmp_path: Path) -> None:
+    dtype = np.dtype([("a", "<i2", (2, 3)), ("b", [("c", "|S3"), ("d", "?")])])
+    column = Column("npy", dtype, (3,))
+    value = np.zeros(3, dtype)
+    value["a"], value["b"]["c"] = 7, b"xyz"
 
+    for _ in range(2):
+        with RecordWriter(tmp_path / "data", {"rows": column}) as writer:
+            writer.append({"rows": value})
 
-@pytest.mark.parametrize("kind", ["array", "json"])
-def test_values_that_no_array_holds_together_are_objects_of_a_column(tmp_path: Path, kind: str) -> None:
-    values = [nested(64), nested(63)] if kind == "json" else [np.zeros((1,) * 64), np.zeros((0, 2**59), "<f8")]
-
-    for number, value in enumerate(values):
-        folder = write(tmp_path / f"{number}", x=(kind, value))
-        with records.open(folder) as reader:
-            column = reader.read_column("x", [0, 1, 0, 1, 0])
-
-            assert column.shape[0] == 5
-            assert np.shape(column[4]) == np.shape(value)
+    with records.open(tmp_path / "data") as reader:
+        for found in (reader[0]["rows"], reader.read_batch([1])["rows"][0]):
+            assert found.dtype == dtype
+            assert found.tolist() == value.tolist()

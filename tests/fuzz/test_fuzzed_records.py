@@ -25,7 +25,6 @@ from sizes import FULL
 SEED = int(os.environ.get("DATA_STACK_FUZZ_SEED", "1"))
 EXECUTIONS = {
     "codecs": (2_000, 860_000),
-    "memory": (100, 60_000),
     "folder": (100, 50_000),
     "archives": (100, 30_000),
     "parquet": (150, 60_000),

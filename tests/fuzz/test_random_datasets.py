@@ -101,9 +101,7 @@ SPECS: Mapping[str, Mapping[str, str | Column]] = {
     "sequences": {"id": "i64", "words": "utf8[]"},
 }
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["append", "append", "extend", "flush", "checkpoint", "kill", "reopen", "raise"]), st.integers(1, 5)
-    ),
+    st.tuples(st.sampled_from(["append", "append", "extend", "flush", "kill", "reopen", "raise"]), st.integers(1, 5)),
     max_size=25,
 )
 
@@ -135,8 +133,6 @@ class Course:
             self.writer.extend({name: [row[name] for row in rows] for name in rows[0]})
         elif step == "flush":
             self.writer.flush()
-        elif step == "checkpoint":
-            self.writer.checkpoint()
         elif step == "kill":
             self.kill()
         elif step == "reopen" and self._kind == "columns":  # sequences are finished once and for all

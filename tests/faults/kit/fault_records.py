@@ -50,7 +50,7 @@ def write(folder: str, kind: str, said: str, n_samples: int = N_SAMPLES) -> int:
                 if i % 3 == 0 and kind == "columns":
                     _say(said, len(writer))
             if i == n_samples // 2:
-                writer.checkpoint()
+                writer.flush()
     _say(said, len(writer))
     return found
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +10,6 @@ import pytest
 from granular_fixtures import expected_of, fixture_folder
 from layer_laws import as_plain
 
-from data_stack.exception import ConfigError
 from data_stack.formats import records
 from data_stack.formats.records import RecordReader, ShardedRecordReader
 from data_stack.io.storage_connectors import InMemoryStorageConnector
@@ -117,38 +113,6 @@ def test_what_is_available_is_what_granular_says() -> None:
             }
 
 
-@pytest.mark.parametrize(
-    ("mask", "problem"),
-    [
-        ({"nothing": True}, "no column 'nothing'"),
-        ({"foo": range(2)}, "one value for each sample"),
-        ({"words": range(0, 4, 2)}, "step 1"),
-        ({"words": slice(-2, None)}, "begins at 0"),
-        ({"words": range(3, 1)}, "before it ends"),
-        ({"words": 3}, "True, False, or a range"),
-        ({"words": slice("a", None)}, "integers"),
-        (["foo", "foo"], "each once"),
-        ("foo", "list of strings"),
-        ([], "at least one"),
-    ],
-)
-def test_a_part_that_is_none_is_refused(mask: Any, problem: str) -> None:
-    with RecordReader(fixture_folder("small_old")) as reader:
-        with pytest.raises(ConfigError, match=problem):
-            reader[7, mask]
-
-
-@pytest.mark.parametrize(
-    ("part", "chosen"), [(slice(None), slice(None)), (slice(2, None), slice(2, None)), (range(5, 99), slice(5, None)),
-                         (range(50, 60), slice(50, 60)), (range(0), slice(0, 0)), (np.True_, slice(None))],
-)  # fmt: skip
-def test_ranges_end_where_the_sequence_does(part: Any, chosen: slice) -> None:
-    whole = expected_of("small_old")["decoded"][7]["words"]
-
-    with RecordReader(fixture_folder("small_old")) as reader:
-        assert reader[7, {"words": part, "foo": False}] == {"words": whole[chosen]}
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_dataset_of_granular_is_read_out_of_a_store(name: str) -> None:
     store = InMemoryStorageConnector()
@@ -159,19 +123,3 @@ def test_a_dataset_of_granular_is_read_out_of_a_store(name: str) -> None:
     with records.open(store, prefix="data") as reader:
         for position, sample in enumerate(expected_of(name)["decoded"]):
             assert_same_but_for_jpeg(reader[position], sample)
-
-
-def test_whatever_else_lies_beside_shards_is_ignored(tmp_path: Path) -> None:
-    shutil.copytree(fixture_folder("sharded"), tmp_path / "data")
-    (tmp_path / "data" / "README.txt").write_text("mine")
-    (tmp_path / "data" / ".DS_Store").write_bytes(b"\0")
-    (tmp_path / "data" / "42").mkdir()
-
-    with records.open(tmp_path / "data") as reader:
-        assert_same(list(reader), expected_of("sharded")["decoded"])
-
-
-@pytest.mark.parametrize("open_it", [RecordReader, records.open])
-def test_verifying_a_dataset_of_granular_decodes_it(open_it: Callable[[Path], RecordReader]) -> None:
-    with open_it(fixture_folder("small_new")) as reader:
-        reader.verify()

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_stack.formats import records
-from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordWriter
+from data_stack.formats.records import RecordReader, RecordWriter, ShardedRecordWriter
 
 SPEC = {
     "blob": "bytes",
@@ -111,37 +111,6 @@ def test_columns_written_whole_are_granulars_byte_for_byte(tmp_path: Path) -> No
         writer.extend({"label": label[401:], "text": text[401:], "x": x[401:]})
 
     assert files(tmp_path / "ours") == files(tmp_path / "theirs")
-
-
-def test_granular_reads_what_we_write_and_we_read_what_it_writes(tmp_path: Path) -> None:
-    samples = [sample(i) for i in range(25)]
-    with RecordWriter(tmp_path / "ours", SPEC) as writer:
-        for each in samples:
-            writer.append(each)
-    write_by_granular(tmp_path / "theirs", SPEC, samples)
-
-    by_granular = read_by_granular(tmp_path / "ours")
-    with RecordReader(tmp_path / "theirs") as reader:
-        by_us = [plain(reader[i]) for i in range(len(reader))]
-
-    assert by_granular == [plain(each) for each in samples]
-    assert by_us == by_granular
-
-
-def test_granular_reads_an_empty_dataset(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "ours", SPEC):
-        pass
-
-    assert read_by_granular(tmp_path / "ours") == []
-
-
-def test_granular_reads_integers_that_it_cannot_write(tmp_path: Path) -> None:
-    numbers = [0, 127, 128, 255, 256, -1, -128, -129, 2**40, -(2**62)]
-
-    with RecordWriter(tmp_path / "ours", {"n": "int"}) as writer:
-        writer.extend({"n": numbers})
-
-    assert read_by_granular(tmp_path / "ours") == [{"n": number} for number in numbers]
 
 
 def test_granular_goes_on_with_what_we_left(tmp_path: Path) -> None:
@@ -329,16 +298,6 @@ def test_old_granular_reads_all_sequences_that_we_write(
     ]
 
 
-def test_old_granular_reads_ranges_of_our_sequences(tmp_path: Path, old_granular: OldGranular) -> None:
-    with RecordWriter(tmp_path / "ours", SEQUENCES) as writer:
-        for i in range(9):
-            writer.append(sequence_sample(i))
-
-    read = old_granular.read_masked(tmp_path / "ours", 7, {"frames": range(1, 3), "id": True})
-
-    assert plain(read) == plain({"frames": sequence_sample(7)["frames"][1:3], "id": 7})
-
-
 @pytest.mark.parametrize("first", [b"", b"a"])
 def test_old_granular_reads_empty_records(tmp_path: Path, old_granular: OldGranular, first: bytes) -> None:
     """It refuses to write them itself."""
@@ -351,25 +310,3 @@ def test_old_granular_reads_empty_records(tmp_path: Path, old_granular: OldGranu
     assert old_granular.read(tmp_path / "ours")[1] == samples
     with RecordReader(tmp_path / "ours") as reader:
         assert [reader[i] for i in range(len(reader))] == samples
-
-
-def test_old_granular_reads_shards_with_sequences(tmp_path: Path, old_granular: OldGranular) -> None:
-    with ShardedRecordWriter(tmp_path / "ours", SEQUENCES, shardlen=4) as writer:
-        for i in range(10):
-            writer.append(sequence_sample(i))
-
-    spec, read = old_granular.read_shards(tmp_path / "ours")
-
-    assert spec == SEQUENCES
-    assert plain(read) == plain([sequence_sample(i) for i in range(10)])
-
-
-def test_a_declared_column_is_written_as_granular_writes_it(tmp_path: Path) -> None:
-    samples = [{"x": np.arange(4, dtype=np.float32) + i, "label": i} for i in range(10)]
-    write_by_granular(tmp_path / "theirs", {"x": "array", "label": "i64"}, samples)
-
-    with RecordWriter(tmp_path / "ours", {"x": Column("array", "float32", (4,)), "label": Column("i64", "int32")}) as writer:
-        for each in samples:
-            writer.append(each)
-
-    assert files(tmp_path / "ours") == files(tmp_path / "theirs")

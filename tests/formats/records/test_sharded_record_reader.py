@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from layer_laws import as_plain, check_all_ways_agree
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError, StorageError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordWriter, ShardedRecordReader
-from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.testing import DatasetIteratorContract
 from data_stack.testing.iterators import assert_same
 
@@ -54,16 +53,6 @@ class TestShardedRecordReader(DatasetIteratorContract):
             yield reader
 
 
-class TestShardedRecordReaderOfAStore(TestShardedRecordReader):
-    @pytest.fixture
-    def iterator(self) -> Iterator[DatasetIteratorIF]:
-        store = InMemoryStorageConnector()
-        write(store, [3, 0, 4, 1], prefix="a/b/")
-        with records.open(store, prefix="a/b") as reader:
-            assert isinstance(reader, ShardedRecordReader)
-            yield reader
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4), data=st.data())
 def test_all_ways_to_the_samples_agree(tmp_path_factory: pytest.TempPathFactory, lengths: list[int], data: st.DataObject) -> None:
@@ -73,20 +62,6 @@ def test_all_ways_to_the_samples_agree(tmp_path_factory: pytest.TempPathFactory,
     with ShardedRecordReader(folder) as reader:
         check_all_ways_agree(reader, expected, data)
         assert list(reader.read_batch([])) == list(SPEC)
-
-
-def test_columns_that_differ_from_shard_to_shard_are_stacked_as_one(tmp_path: Path) -> None:
-    values: list[list[Any]] = [[np.arange(2), np.arange(2)], [np.arange(3), np.arange(3)], [np.arange(2, dtype=np.float32)]]
-    for number, part in enumerate(values):
-        with RecordWriter(tmp_path / f"{number:06d}", {"n": "int", "v": "array"}) as writer:
-            for value in part:
-                writer.append({"n": len(value) * 10**number, "v": value})
-
-    with ShardedRecordReader(tmp_path) as reader:
-        assert as_plain(reader.read_batch([4, 0, 2])) == {"n": [200, 2, 30], "v": [[0.0, 1.0], [0, 1], [0, 1, 2]]}
-        assert reader.read_column("v", [4, 0]).dtype == np.float64
-        assert reader.read_column("v", [0, 1]).shape == (2, 2)
-        assert reader.read_column("n").tolist() == [2, 2, 30, 30, 200]
 
 
 def test_parts_of_samples_are_read(tmp_path: Path) -> None:
@@ -111,7 +86,7 @@ def test_shards_are_shared_out_and_choose_columns(tmp_path: Path) -> None:
         assert [each["id"] for each in reader] == [each["id"] for each in expected[2:]]
         assert list(reader[0]) == ["x", "id"]
         assert reader.shards == 2
-        assert reader.n_bytes == reader.size > 0
+        assert reader.size > 0
         assert reader.schema["x"] == SPEC["x"]
         reader.verify()
     wrong: tuple[dict[str, Any], ...] = ({"shardstart": 3}, {"shardstart": -1}, {"shardstep": 0}, {"columns": ["nothing"]})
@@ -169,17 +144,6 @@ def test_it_pickles_small_and_opens_shards_when_they_are_read(tmp_path: Path) ->
     assert_same(copy[-1], expected[-1])
     assert sum(shard is not None for shard in copy._readers) == 1
     assert_same(list(copy), chosen)
-
-
-def test_a_closed_one_says_so(tmp_path: Path) -> None:
-    write(tmp_path, [2, 2])
-    reader = ShardedRecordReader(tmp_path)
-    view = reader[1:]
-    reader.close()
-
-    for way in (lambda: reader[0], lambda: list(reader), lambda: reader.read_batch([3]), lambda: view[0]):
-        with pytest.raises(StorageError, match="was closed"):
-            way()
 
 
 def test_a_folder_without_shards_is_none(tmp_path: Path) -> None:

@@ -51,13 +51,6 @@ def test_shards_are_completed_when_they_are_full(tmp_path: Path) -> None:
     assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
-def test_without_a_length_there_is_one_shard(tmp_path: Path) -> None:
-    with ShardedRecordWriter(tmp_path / "a", SPEC) as writer:
-        writer.extend({"id": np.arange(10), "name": ["n"] * 10})
-
-    assert ids(tmp_path / "a") == [list(range(10))]
-
-
 @given(
     steps=st.lists(st.tuples(st.sampled_from(["append", "extend", "close", "abandon"]), st.integers(0, 12))),
     shardlen=st.integers(1, 6),
@@ -173,27 +166,6 @@ def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(tm
     assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     with records.open(connector, prefix="a") as reader:
         assert reader.read_column("id").tolist() == list(range(10))
-
-
-def test_a_sample_that_is_refused_leaves_the_shards_as_they_are(tmp_path: Path) -> None:
-    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=2) as writer:
-        writer.append(row(0))
-        with pytest.raises(ConfigError, match="column 'name'"):
-            writer.append({"id": 1, "name": 5})
-        with pytest.raises(ConfigError, match="differ in their length"):
-            writer.extend({"id": [1, 2, 3], "name": ["a"]})
-        writer.extend({"id": [1, 2, 3], "name": ["a", "b", "c"]})
-
-    assert ids(tmp_path / "a") == [[0, 1], [2, 3]]
-
-
-def test_nothing_is_appended_to_closed_shards(tmp_path: Path) -> None:
-    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=2) as writer:
-        writer.append(row(0))
-
-    writer.close()
-    with pytest.raises(ConfigError, match="their writer is closed"):
-        writer.append(row(1))
 
 
 @pytest.mark.parametrize("arguments", [{"shardlen": 0}, {"shardstart": 1}, {"shardstep": 2}, {"shardlen": 5, "shardstart": -1}])

@@ -37,10 +37,8 @@ from fuzz_mutations import Mutant, Special, mutant_of, mutated_bytes
 from fuzz_readings import Reading, Violation, go_on_writing
 
 from data_stack.codecs import Codec, codec_of
-from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.io.storage_connectors.connector import ResourceInfo
 
-KINDS = ("codecs", "memory", "folder", "archives", "parquet")
+KINDS = ("codecs", "folder", "archives", "parquet")
 _MEMORY_BYTES = 4 << 30
 _GROWTH_BYTES = 1500 << 20
 _MOST_FAILURES = 20
@@ -93,14 +91,13 @@ class _Codecs:
 class _Datasets:
     """Datasets of every layout, damaged and read."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._datasets = fuzz_datasets()
         self._weights = [dataset.weight for dataset in self._datasets]
         self._folder = folder
-        if folder is not None:
-            for number, dataset in enumerate(self._datasets):
-                for name, data in dataset.files.items():
-                    _write(folder / str(number) / name, data)
+        for number, dataset in enumerate(self._datasets):
+            for name, data in dataset.files.items():
+                _write(folder / str(number) / name, data)
 
     def execute(self, chance: random.Random, counts: Counts) -> None:
         number = chance.choices(range(len(self._datasets)), self._weights)[0]
@@ -115,36 +112,24 @@ class _Datasets:
             raise
 
     def _read(self, number: int, mutant: Mutant, chance: random.Random, counts: Counts) -> None:
-        if self._folder is None:
-            mutant.specials.clear()  # there are none in a store: what was replaced is missing
-            store = InMemoryStorageConnector()
-            knows = chance.random() < 0.2
-            for name, data in mutant.files.items():
-                if knows:
-                    store.set_resource(name, data) if "//" not in name else None
-                else:  # a store that has no digests: blocks are held against the manifest
-                    store._stored[name] = data, ResourceInfo(name, len(data))
-            reading = Reading(store, mutant.promise, mutant.is_damaged, mutant.dataset.truth, chance)
+        folder = self._folder / str(number)
+        changed = _changed(mutant.dataset, mutant)
+        try:
+            for name in changed:
+                _replace(folder, name, mutant)
+            if chance.random() < 0.04 and "shards" not in mutant.dataset.name:
+                self._go_on(folder, mutant, counts)
+            reading = Reading(folder, mutant.promise, mutant.is_damaged, mutant.dataset.truth, chance)
             reading.run()
-        else:
-            folder = self._folder / str(number)
-            changed = _changed(mutant.dataset, mutant)
-            try:
-                for name in changed:
-                    _replace(folder, name, mutant)
-                if chance.random() < 0.04 and "shards" not in mutant.dataset.name:
-                    self._go_on(folder, mutant, counts)
-                reading = Reading(folder, mutant.promise, mutant.is_damaged, mutant.dataset.truth, chance)
-                reading.run()
-            finally:
-                for name in changed:
-                    _remove(folder / name)
-                    if "/" in name:
-                        with contextlib.suppress(OSError):  # something is in it, or it is gone
-                            (folder / name).parent.rmdir()
-                for name in changed:
-                    if name in mutant.dataset.files:
-                        _write(folder / name, mutant.dataset.files[name])
+        finally:
+            for name in changed:
+                _remove(folder / name)
+                if "/" in name:
+                    with contextlib.suppress(OSError):  # something is in it, or it is gone
+                        (folder / name).parent.rmdir()
+            for name in changed:
+                if name in mutant.dataset.files:
+                    _write(folder / name, mutant.dataset.files[name])
         counts["readings with a value"] += reading.n_values
         counts["readings refused"] += reading.n_errors
         counts[f"mutants: {mutant.promise}"] += 1
@@ -223,7 +208,7 @@ def _executor(kind: str, folder: Path) -> Callable[[random.Random, Counts], None
         return fuzz_archives.Archives(folder).execute
     if kind == "parquet":
         return fuzz_parquet.Parquets(folder).execute
-    return _Datasets(folder if kind == "folder" else None).execute
+    return _Datasets(folder).execute
 
 
 def main(kind: str, seed: int, first: int, stop: int, report: str) -> None:
