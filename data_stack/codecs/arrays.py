@@ -87,8 +87,6 @@ def exactly_array(value: Any) -> npt.NDArray[Any]:
     Raises:
         TypeError, ValueError: there is no such array.
     """
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a column of its own")
     if hasattr(value, "__array__"):
         return as_array(value)
     array = exact_array(value)
@@ -115,19 +113,30 @@ def array_of(dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memor
     Raises:
         ValueError: these are no values of that dtype and shape.
     """
-    array: npt.NDArray[Any] = _viewed(dtype, shape, values).copy()
-    return array
+    array: npt.NDArray[Any] = np.ndarray(shape, dtype, values)
+    # What no array holds in its bytes would surprise whoever reads it much later.
+    if dtype.kind == "b" and np.frombuffer(values, np.uint8).max(initial=0) > 1:
+        raise ValueError("an array of booleans holds bytes other than 0 and 1")
+    if dtype.kind == "U" and np.frombuffer(values, f"{dtype.str[0]}u4").max(initial=0) > _MAX_CODE_POINT:
+        raise ValueError("an array of strings holds what is no character")
+    copied: npt.NDArray[Any] = array.copy()
+    return copied
 
 
-def checked_dtype(text: object) -> np.dtype[Any]:
+@functools.lru_cache(maxsize=256)
+def checked_dtype(text: str) -> np.dtype[Any]:
     """The dtype of a ``dtype.str`` that was read, if it is of those that are stored.
 
     Raises:
         ValueError: it is not.
     """
-    if not isinstance(text, str) or len(text) > 40:
-        raise ValueError("an array's record does not name its dtype")
-    return _dtype_of(text)
+    try:
+        dtype = np.dtype(text) if len(text) <= 40 and _DTYPE.fullmatch(text) else None
+    except (TypeError, ValueError):
+        dtype = None
+    if dtype is None or dtype.itemsize == 0:
+        raise ValueError(f"an array's record names the dtype {text!r:.60}, which is none that is stored")
+    return dtype
 
 
 def checked_shape(shape: object, dtype: np.dtype[Any], n_bytes: int) -> tuple[int, ...]:
@@ -148,31 +157,10 @@ def checked_shape(shape: object, dtype: np.dtype[Any], n_bytes: int) -> tuple[in
     return tuple(shape)
 
 
-def _viewed(dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memoryview) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = np.ndarray(shape, dtype, values)
-    # What no array holds in its bytes would surprise whoever reads it much later.
-    if dtype.kind == "b" and np.frombuffer(values, np.uint8).max(initial=0) > 1:
-        raise ValueError("an array of booleans holds bytes other than 0 and 1")
-    if dtype.kind == "U" and np.frombuffer(values, f"{dtype.str[0]}u4").max(initial=0) > _MAX_CODE_POINT:
-        raise ValueError("an array of strings holds what is no character")
-    return array
-
-
 @functools.lru_cache(maxsize=256)
 def _is_storable(dtype: np.dtype[Any]) -> bool:
     # The last: dtypes of other packages (bfloat16) call themselves what numpy reads as something else.
     return _DTYPE.fullmatch(dtype.str) is not None and dtype.itemsize > 0 and np.dtype(dtype.str) == dtype
-
-
-@functools.lru_cache(maxsize=256)
-def _dtype_of(text: str) -> np.dtype[Any]:
-    try:
-        dtype = np.dtype(text) if _DTYPE.fullmatch(text) else None
-    except (TypeError, ValueError):
-        dtype = None
-    if dtype is None or dtype.itemsize == 0:
-        raise ValueError(f"an array's record names the dtype {text!r:.60}, which is none that is stored")
-    return dtype
 
 
 @functools.lru_cache(maxsize=256)
@@ -198,7 +186,7 @@ def _parsed(record: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bytes]:
         text, shape, values = msgpack.unpackb(record, max_array_len=_MAX_DIMENSIONS, max_map_len=0, max_ext_len=0)
     except (msgpack.UnpackException, ValueError, TypeError) as error:
         raise ValueError(f"an array's record of {len(record)} bytes is damaged or cut short: {error!s:.200}") from error
-    if not isinstance(values, bytes):
-        raise ValueError("an array's record holds no values")
+    if not isinstance(text, str) or not isinstance(values, bytes):
+        raise ValueError("an array's record holds no dtype or no values")
     dtype = checked_dtype(text)
     return dtype, checked_shape(shape, dtype, len(values)), values

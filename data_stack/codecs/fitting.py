@@ -80,8 +80,6 @@ def fit_array(value: Any, dtype: np.dtype[Any] | None, shape: tuple[int | None, 
     Raises:
         TypeError, ValueError: it is something else.
     """
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a column of its own")
     array = as_array(value)
     if array.dtype == object:
         raise TypeError(

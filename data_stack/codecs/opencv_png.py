@@ -10,24 +10,21 @@ import functools
 import struct
 import zlib
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "HEAD_BYTES",
     "SIGNATURE",
-    "PlainPng",
     "check_chunks",
     "decoded_png",
     "encoded_png",
-    "opencv",
     "plain_png",
 ]
 
 #: What a plain file begins with: a signature, then the chunk IHDR, with its checksum.
-HEAD_BYTES: Final = 33
+_HEAD_BYTES: Final = 33
 _HEAD: Final = struct.Struct(">8sI4sIIBBBBBI")
 SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 _CHUNK: Final = struct.Struct(">I4s")
@@ -37,28 +34,10 @@ END: Final = b"\x00\x00\x00\x00IEND\xaeB`\x82"
 _HARMLESS: Final = frozenset((b"IDAT", b"pHYs", b"tEXt", b"tIME"))
 _CHANNELS: Final = {0: 1, 2: 3, 6: 4}
 _MAX_HEADS: Final = 1024
-#: OpenCV's own limit of what it decodes without being told.
-_MAX_PIXELS: Final = 1 << 30
-
-
-class PlainPng(NamedTuple):
-    """What a plain file holds.
-
-    Attributes:
-        n_pixels: width times height.
-        shape: ``(height, width)``, with the channels behind where there are 3 or 4.
-        dtype: uint8 or uint16.
-        is_deep_colour: whether it has 16 bits of each of several channels.
-    """
-
-    n_pixels: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    is_deep_colour: bool
 
 
 @functools.cache
-def opencv() -> ModuleType | None:
+def _opencv() -> ModuleType | None:
     """OpenCV, if it is installed; imported when it is first asked for, since that takes a fifth of a second."""
     try:
         import cv2
@@ -68,21 +47,25 @@ def opencv() -> ModuleType | None:
     return module
 
 
-def plain_png(record: bytes) -> PlainPng | None:
-    """What a file of 8 or 16 bits, grey, RGB or RGBA, not interlaced, claims to hold; None for any other, and damaged ones."""
-    return _parsed_head(record[:HEAD_BYTES])
+def plain_png(record: bytes) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """Shape and dtype of the pixels of a file of 8 or 16 bits, grey, RGB or RGBA, not interlaced; None for others.
+
+    The shape has channels where there are 3 or 4.
+    """
+    return _parsed_head(record[:_HEAD_BYTES])
 
 
-def decoded_png(record: bytes, plain: PlainPng) -> npt.NDArray[Any] | None:
+def decoded_png(record: bytes, plain: tuple[tuple[int, ...], np.dtype[Any]]) -> npt.NDArray[Any] | None:
     """The pixels of a file that :func:`plain_png` told of; None if that is Pillow's task after all.
 
     Raises:
         ValueError: it is damaged.
     """
-    cv2 = opencv()
-    if cv2 is None or plain.n_pixels > _MAX_PIXELS or not check_chunks(record):
+    cv2 = _opencv()
+    if cv2 is None or not check_chunks(record):
         return None
-    is_rgb = plain.shape[2:] == (3,)
+    shape, dtype = plain
+    is_rgb = shape[2:] == (3,)
     flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION if is_rgb else cv2.IMREAD_UNCHANGED
     try:
         pixels: npt.NDArray[Any] | None = cv2.imdecode(np.frombuffer(record, np.uint8), flags)
@@ -90,14 +73,14 @@ def decoded_png(record: bytes, plain: PlainPng) -> npt.NDArray[Any] | None:
         return None
     if pixels is None:
         raise ValueError("a png image is damaged: its pixels cannot be decompressed")
-    if pixels.shape != plain.shape or pixels.dtype != plain.dtype:
+    if pixels.shape != shape or pixels.dtype != dtype:
         return None
     return pixels if is_rgb else exchanged(pixels)
 
 
 def encoded_png(pixels: npt.NDArray[Any], compress_level: int) -> bytes | None:
     """A PNG file of uint16 pixels of three or four channels, which Pillow cannot write; None where OpenCV is not installed."""
-    cv2 = opencv()
+    cv2 = _opencv()
     if cv2 is None:
         return None
     _, data = cv2.imencode(".png", exchanged(pixels), [cv2.IMWRITE_PNG_COMPRESSION, compress_level])
@@ -124,8 +107,8 @@ def check_chunks(record: bytes) -> bool:
         ValueError: it is cut short or damaged.
     """
     offset, name, is_plain, n_bytes, crc32 = 8, b"", True, len(record), zlib.crc32
-    if _parsed_head(record[:HEAD_BYTES]) is not None:  # whose checksum was right
-        offset = HEAD_BYTES
+    if _parsed_head(record[:_HEAD_BYTES]) is not None:  # whose checksum was right
+        offset = _HEAD_BYTES
     view = memoryview(record)
     try:
         while name != b"IEND":
@@ -143,8 +126,8 @@ def check_chunks(record: bytes) -> bool:
 
 
 @functools.lru_cache(maxsize=_MAX_HEADS)
-def _parsed_head(head: bytes) -> PlainPng | None:
-    if len(head) < HEAD_BYTES:
+def _parsed_head(head: bytes) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    if len(head) < _HEAD_BYTES:
         return None
     signature, size, name, width, height, depth, colours, compression, filters, interlace, checksum = _HEAD.unpack(head)
     if (signature, size, name, compression, filters, interlace) != (SIGNATURE, 13, b"IHDR", 0, 0, 0):
@@ -153,5 +136,4 @@ def _parsed_head(head: bytes) -> PlainPng | None:
         return None
     channels = _CHANNELS[colours]
     shape = (height, width) if channels == 1 else (height, width, channels)
-    dtype = np.dtype(np.uint8 if depth == 8 else np.uint16)
-    return PlainPng(width * height, shape, dtype, depth == 16 and channels > 1)
+    return shape, np.dtype(np.uint8 if depth == 8 else np.uint16)

@@ -98,7 +98,7 @@ def _unpacked(record: bytes, list_hook: Any) -> Any:
 
 def _array_of(part: list[Any]) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     """Dtype and shape of the array that a list stands for; None if for nothing but itself."""
-    if len(part) != 4 or part[0] != _ARRAY_MARK or not isinstance(part[3], bytes):
+    if len(part) != 4 or part[0] != _ARRAY_MARK or not isinstance(part[1], str) or not isinstance(part[3], bytes):
         return None
     try:
         dtype = checked_dtype(part[1])

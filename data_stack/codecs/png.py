@@ -11,14 +11,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column, check_range
 from data_stack.codecs.images import ImageCodec, pillow
-from data_stack.codecs.opencv_png import (
-    SIGNATURE,
-    PlainPng,
-    check_chunks,
-    decoded_png,
-    encoded_png,
-    plain_png,
-)
+from data_stack.codecs.opencv_png import SIGNATURE, check_chunks, decoded_png, encoded_png, plain_png
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import MissingDependencyError
 
@@ -61,23 +54,18 @@ class PngCodec(ImageCodec):
         check_range("compress_level", self.compress_level, 0, 9)
 
     def _decoded(self, record: bytes) -> npt.NDArray[Any]:
-        plain = self._plain(record)
-        if plain is not None:
-            pixels = decoded_png(record, plain)
-            if pixels is not None:
-                return pixels
-            if plain.is_deep_colour:
-                raise _needs_opencv()
-        return self._by_pillow(record)
-
-    def _plain(self, record: bytes) -> PlainPng | None:
-        """What a file claims to hold, if OpenCV gives its pixels as they shall be."""
         plain = plain_png(record)
         if plain is None:
-            return None
-        self._check_pixels(plain.shape[1], plain.shape[0])
-        is_as_stored = self.mode is None or self.mode == _MODES[plain.shape[2:]]
-        return plain if is_as_stored and (self.deep or not plain.is_deep_colour) else None
+            return self._by_pillow(record)
+        shape, dtype = plain
+        self._check_pixels(shape[1], shape[0])
+        is_deep = dtype == np.uint16 and len(shape) == 3
+        if self.mode not in (None, _MODES[shape[2:]]) or (is_deep and not self.deep):
+            return self._by_pillow(record)
+        pixels = decoded_png(record, plain)
+        if pixels is None and is_deep:
+            raise _needs_opencv()
+        return self._by_pillow(record) if pixels is None else pixels
 
     def adapt(self, column: Column) -> Codec:
         is_deep = column.dtype == np.uint16 and column.shape is not None

@@ -7,6 +7,7 @@ and what is known of each, by its column ``file_name`` (Hugging Face's ``imagefo
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import io
@@ -328,14 +329,10 @@ def _csv_rows(data: bytes, what: str) -> list[dict[str, Any]]:
     if any(None in row or None in row.values() for row in rows):
         raise DatasetFileCorruptError(f"{what} has a line with more or fewer values than its first line has names")
     made: list[dict[str, Any]] = [dict(row) for row in rows]
-    for name in reader.fieldnames or ():
-        for kind in (int, float):
-            try:
+    for name in set(reader.fieldnames or ()) - {FILE_NAME}:
+        for kind in (float, int):
+            with contextlib.suppress(ValueError):
                 values = [kind(row[name]) for row in rows]
-            except ValueError:
-                continue
-            if name != FILE_NAME:
                 for row, value in zip(made, values, strict=True):
                     row[name] = value
-            break
     return made

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -21,7 +19,6 @@ from data_stack.exception import ConfigError
 from data_stack.formats.image_folder import FILE_NAME, METADATA, PART, image_type_of_bytes
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_errors import storage_errors
-from data_stack.util.exact import python_values
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -79,7 +76,13 @@ class ImageFolderWriter:
         data, ending = self._encoded(sample, position)
         folder = _class_folder(sample, position)
         path = f"{folder}/{position:06d}.{ending}" if folder else f"{position:06d}.{ending}"
-        row = _json_line({FILE_NAME: path, **{name: value for name, value in sample.items() if name != "image"}}, position)
+        try:
+            row = codec_of("json").encode({FILE_NAME: path, **{name: value for name, value in sample.items() if name != "image"}})
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the metadata of images are JSON, which cannot hold sample {position}: {error!s:.200}; leave columns of arrays "
+                f"and bytes out, or choose another format"
+            ) from error
         if self._folder.path is None:
             with self._folder.create(path) as file:
                 file.write(data)
@@ -89,7 +92,7 @@ class ImageFolderWriter:
                 (self._folder.path / folder).mkdir(parents=True, exist_ok=True)
                 (self._folder.path / path).write_bytes(data)
         with self._errors():
-            self._rows.write(row)
+            self._rows.write(row + b"\n")
             self._rows.flush()
         self._length += 1
         return position
@@ -169,30 +172,10 @@ def _class_folder(sample: Mapping[str, Any], position: int) -> str:
     if "class" in sample:
         name = sample["class"]
     else:
-        label = _plain(sample.get("label"))
-        if not isinstance(label, int):
+        label = sample.get("label")
+        if not isinstance(label, (int, np.integer)):
             return ""
         name = f"{label:04d}" if label >= 0 else f"minus-{-label:04d}"  # no identifier of a store begins with "-"
     if not isinstance(name, str) or not _CLASS.fullmatch(name) or name != name.strip():
         raise ConfigError(f"the class of sample {position}, {name!r:.80}, cannot be the name of a folder")
     return name
-
-
-def _json_line(row: Mapping[str, Any], position: int) -> bytes:
-    plain = {name: _plain(value) for name, value in row.items()}
-    for name, value in plain.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"column {name!r} of sample {position} is {value}, which is no JSON")
-    try:
-        return json.dumps(plain, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"the metadata of images are JSON, which cannot hold sample {position}: {str(error)[:200]}; leave columns of arrays "
-            f"and bytes out, or choose another format"
-        ) from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.shape == ()):
-        return python_values(value)
-    return value

@@ -181,7 +181,7 @@ def test_a_store_holds_images_too(tmp_path: Path) -> None:
         ({"image": PIXELS[0].astype(np.float32)}, "cannot be stored as PNG"),
         ({"image": PIXELS[0], "class": "../a"}, "cannot be the name of a folder"),
         ({"image": PIXELS[0], "x": np.zeros(2)}, "JSON, which cannot hold sample 0"),
-        ({"image": PIXELS[0], "x": float("nan")}, "is nan, which is no JSON"),
+        ({"image": PIXELS[0], "x": float("nan")}, "JSON, which cannot hold sample 0"),
     ],
 )
 def test_what_no_folder_of_images_holds_is_refused_whole(tmp_path: Path, sample: dict[str, Any], message: str) -> None:

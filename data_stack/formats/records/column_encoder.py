@@ -142,8 +142,6 @@ class ColumnEncoder:
         ) from error
 
     def _prepared(self, values: Any) -> tuple[Any, FixedLayout | None]:
-        if isinstance(values, np.ma.MaskedArray):
-            raise TypeError("an array with a mask would lose it; fill it first, or store the mask in a column of its own")
         array = as_array(values) if hasattr(values, "__array__") else values
         if not isinstance(array, np.ndarray) or array.dtype == object:
             return array, None

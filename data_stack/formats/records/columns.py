@@ -180,11 +180,9 @@ class FixedColumn(ValueColumn):
         return items
 
     def _check(self, places: Places) -> None:
-        if isinstance(places, range):
-            self.bag.file.check(places.start * self._record_bytes, places.stop * self._record_bytes)
-        else:
-            begins = places * self._record_bytes
-            self.bag.file.check_many(begins, begins + self._record_bytes)
+        begins = np.array([places.start]) if isinstance(places, range) else places
+        ends = np.array([places.stop]) if isinstance(places, range) else places + 1
+        self.bag.file.check(begins * self._record_bytes, ends * self._record_bytes)
 
 
 class RaggedColumn(ValueColumn):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from itertools import pairwise
 from typing import Any
 
@@ -48,25 +47,14 @@ def decoded(codec: Codec, records: Sequence[bytes]) -> list[Any]:
         return _decoded(codec, records, 0, n_records, request)
     n_pieces = min(n_records, n_threads * _PIECES_PER_THREAD)
     pieces = list(pairwise(n_records * piece // n_pieces for piece in range(n_pieces + 1)))
-    futures: dict[int, Future[list[Any]]] = {}
-    values: dict[int, list[Any]] = {}
+    futures = [computing.submit(_decoded, codec, records, start, stop, request) for start, stop in pieces]
     try:
-        for number, (start, stop) in enumerate(pieces[:-1]):
-            try:
-                futures[number] = computing.submit(_decoded, codec, records, start, stop, request)
-            except RuntimeError:  # the interpreter is ending
-                break
-        for number in reversed(range(n_pieces)):
-            # What no thread has come to is for this one: waiting for it could be waiting for this very thread.
-            if number not in futures or futures[number].cancel():
-                values[number] = _decoded(codec, records, *pieces[number], request)
-        for number, future in futures.items():
-            if number not in values:
-                values[number] = future.result()
+        # From the end on: what no thread has come to is for this one; waiting for it could be waiting for this very thread.
+        own = {n: _decoded(codec, records, *pieces[n], request) for n in reversed(range(n_pieces)) if futures[n].cancel()}
+        return [value for n, future in enumerate(futures) for value in (own[n] if n in own else future.result())]
     finally:
-        for future in futures.values():
+        for future in futures:
             future.cancel()
-    return [value for number in range(n_pieces) for value in values[number]]
 
 
 def _decoded(codec: Codec, records: Sequence[bytes], start: int, stop: int, request: Request) -> list[Any]:

@@ -212,10 +212,6 @@ class RecordReader(AccessedDatasetIterator):
             DatasetOutOfBoundsError: there is no such sample.
             ConfigError: there is no such column, or no such part of it.
         """
-        if not hasattr(index, "__index__"):
-            raise TypeError(
-                f"columns are chosen of one sample, at an integer, not at {index!r:.80}; for more use select(*columns)"
-            )
         position = checked_index(index, self._length)
         if columns is None:
             return self[position]

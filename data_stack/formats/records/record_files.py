@@ -14,7 +14,6 @@ from data_stack.codecs.codec import Codec, Column
 from data_stack.exception import (
     DatasetFileCorruptError,
     ResourceNotFoundError,
-    UnsupportedStorageOperationError,
 )
 from data_stack.formats.records.bag import Bag, Ends, ends_of_bag, ends_of_index
 from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn, has_rows
@@ -60,13 +59,10 @@ class RecordFiles:
             self.schema: Mapping[str, Column] = {name: Column(kind) for name, kind in self.types.items()}
         else:
             self.schema = self.manifest.columns
-        self._names = self._known_names()
-        self.has_references = bag_name(REFS) in self._names
-        for name in self.types:
-            for file in self._files_of(name):
-                if file not in self._names:
-                    raise self._missing(file)
-        if self.manifest is not None:
+        if self.manifest is None:
+            self.has_references = folder.has_file(bag_name(REFS))
+        else:
+            self.has_references = bag_name(REFS) in self.manifest.files
             self._check_manifest(self.manifest)
 
     # ------------------------------------------------------------------ spec and manifest
@@ -91,16 +87,6 @@ class RecordFiles:
         if types != {name: column.type for name, column in self.manifest.columns.items()}:
             raise DatasetFileCorruptError(f"{what} names other columns, or of other types, than {MANIFEST} beside it")
         return types
-
-    def _known_names(self) -> frozenset[str]:
-        """The files of the dataset: those that its manifest names, else those that are there."""
-        if self.manifest is not None:
-            return frozenset(self.manifest.files)
-        try:
-            return frozenset(self.folder.list_names())
-        except UnsupportedStorageOperationError:  # a store that cannot list can say of each whether it is there
-            files = [file(name) for name in (REFS, *self.types) for file in (bag_name, idx_name)]
-            return frozenset(file for file in files if self.folder.has_file(file))
 
     def _files_of(self, name: str) -> tuple[str, ...]:
         """The files of a column."""
@@ -218,8 +204,6 @@ class RecordFiles:
 
     def _open(self, file: str, load_bytes: int = 0) -> StoredFile:
         record = self._record(file)
-        if file not in self._names:
-            raise self._missing(file)
         try:
             stored = StoredFile(
                 self.folder,

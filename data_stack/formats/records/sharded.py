@@ -160,10 +160,6 @@ class ShardedRecordReader(AccessedDatasetIterator):
 
     def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
         """A part of a sample, as of a :meth:`RecordReader.read`."""
-        if not hasattr(index, "__index__"):
-            raise TypeError(
-                f"columns are chosen of one sample, at an integer, not at {index!r:.80}; for more use select(*columns)"
-            )
         number, position = self._find(checked_index(index, self._length))
         return self._shard(number).read(position, columns)
 

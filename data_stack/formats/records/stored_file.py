@@ -54,41 +54,22 @@ class BlockChecks:
     def __init__(self, name: str, size: int, digests: bytes | None) -> None:
         self.name, self.size, self._digests = name, size, digests
         self._checked = bytearray(0 if digests is None else len(digests) // DIGEST_BYTES)
-        self._checked_array = np.frombuffer(self._checked, np.uint8)
         self.is_done = not self._checked
 
-    def check(self, data: memoryview, start: int, end: int) -> None:
-        """Check the blocks of a range of ``data``, the whole file, that nobody has checked yet.
+    def check(self, data: memoryview, starts: _Integers, ends: _Integers) -> None:
+        """Check the blocks of some ranges of ``data``, the whole file, that nobody has checked yet.
 
         Raises:
             DatasetFileCorruptError: one is not what was stored.
         """
-        if end <= start:
-            return
-        for block in range(start >> _SHIFT, ((end - 1) >> _SHIFT) + 1):
-            if not self._checked[block]:
-                self.check_block(block, data[block << _SHIFT : (block + 1) << _SHIFT])
-
-    def check_many(self, data: memoryview, starts: _Integers, ends: _Integers) -> None:
-        """:meth:`check` for many ranges."""
-        filled = ends > starts
-        if not filled.all():
-            starts, ends = starts[filled], ends[filled]
-        if not len(starts):
-            return
-        firsts, lasts = starts >> _SHIFT, (ends - 1) >> _SHIFT
-        if int((lasts - firsts).max()) > 1:
-            for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-                self.check(data, start, end)
-            return
-        for blocks in (firsts, lasts):
-            # a dict takes a fifth of the time of np.unique for the blocks of a batch
-            for block in dict.fromkeys(blocks[self._checked_array[blocks] == 0].tolist()):
-                self.check_block(block, data[block << _SHIFT : (block + 1) << _SHIFT])
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            for block in range(start >> _SHIFT, ((end - 1) >> _SHIFT) + 1 if end > start else 0):
+                if not self._checked[block]:
+                    self.check_block(block, data[block << _SHIFT : (block + 1) << _SHIFT])
 
     def check_block(self, block: int, content: memoryview) -> None:
         """Hold the content of a block against its checksum."""
-        if not self._is_right(block, content):
+        if self._digests is not None and block_digest(content) != digest_of_block(self._digests, block):
             raise damaged_block(self.name, block)
         self._checked[block] = 1
         if 0 not in self._checked:
@@ -101,9 +82,6 @@ class BlockChecks:
         if self.is_done or size <= 0 or 0 not in self._checked[first : last + 1]:
             return None
         return first << _SHIFT, min((last + 1) << _SHIFT, self.size) - (first << _SHIFT)
-
-    def _is_right(self, block: int, content: memoryview) -> bool:
-        return self._digests is None or block_digest(content) == digest_of_block(self._digests, block)
 
 
 class StoredFile:
@@ -173,19 +151,14 @@ class StoredFile:
         """What is read by range, for whoever reads many in one request; its blocks are checked on the way."""
         return self._ranges
 
-    def check(self, start: int, end: int) -> None:
-        """Check the blocks of a range of ``buffer`` that nobody has checked yet.
+    def check(self, starts: _Integers, ends: _Integers) -> None:
+        """Check the blocks of ranges of ``buffer`` that nobody has checked yet.
 
         Raises:
             DatasetFileCorruptError: one is not what was stored.
         """
         if not self.checks.is_done:
-            self.checks.check(self._view, start, end)
-
-    def check_many(self, starts: _Integers, ends: _Integers) -> None:
-        """:meth:`check` for many ranges."""
-        if not self.checks.is_done:
-            self.checks.check_many(self._view, starts, ends)
+            self.checks.check(self._view, starts, ends)
 
     def read(self, start: int, end: int) -> bytes:
         """A range within the file.
@@ -195,7 +168,7 @@ class StoredFile:
         """
         if self._ranges is not None:
             return self._ranges.read_exactly_at(start, end - start)
-        self.check(start, end)
+        self.check(np.array([start]), np.array([end]))
         return self._view[start:end].tobytes()
 
     def read_many(self, starts: _Integers, ends: _Integers) -> list[bytes]:
@@ -205,7 +178,7 @@ class StoredFile:
             DatasetFileCorruptError: as for :meth:`read`.
         """
         if self._ranges is None:
-            self.check_many(starts, ends)
+            self.check(starts, ends)
             buffer: Any = self.buffer
             return [buffer[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         if not len(starts):
