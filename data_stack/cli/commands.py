@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +126,6 @@ def info(settings: Settings, name: str) -> None:
 @click.option("--engine", metavar="NAME", help="Where to prepare the shards: processes, spark …  [default: here, in turn]")
 @click.option("--processes", "n_processes", type=click.IntRange(1, 1024), metavar="N", help="How many; means --engine processes.")
 @click.option("--master", metavar="URL", help="Of a cluster, e.g. spark://host:7077 or 'local[4]'; means --engine spark.")
-@click.option("--attempts", type=click.IntRange(1, 100), metavar="N", help="How often a shard is tried.  [default: 3]")
 @click.option("--again", is_flag=True, help="Prepare it also if it is ready, from the sources that are kept.")
 @click.option(
     "--keep-steps", is_flag=True, help="Keep steps and shards when the code raises, and use those that other code has done."
@@ -140,7 +138,6 @@ def prepare(
     engine: str | None,
     n_processes: int | None,
     master: str | None,
-    attempts: int | None,
     again: bool,
     keep_steps: bool,
 ) -> None:
@@ -155,7 +152,7 @@ def prepare(
     from data_stack.cli.datasets import Dataset, engine_of
 
     dataset = Dataset.find(name, settings.connector())
-    done = dataset.prepare(engine_of(engine, n_processes, master, attempts), again=again, keep_steps=keep_steps)
+    done = dataset.prepare(engine_of(engine, n_processes, master), again=again, keep_steps=keep_steps)
     size = dataset.stored_size()
     if settings.as_json:
         print_json(
@@ -206,10 +203,12 @@ def report(
     """
     if settings.as_json and report_format is not None:
         raise click.UsageError("--json and --format both say how to print")
-    from data_stack.cli.datasets import Dataset
+    from data_stack.display.report import DatasetReport
 
-    dataset = Dataset.find(name, settings.connector())
-    made = dataset.report(split, parsed_options(options), statistics=statistics, duplicates=duplicates)
+    config = parsed_options(options)
+    made = DatasetReport.of(
+        name, split, storage=settings.connector(), config=config, statistics=statistics, duplicates=duplicates
+    )
     if settings.as_json:
         print_json(made.to_dict())
     elif report_format == "markdown":
@@ -223,14 +222,11 @@ def report(
 
 @data_stack.command()
 @_name
-@click.option(
-    "-o", "--output", required=True, metavar="FILE", help="The picture to write, .png or .jpg; - is standard output (PNG)."
-)
+@click.option("-o", "--output", required=True, metavar="FILE", help="The picture to write, .png or .jpg.")
 @_split
 @click.option(
     "-n", "--samples", "n_samples", type=click.IntRange(min=1), help="How many at most.  [default: 100 pictures, 24 rows]"
 )
-@click.option("--columns", "n_columns", type=click.IntRange(min=1), help="Pictures in a row.")
 @click.option("--seed", type=click.IntRange(min=0), help="Draw random samples instead of the first of each class.")
 @_option
 @common_options
@@ -241,7 +237,6 @@ def show(
     output: str,
     split: str | None,
     n_samples: int | None,
-    n_columns: int | None,
     seed: int | None,
     options: tuple[str, ...],
 ) -> None:
@@ -249,22 +244,13 @@ def show(
 
     As many of each class as there is room for. The dataset is prepared first if it is not ready.
     """
-    to_stdout = output == "-"
-    suffix = Path(output).suffix.lower()
-    if not to_stdout and suffix not in (".png", ".jpg", ".jpeg"):
+    if Path(output).suffix.lower() not in (".png", ".jpg", ".jpeg"):
         raise click.BadParameter(f"{output!r} ends neither in .png nor in .jpg", param_hint="'-o'")
-    if not to_stdout and not Path(output).absolute().parent.is_dir():
-        raise click.BadParameter(f"there is no folder {str(Path(output).absolute().parent)!r}", param_hint="'-o'")
-    if to_stdout and settings.as_json:
-        raise click.UsageError("--json and -o - both want standard output")
-    from data_stack.cli.datasets import Dataset, save_picture
+    from data_stack.cli.datasets import Dataset
 
     dataset = Dataset.find(name, settings.connector())
-    picture = dataset.contact_sheet(split, parsed_options(options), n_samples=n_samples, n_columns=n_columns, seed=seed)
-    if to_stdout:
-        picture.save(sys.stdout.buffer, format="PNG")
-        return
-    save_picture(picture, output)
+    picture = dataset.contact_sheet(split, parsed_options(options), n_samples=n_samples, seed=seed)
+    picture.save(output)
     if settings.as_json:
         print_json({"name": name, "output": output, "width": picture.width, "height": picture.height})
     else:

@@ -14,7 +14,6 @@ from data_stack.exception import (
     DatasetNotFoundError,
     PluginError,
 )
-from data_stack.io.storage_errors import storage_errors
 from data_stack.plugins.manager import default_manager
 from data_stack.plugins.record import DATASETS_GROUP, PluginRecord
 from data_stack.repository.inventory import take_inventory
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
     from data_stack.dataset.engine import PreparationEngine
     from data_stack.dataset.factory import BaseDatasetFactory
-    from data_stack.dataset.iterator import DatasetIteratorIF
-    from data_stack.display.report import DatasetReport
     from data_stack.io.storage_connectors import StorageConnector
 
 __all__ = [
@@ -34,11 +31,7 @@ __all__ = [
     "engine_of",
     "imported",
     "installed_datasets",
-    "save_picture",
 ]
-
-
-_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -131,30 +124,12 @@ class Dataset:
         manifest = self.declared.manifest() if self.declared is not None else None
         return None if manifest is None else manifest.size
 
-    def splits(self, split: str | None, options: Mapping[str, Any]) -> dict[str, DatasetIteratorIF]:
-        """The iterators of one split, or of all."""
-        repository = default_repository()
-        if split is not None:
-            return {split: repository.load(self.name, split, self.connector, **options)}
-        loaded = repository.load(self.name, None, self.connector, **options)
-        return loaded if isinstance(loaded, dict) else {"all": loaded}
-
-    def report(self, split: str | None, options: Mapping[str, Any], *, statistics: bool, duplicates: bool) -> DatasetReport:
-        """Prepare the dataset and look at its splits; what that took is in the report."""
-        from data_stack.display.report import DatasetReport
-
-        examined = {"statistics": statistics, "duplicates": duplicates}
-        return DatasetReport.of(self.name, split, storage=self.connector, config=options, **examined)
-
     def contact_sheet(self, split: str | None, options: Mapping[str, Any], **how: Any) -> Image:
         """Prepare the dataset and draw samples of a split, the first one if none is named."""
         from data_stack.display.contact_sheet import contact_sheet
 
-        if self.declared is not None:
-            self.prepare()
-            split = split if split is not None else self.description.splits[0]
-        iterator = next(iter(self.splits(split, options).values()))
-        return contact_sheet(iterator, **how)
+        loaded = default_repository().load(self.name, split, self.connector, **options)
+        return contact_sheet(next(iter(loaded.values())) if isinstance(loaded, dict) else loaded, **how)
 
 
 def installed_datasets() -> list[PluginRecord]:
@@ -205,30 +180,26 @@ def imported(
     }
 
 
-def engine_of(kind: str | None, n_processes: int | None, master: str | None, attempts: int | None) -> PreparationEngine | None:
+def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> PreparationEngine | None:
     """The engine that the options of a command ask for; None if they ask for none.
 
     Args:
         kind: ``"processes"``, or an engine of a plugin such as ``"spark"``; None: as the other options have it.
         n_processes: of this machine.
         master: of a cluster.
-        attempts: at a shard.
 
     Raises:
         ConfigError: the options contradict each other, or there is no such engine.
     """
     kind = kind or ("spark" if master is not None else "processes" if n_processes is not None else None)
-    if kind is None and attempts is not None:
-        raise ConfigError("--attempts is of an engine; give --engine too")
     if kind is None:
         return None
-    attempts = attempts or _ATTEMPTS
     if kind == "processes":
         if master is not None:
             raise ConfigError("--master is of a Spark cluster; leave it out, or use --engine spark")
         from data_stack.distributed import ProcessEngine
 
-        return ProcessEngine(n_processes, attempts=attempts)
+        return ProcessEngine(n_processes)
     if n_processes is not None:
         raise ConfigError("--processes are those of this machine; leave it out, or use --engine processes")
     engines = default_manager().engines()
@@ -236,17 +207,4 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None, att
         known = ", ".join(["processes", *sorted(engines)])
         hint = ": the package datastack-spark brings it, plugins/spark in a clone of data_stack" if kind == "spark" else ""
         raise ConfigError(f"there is no engine {kind!r:.60}{hint}; there are: {known}")
-    return engines[kind](master, attempts=attempts)
-
-
-def save_picture(picture: Image, path: str) -> None:
-    """Write a picture whole or not at all, as a program that watches the file would wish."""
-    temporary = f"{path}.{os.getpid()}.part"
-    try:
-        with storage_errors("write", path):
-            picture.save(temporary, format="PNG" if path.lower().endswith(".png") else "JPEG")
-            os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    return engines[kind](master, attempts=3)

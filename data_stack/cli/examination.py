@@ -10,15 +10,12 @@ import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from data_stack.cli.settings import Settings
 from data_stack.exception import DataStackError, ReadOnlyStorageError, UnsupportedStorageOperationError
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.plugins.manager import default_manager
-
-if TYPE_CHECKING:
-    from data_stack.io.storage_connectors import StorageConnector
 
 __all__ = ["examined"]
 
@@ -97,40 +94,28 @@ def _originals() -> list[str]:
 
 
 def _store(settings: Settings) -> dict[str, Any]:
+    """Whether the store answers, and whether a few bytes can be stored there; a folder that is missing is not made."""
+    found: dict[str, Any] = {"store": "none", "usable": False, "answers": False, "writable": False}
     try:
         connector = settings.connector()
-    except DataStackError as error:
-        return {"store": "none", "usable": False, "problem": str(error)}
-    found: dict[str, Any] = {"store": repr(connector), "usable": True, "answers": True, "writable": True}
-    try:
+        found["store"] = repr(connector)
         if isinstance(connector, FileStorageConnector):
             path = connector.root_path
             while not os.path.lexists(path):
                 path = os.path.dirname(path)
             found |= {"exists": path == connector.root_path, "free": shutil.disk_usage(path).free}
-            if not found["exists"]:  # it is made at the first write, if it can be
-                if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
-                    raise NotADirectoryError(f"the folder {connector.root_path!r} is not there and cannot be made")
-                return found
+            if not os.path.isdir(path) or (not found["exists"] and not os.access(path, os.W_OK | os.X_OK)):
+                raise NotADirectoryError(f"the folder {connector.root_path!r} is not there and cannot be made")
         connector.has_resource(_PROBE)
-    except (DataStackError, OSError) as error:
-        return found | {"usable": False, "answers": False, "writable": False, "problem": str(error)}
-    try:
-        _try_to_write(connector)
+        found |= {"usable": True, "answers": True}
+        if found.get("exists", True):
+            identifier = f"{_PROBE}-{os.getpid()}"
+            connector.set_resource(identifier, [b"data_stack"])
+            with contextlib.suppress(UnsupportedStorageOperationError):
+                connector.delete_resource(identifier)
+        found["writable"] = True
     except ReadOnlyStorageError:  # as it was asked for
-        found |= {"writable": False}
+        pass
     except (DataStackError, OSError) as error:
-        found |= {"usable": False, "writable": False, "problem": str(error)}
+        found |= {"usable": False, "problem": str(error)}
     return found
-
-
-def _try_to_write(connector: StorageConnector) -> None:
-    """Store, read and delete a few bytes."""
-    identifier = f"{_PROBE}-{os.getpid()}"
-    connector.set_resource(identifier, [b"data_stack"])
-    with connector.get_resource(identifier) as resource:
-        whole = resource.read() == b"data_stack"
-    with contextlib.suppress(UnsupportedStorageOperationError):
-        connector.delete_resource(identifier)
-    if not whole:
-        raise OSError(f"{connector!r} did not return what was stored")

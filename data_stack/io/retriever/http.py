@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import email.utils
 import http.client
 import os
 import random
@@ -29,12 +28,9 @@ from data_stack.exception import StorageError
 from data_stack.io.retriever.transfer import SourceError, Transfer, described_page, looks_like_page, printable, redacted, shown
 
 _READ_BYTES: Final = 1 << 20
-_PAGE_BYTES: Final = 64 << 10
 _MAX_REDIRECTS: Final = 5
 #: However often a server cuts and resumes, there is an end.
 _MAX_REQUESTS: Final = 100
-#: A resumed transfer reads these bytes again, and must find them unchanged.
-_OVERLAP_BYTES: Final = 256
 _REDIRECTS: Final = {301, 302, 303, 307, 308}
 _TRANSIENT: Final = {408, 429}
 _PORTS: Final = {"http": 80, "https": 443}
@@ -107,19 +103,16 @@ class _Download:
         transfer = self._transfer
         if self._etag is None and transfer.size:
             transfer.restart()
-        with transfer.interruptible(self._cut):
-            overlap = transfer.tail(_OVERLAP_BYTES)
-            with self._asked(transfer.size - len(overlap)) as response:
-                self._check_status(response)
-                length = _length(response)
-                if overlap and response.status == 206:
-                    self._check_resumed(response, transfer.size - len(overlap), length)
-                else:
-                    if overlap:
-                        transfer.restart()
-                        overlap = b""
-                    self._check_whole(response, length)
-                self._receive(response, length, overlap)
+        with transfer.interruptible(self._cut), self._asked(transfer.size) as response:
+            self._check_status(response)
+            length = _length(response)
+            if transfer.size and response.status == 206:
+                self._check_resumed(response, length)
+            else:
+                if transfer.size:
+                    transfer.restart()
+                self._check_whole(response, length)
+            self._receive(response, length)
 
     def failure(self, error: Exception) -> SourceError:
         """What an exception of a library means, in words of ours."""
@@ -232,14 +225,12 @@ class _Download:
             raise SourceError("cannot resume", transient=True)
         reason = printable(response.reason or "")[:60].strip()
         said = f"answers {status} {reason or http.client.responses.get(status, '')}".strip()
-        if _is_html(response):
-            said += f" with {_page(response)}"
         transient = status in _TRANSIENT or status >= 500
         raise SourceError(said, transient, _retry_after(response) if transient else None)
 
-    def _check_resumed(self, response: http.client.HTTPResponse, offset: int, length: int | None) -> None:
+    def _check_resumed(self, response: http.client.HTTPResponse, length: int | None) -> None:
         """A 206 continues exactly where we were, in exactly the same file; else all is asked for anew."""
-        expected = self._transfer.expected_size
+        offset, expected = self._transfer.size, self._transfer.expected_size
         match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
         fits = match is not None and int(match[1]) == offset
         if fits and match is not None and match[3] != "*":
@@ -248,23 +239,19 @@ class _Download:
         elif fits:
             fits = expected is not None and match is not None and int(match[2]) == expected - 1
         if not fits or response.headers.get("ETag", self._etag) != self._etag:
-            self._begin_again("resumes with another part or file than it was asked for")
+            self._etag = None
+            raise SourceError("resumes with another part or file than it was asked for", transient=True)
 
     def _check_whole(self, response: http.client.HTTPResponse, length: int | None) -> None:
         transfer, definition = self._transfer, self._transfer.definition
-        if not transfer.has_digest:
-            if _is_html(response) and not self._may_be_page():
-                raise SourceError(f"answers with {_page(response)}")
-            if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-                raise SourceError(
-                    f"answers encoded as {printable(response.headers['Content-Encoding'])[:40]}, which was not asked for"
-                )
-            if response.status == 206 and not _covers_all(response, length):
-                raise SourceError("answers with a part, while the whole was asked for")
+        encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in ("", "identity") and not transfer.has_digest:
+            raise SourceError(f"answers encoded as {printable(encoding)[:40]}, which was not asked for")
+        if response.status == 206:
+            raise SourceError("answers with a part, while the whole was asked for")
         if length is not None and length != definition.size:
             if definition.size is not None:
-                page = f" ({_page(response)})" if _is_html(response) else ""
-                raise SourceError(f"announces {length:,} bytes{page}, expected {definition.size:,}")
+                raise SourceError(f"announces {length:,} bytes, expected {definition.size:,}")
             if length > transfer.limits.max_bytes:
                 raise SourceError(f"announces {length:,} bytes, more than the limit of {transfer.limits.max_bytes:,}")
         transfer.expected_size = definition.size if length is None else length
@@ -272,19 +259,11 @@ class _Download:
         self._etag = etag if _STRONG_ETAG.fullmatch(etag) and response.status == 200 else None
         transfer.keep(self._etag)
 
-    def _receive(self, response: http.client.HTTPResponse, length: int | None, overlap: bytes) -> None:
-        transfer = self._transfer
-        n_received, seen = 0, b""
+    def _receive(self, response: http.client.HTTPResponse, length: int | None) -> None:
+        transfer, n_received = self._transfer, 0
         while data := response.read1(_READ_BYTES):
             n_received += len(data)
-            if len(seen) < len(overlap):
-                missing = len(overlap) - len(seen)
-                seen += data[:missing]
-                data = data[missing:]
-                if not overlap.startswith(seen):
-                    self._begin_again("resumes with other bytes than it sent before")
-            if data:
-                transfer.write(data)
+            transfer.write(data)
         transfer.check()  # a line that was cut on purpose looks like the end where no length was announced
         expected = transfer.expected_size
         if (length is not None and n_received != length) or (expected is not None and transfer.size < expected):
@@ -298,10 +277,6 @@ class _Download:
     def _may_be_page(self) -> bool:
         names = (self._transfer.definition.identifier, urlsplit(self._url).path)
         return any(name.lower().endswith((".html", ".htm", ".xhtml")) for name in names)
-
-    def _begin_again(self, said: str) -> None:
-        self._etag = None
-        raise SourceError(said, transient=True)
 
     def _progress(self) -> str:
         expected = self._transfer.expected_size
@@ -358,29 +333,7 @@ def _length(response: http.client.HTTPResponse) -> int | None:
     return int(announced)
 
 
-def _covers_all(response: http.client.HTTPResponse, length: int | None) -> bool:
-    match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
-    return match is not None and int(match[1]) == 0 and int(match[2]) + 1 == int(match[3].replace("*", "0")) == length
-
-
-def _is_html(response: http.client.HTTPResponse) -> bool:
-    return response.headers.get("Content-Type", "").partition(";")[0].strip().lower() in ("text/html", "application/xhtml+xml")
-
-
-def _page(response: http.client.HTTPResponse) -> str:
-    """An HTML page that came instead of data, by its title."""
-    head = b""
-    with contextlib.suppress(http.client.HTTPException, OSError, ValueError):
-        while len(head) < _PAGE_BYTES and (data := response.read1(_PAGE_BYTES)):
-            head += data
-    return described_page(head)
-
-
 def _retry_after(response: http.client.HTTPResponse) -> float | None:
-    """Seconds the server asks us to wait, given as a number or a date; None if it does not."""
+    """Seconds the server asks us to wait; None if it does not, or names a date."""
     value = response.headers.get("Retry-After", "").strip()
-    if re.fullmatch(r"[0-9]{1,12}", value):
-        return float(value)
-    with contextlib.suppress(ValueError, TypeError, OverflowError):
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    return None
+    return float(value) if re.fullmatch(r"[0-9]{1,12}", value) else None

@@ -139,17 +139,6 @@ class Transfer:
         now = time.monotonic()
         self._due = min(now + self.timeout_seconds, due + (now - started) + len(view) / self.limits.least_bytes_per_second)
 
-    def tail(self, n_bytes: int) -> bytes:
-        """The last bytes written, at most ``n_bytes``."""
-        n_bytes = min(n_bytes, self.size)
-        try:
-            self._writer.seek(self.size - n_bytes)
-            last = self._writer.read(n_bytes)
-            self._writer.seek(self.size)
-        except OSError as error:
-            raise _storage_error(self.definition.identifier, error) from error
-        return last
-
     def taken_up(self) -> str | None:
         """Count what an earlier retrieval of this source left, before anything is written.
 
