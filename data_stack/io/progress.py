@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any, TypeVar
 
 __all__ = [
-    "TransferBars",
     "batch_bar",
     "byte_bar",
     "new_bar",
     "progress_as",
     "shows_progress",
-    "transfer_bars",
     "with_bar",
 ]
 
@@ -109,30 +107,3 @@ def batch_bar(starts: range, what: str, unit: str, progress: bool | None) -> Ite
         for start in starts:
             yield start
             bar.update(min(starts.step, starts.stop - start))
-
-
-class TransferBars:
-    """One progress bar for each transfer under way."""
-
-    def __init__(self) -> None:
-        self._bars = dict[str, Any]()
-
-    def draw(self, under_way: Mapping[str, Any]) -> None:
-        """Show how far transfers by identifier have come: their ``size``, and ``expected_size`` where that is known."""
-        for identifier in self._bars.keys() - under_way.keys():
-            self._bars.pop(identifier).close()
-        for identifier, transfer in under_way.items():
-            if identifier not in self._bars:
-                self._bars[identifier] = new_bar(desc=identifier, unit="B", unit_scale=True, unit_divisor=1024)
-            bar = self._bars[identifier]
-            bar.total, bar.n = transfer.expected_size, transfer.size
-            bar.refresh()
-
-    def close(self) -> None:
-        """Take the bars away."""
-        self.draw({})
-
-
-def transfer_bars(progress: bool | None) -> contextlib.AbstractContextManager[TransferBars | None]:
-    """What draws transfers, if there is somebody to look at them."""
-    return contextlib.closing(TransferBars()) if shows_progress(progress) else contextlib.nullcontext()

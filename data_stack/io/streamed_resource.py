@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -336,8 +335,6 @@ class StreamedResource(io.BufferedIOBase):
                 f"resource {self._identifier!r} wraps a {type(self._buffer).__name__} and cannot be sent to another process; "
                 f"store it with set_resource() and send what get_resource() returns"
             )
-        if self._source is None:
-            _check_sendable(self._connector, self._identifier)
         return _reopened, (self._connector, self._identifier, self._chunk_size, self._pinned_sha256 or self._content_sha256())
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
@@ -381,26 +378,6 @@ class StreamedResource(io.BufferedIOBase):
     def _says(self, ability: str, default: bool) -> bool:
         stream = self._stream()
         return bool(getattr(stream, ability)()) if hasattr(stream, ability) else default
-
-
-class _Nowhere:
-    """A file for pickles that nobody wants."""
-
-    def write(self, data: Any) -> None:
-        return
-
-
-def _check_sendable(connector: GivesResources, identifier: str) -> None:
-    """Say what is wrong with a connector that cannot be pickled; classes that cannot be found by name may yet go by value."""
-    try:
-        pickle.Pickler(_Nowhere(), protocol=5, buffer_callback=lambda _: None).dump(connector)
-    except (AttributeError, pickle.PicklingError):
-        return
-    except Exception as error:
-        raise UnpicklableResourceError(
-            f"resource {identifier!r} cannot be sent to another process, since its store {connector!r:.200} cannot: {error}. "
-            f"Give {type(connector).__name__} a __reduce__() that sends its configuration (a path, a URL), without what is open"
-        ) from error
 
 
 def _reopened(connector: GivesResources, identifier: str, chunk_size: int, sha256: str | None) -> StreamedResource:

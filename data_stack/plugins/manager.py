@@ -332,9 +332,7 @@ class PluginManager:
                     f"there is no hook {caller.name}{did_you_mean(caller.name, _HOOKS)}; there are: {', '.join(sorted(_HOOKS))}"
                 )
         if not callers:
-            raise _IncompatibleError(
-                f"it has none of the hooks {', '.join(sorted(_HOOKS))}, marked by @data_stack.plugins.hookimpl"
-            )
+            raise _IncompatibleError(f"it marks none of the hooks {', '.join(sorted(_HOOKS))} by @data_stack.plugins.hookimpl")
 
     def _results(self, plugin: object, hook: str) -> list[object]:
         """What this plugin's implementation of a hook returns, in a list; empty if it has none."""

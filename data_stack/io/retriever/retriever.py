@@ -20,12 +20,11 @@ from data_stack.exception import (
     CorruptSourceError,
     ResourceNotFoundError,
     RetrievalError,
-    SeveralCorruptSourceErrors,
     SeveralRetrievalErrors,
     StorageError,
 )
 from data_stack.io.parallel import Workers
-from data_stack.io.progress import TransferBars, transfer_bars
+from data_stack.io.progress import byte_bar
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.file import copy_file, fetch_file
 from data_stack.io.retriever.package import fetch_package
@@ -114,7 +113,7 @@ def retrieve(
         definitions: what to retrieve.
         storage_connector: where to.
         offline: ask no source that needs the network; None: as the environment variable DATA_STACK_OFFLINE says.
-        progress: a bar for each transfer on stderr; None: only if that is a terminal, and in a notebook.
+        progress: a bar on stderr of all that is under way; None: only if that is a terminal, and in a notebook.
         max_parallel: transfers at a time.
         timeout_seconds: longest time without news from a source; much less than ``limits.least_bytes_per_second``
             over this time is none.
@@ -126,7 +125,7 @@ def retrieve(
 
     Raises:
         RetrievalError: a resource could not be had from any of its sources; if there are several such resources, a
-            SeveralRetrievalErrors with all of them. It is a DatasetFileCorruptError too where wrong bytes came for each of them.
+            SeveralRetrievalErrors with all of them. One is a DatasetFileCorruptError too where wrong bytes came.
         StorageError: the store could not be written; transfers under way were given up.
         ConfigError: two different definitions have the same identifier.
         MalformedIdentifierError: an identifier is not in the grammar. Nothing was retrieved.
@@ -144,8 +143,8 @@ def retrieve(
     if fetchers is None:
         fetchers = {**_registered, **HTTP, **_LOCAL}
     run = _Run(list(jobs.values()), storage_connector, fetchers, offline, timeout_seconds, limits)
-    with transfer_bars(progress) as bars:
-        run.supervise(min(max_parallel, len(jobs)), bars)
+    with byte_bar("retrieving", progress) as draw:
+        run.supervise(min(max_parallel, len(jobs)), draw)
     return [run.results[definition.identifier] for definition in definitions]
 
 
@@ -214,15 +213,15 @@ class _Run:
         self._failed_hosts: set[str] = set()
         self._workers: Workers[ResourceDefinition]
 
-    def supervise(self, n_threads: int, bars: TransferBars | None) -> None:
+    def supervise(self, n_threads: int, draw: Callable[[int, int], None]) -> None:
         """Do all jobs; return when each is done, or raise."""
 
         def look() -> None:
-            under_way = dict(self._transfers)
-            for transfer in under_way.values():
+            under_way, sizes = list(self._transfers.values()), [each.size for each in list(self.results.values())]
+            for transfer in under_way:
                 transfer.supervise(time.monotonic())
-            if bars is not None:
-                bars.draw(under_way)
+            n_bytes = sum(sizes) + sum(transfer.size for transfer in under_way)
+            draw(n_bytes, sum(sizes) + sum(max(transfer.size, transfer.expected_size or 0) for transfer in under_way))
 
         def end() -> None:
             for transfer in list(self._transfers.values()):
@@ -234,8 +233,7 @@ class _Run:
         if len(failures) == 1:
             raise failures[0]
         if failures:
-            are_corrupt = all(isinstance(failure, CorruptSourceError) for failure in failures)
-            raise (SeveralCorruptSourceErrors if are_corrupt else SeveralRetrievalErrors)(failures)
+            raise SeveralRetrievalErrors(failures)
 
     def _work(self, job: ResourceDefinition) -> None:
         try:
