@@ -325,29 +325,3 @@ def test_what_everybody_imports_brings_no_heavy_package() -> None:
 
     # msgpack takes a millisecond, and comes with the package
     assert set(modules) & {*HEAVY, "scipy", "IPython"} - {"msgpack"} == set()
-
-
-def test_listing_datasets_imports_neither_numpy_nor_any_dataset() -> None:
-    program = "import json, sys, data_stack\ndata_stack.datasets()\nprint(json.dumps(sorted(sys.modules)))"
-
-    modules = printed_by(program)
-
-    assert set(modules) & {"numpy", "data_stack.mnist", *HEAVY} == set()
-
-
-def test_each_module_of_the_stack_can_be_the_first_one_imported() -> None:
-    modules = [module for module in modules_of(ROOT) if module.startswith("data_stack.dataset.")]
-    program = """
-import importlib, os, sys, numpy, h5py  # what all of them need, once
-for module in sys.argv[1:]:
-    pid = os.fork()
-    if pid == 0:
-        importlib.import_module(module)
-        os._exit(0)
-    if os.waitpid(pid, 0)[1]:
-        print(module)
-"""
-
-    result = subprocess.run([sys.executable, "-c", program, *modules], capture_output=True, text=True, check=False)
-
-    assert (result.stdout, result.stderr) == ("", "")

@@ -43,7 +43,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The default store of this test; nothing is in it."""
     folder = tmp_path / "store"
     monkeypatch.setenv("DATA_STACK_HOME", str(folder))
-    for name in ("OFFLINE", "PLUGINS", "DISABLE_PLUGINS", "STRICT_PLUGINS"):
+    for name in ("OFFLINE", "PLUGINS", "DISABLE_PLUGINS"):
         monkeypatch.delenv(f"DATA_STACK_{name}", raising=False)
     return folder
 

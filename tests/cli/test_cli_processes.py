@@ -15,7 +15,6 @@ import termios
 import textwrap
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -50,38 +49,12 @@ def finished(running: subprocess.Popen[bytes]) -> tuple[int, str, str]:
     return running.returncode, out.decode(), err.decode()
 
 
-def test_the_version_is_that_of_the_distribution(process: Start) -> None:
-    code, out, err = finished(process("--version"))
-
-    assert (code, out, err) == (0, f"data-stack {version('datastack')}\n", "")
-
-
-def test_no_command_at_all_is_a_usage_error_with_help(process: Start) -> None:
-    code, out, err = finished(process())
-
-    assert (code, "import-file" in out + err) == (2, True)
-
-
 def test_listing_imports_no_dataset(store: Path) -> None:
     program = "import sys; from data_stack.cli.main import main; main(['list']); sys.exit('data_stack_digits' in sys.modules)"
 
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert "digits" in result.stdout
-
-
-def test_help_imports_no_numpy(store: Path) -> None:
-    program = "import sys; from data_stack.cli.main import main; main(['--help']); sys.exit('numpy' in sys.modules)"
-
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert result.stdout.startswith("Usage: data-stack")
-
-
-def test_a_pipe_gets_results_on_stdout_and_no_progress_bar_on_stderr(process: Start) -> None:
-    code, out, err = finished(process("prepare", "digits"))
-
-    assert (code, "digits is ready" in out, err) == (0, True, "")
 
 
 def test_a_reader_that_leaves_ends_the_command_quietly(process: Start) -> None:
@@ -94,16 +67,6 @@ def test_a_reader_that_leaves_ends_the_command_quietly(process: Start) -> None:
         err = running.stderr.read()
 
     assert (running.wait(60), err) == (1, b"")
-
-
-@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "0<&-", "0<&- 1>&- 2>&-"])
-def test_closed_streams_do_not_matter(store: Path, closed: str) -> None:
-    command = f'"{sys.executable}" -m data_stack.cli prepare digits {closed}'
-
-    result = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
-
-    assert (result.returncode, "Traceback" in result.stderr) == (0, False)
-    assert (store / "digits/1.0.0/manifest.json").read_bytes().startswith(b"{")
 
 
 def test_a_full_disk_under_stdout_is_an_error_and_no_traceback(store: Path) -> None:
@@ -140,12 +103,6 @@ def test_an_interrupted_preparation_ends_with_130_and_leaves_nothing_half_done(
     assert [
         path for path in store.rglob("*") if path.is_file() and path.suffix != ".json" and ".data_stack" not in path.parts
     ] == []
-
-
-def test_log_messages_go_to_stderr(process: Start, store: Path) -> None:
-    code, out, err = finished(process("prepare", "digits", "--json", "--debug"))
-
-    assert (code, out.startswith("{"), "is ready in" in err) == (0, True, True)
 
 
 def test_json_stays_json_beside_a_plugin_that_prints(process: Start, install: Callable[..., None]) -> None:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import io
-import json
 import os
-import re
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -65,15 +61,6 @@ def test_list_names_the_installed_datasets_and_which_are_prepared(command: Any) 
     assert rows["mnist"]["distribution"] == "datastack"
 
 
-def test_list_as_text_has_a_line_for_each_dataset(command: Any) -> None:
-    lines = command("list").out.splitlines()
-
-    assert [line.split()[:2] for line in lines if line.startswith(("iris", "digits"))] == [
-        ["digits", "datastack-digits"],
-        ["iris", "datastack-iris"],
-    ]
-
-
 def test_info_tells_digests_places_and_licence_before_anything_is_retrieved(command: Any, store: Path) -> None:
     outcome = command("info", "digits")
 
@@ -81,15 +68,6 @@ def test_info_tells_digests_places_and_licence_before_anything_is_retrieved(comm
     for fact in (RAW, f"sha256 {DIGITS_SHA256}", "package:sklearn/datasets/data/digits.csv.gz", "CC-BY-4.0", "train, test"):
         assert fact in outcome.out
     assert not store.exists()
-
-
-def test_info_as_json_names_the_options_of_a_dataset(command: Any, install: Callable[..., None]) -> None:
-    install("far-away", UNREACHABLE.format(sha256=ABC_SHA256))
-
-    facts = command("info", "far-away", "--json").json
-
-    assert facts["options"] == ["upper=False"]
-    assert [source["identifier"] for source in facts["sources"]] == ["far-away/1/raw/data.txt", "far-away/1/raw/any.txt"]
 
 
 # ------------------------------------------------------------------ prepare, report, show
@@ -121,18 +99,6 @@ def test_a_report_as_text_shows_splits_classes_digests_licence_and_times(command
         assert fact in text
 
 
-def test_a_report_of_one_split_leaves_the_others_out(command: Any) -> None:
-    report = command("report", "digits", "--split", "test", "--json").json
-
-    assert list(report["splits"]) == ["test"]
-
-
-def test_a_report_shows_the_names_of_the_classes(command: Any) -> None:
-    report = command("report", "iris", "--json").json
-
-    assert report["splits"]["all"]["class_names"] == ["setosa", "versicolor", "virginica"]
-
-
 def test_show_draws_a_picture_of_real_digits(command: Any, tmp_path: Path) -> None:
     outcome = command("show", "digits", "-o", str(tmp_path / "sheet.png"))
 
@@ -141,29 +107,11 @@ def test_show_draws_a_picture_of_real_digits(command: Any, tmp_path: Path) -> No
     assert (outcome.code, [path.name for path in tmp_path.glob("sheet*")]) == (0, ["sheet.png"])
 
 
-def test_show_draws_a_table_of_real_flowers(command: Any, tmp_path: Path) -> None:
-    outcome = command("show", "iris", "-n", "6", "-o", str(tmp_path / "sheet.jpg"), "--json")
-
-    with Image.open(tmp_path / "sheet.jpg") as sheet:
-        assert (sheet.format, sheet.size) == ("JPEG", (outcome.json["width"], outcome.json["height"]))
-
-
-@pytest.mark.parametrize(
-    "arguments", [["-o", "sheet.txt"], ["-o", "sheet"], ["-o", "no/such/folder/sheet.png"], ["-o", "-", "--json"], []]
-)
+@pytest.mark.parametrize("arguments", [["-o", "sheet.txt"], ["-o", "sheet"], []])
 def test_show_refuses_what_it_cannot_write_before_it_does_anything(command: Any, store: Path, arguments: list[str]) -> None:
     outcome = command("show", "digits", *arguments)
 
     assert (outcome.code, outcome.out, store.exists()) == (2, "", False)
-
-
-def test_a_seed_draws_other_samples(command: Any, tmp_path: Path) -> None:
-    pictures = []
-    for arguments in ([], ["--seed", "1"], ["--seed", "1"]):
-        command("show", "digits", "-n", "20", "-o", str(tmp_path / "sheet.png"), *arguments)
-        pictures.append((tmp_path / "sheet.png").read_bytes())
-
-    assert pictures[0] != pictures[1] == pictures[2]
 
 
 # ------------------------------------------------------------------ verify
@@ -175,7 +123,7 @@ def test_verify_reads_all_prepared_datasets_and_finds_them_well(command: Any) ->
 
     outcome = command("verify", "--json")
 
-    assert (outcome.code, [(each["name"], each["state"]) for each in outcome.json]) == (0, [("digits", "ok"), ("iris", "ok")])
+    assert (outcome.code, outcome.json["state"], outcome.json["faults"]) == (0, "ok", [])
 
 
 @pytest.mark.parametrize("arguments", [["verify"], ["verify", "digits"]])
@@ -186,49 +134,12 @@ def test_verify_names_the_damaged_resource_and_fails(command: Any, damaged: Path
     assert "FAULT  digits/1.0.0/preprocessed/test/images.npy" in outcome.out
 
 
-def test_verify_finds_damage_without_the_plugin_too(command: Any, damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "digits")
-
-    outcome = command("verify", "--json")
-
-    faults = [finding["identifier"] for finding in outcome.json[0]["findings"] if finding["is_fault"]]
-    assert (outcome.code, faults) == (1, ["digits/1.0.0/preprocessed/test/images.npy"])
-
-
-def test_verify_without_the_plugin_finds_a_good_dataset_well(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    command("prepare", "digits")
-    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "digits")
-
-    outcome = command("verify", "digits")
-
-    assert (outcome.code, "digits 1.0.0: ok" in outcome.out) == (0, True)
-
-
-def test_verify_of_an_empty_store_says_so(command: Any, store: Path) -> None:
-    store.mkdir()
-
-    outcome = command("verify")
-
-    assert (outcome.code, outcome.out) == (0, f"no dataset is prepared in FileStorageConnector('{store}')\n")
-
-
 def test_verify_of_a_dataset_that_is_not_prepared_fails(command: Any, store: Path) -> None:
     store.mkdir()
 
     outcome = command("verify", "digits")
 
-    assert (outcome.code, "not prepared" in outcome.out) == (1, True)
-
-
-def test_verify_of_a_damaged_manifest_fails(command: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command("prepare", "digits")
-    (store / "digits/1.0.0/manifest.json").write_bytes(b"{")
-
-    outcomes = [command("verify")]
-    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "digits")
-    outcomes.append(command("verify"))
-
-    assert [(outcome.code, "manifest" in outcome.out) for outcome in outcomes] == [(1, True), (1, True)]
+    assert (outcome.code, "nothing of a dataset 'digits'" in outcome.err) == (2, True)
 
 
 # ------------------------------------------------------------------ import-file
@@ -287,12 +198,6 @@ def test_import_file_refuses_what_cannot_be_right(
     outcome = command("import-file", identifier, abc, *arguments)
 
     assert (outcome.code, said in outcome.err, store.exists()) == (2, True, False)
-
-
-def test_import_file_of_a_file_that_is_not_there_is_a_usage_error(command: Any) -> None:
-    outcome = command("import-file", RAW, "no_such_file")
-
-    assert (outcome.code, "no_such_file" in outcome.err) == (2, True)
 
 
 def test_what_was_imported_serves_a_preparation_without_a_network(command: Any, install: Callable[..., None], abc: str) -> None:
@@ -361,38 +266,12 @@ def test_doctor_finds_the_original_of_pypi_beside_this_one(
     assert "pip uninstall datastack" in outcome.out
 
 
-def test_doctor_finds_the_original_whose_files_lie_between_ours(
-    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = tmp_path / "site"
-    (site / "data_stack" / "cli").mkdir(parents=True)
-    (site / "data_stack" / "__init__.py").touch()
-    for version, entry_points in (("0.0.13", ""), ("0.1.0", "[console_scripts]\ndata-stack = data_stack.cli.main:main\n")):
-        metadata = site / f"datastack-{version}.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: datastack\nVersion: {version}\n")
-        (metadata / "entry_points.txt").write_text(entry_points)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
-
-    facts = command("doctor", "--json").json
-
-    assert ["datastack 0.0.13 of the original" in each for each in facts["originals"]] == [True]
-
-
 def test_doctor_finds_a_store_that_cannot_be_made(command: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
 
     outcome = command("doctor", "--storage", str(tmp_path / "file" / "store"), "--json")
 
     assert (outcome.code, outcome.json["store"]["usable"]) == (1, False)
-
-
-def test_doctor_leaves_nothing_in_the_store(command: Any, store: Path) -> None:
-    command("prepare", "iris")
-
-    command("doctor")
-
-    assert [path.name for path in store.rglob("*") if "doctor" in str(path.relative_to(store))] == []
 
 
 # ------------------------------------------------------------------ factories in the original's manner
@@ -425,16 +304,12 @@ def test_a_factory_in_the_original_manner_is_reported_and_shown_split_by_split(
     assert ([split["length"] for split in report["splits"].values()], report["manifest"], shown.code) == ([2], None, 0)
 
 
-@pytest.mark.parametrize(("name", "said"), [("prepare", "--split"), ("verify", "manifest")])
-def test_what_a_factory_in_the_original_manner_cannot_do_is_said(
-    command: Any, store: Path, install: Callable[..., None], name: str, said: str
-) -> None:
-    store.mkdir()
+def test_a_factory_in_the_original_manner_cannot_be_prepared_ahead(command: Any, install: Callable[..., None]) -> None:
     install("original", ORIGINAL)
 
-    outcome = command(name, "original")
+    outcome = command("prepare", "original")
 
-    assert (outcome.code, said in outcome.err) == (2, True)
+    assert (outcome.code, "--split" in outcome.err) == (2, True)
 
 
 def test_offline_holds_for_factories_in_the_original_manner_too(command: Any, install: Callable[..., None]) -> None:
@@ -469,12 +344,6 @@ def test_a_mistake_of_the_caller_ends_with_2_and_says_which(command: Any, argume
     assert (outcome.code, outcome.out, said in outcome.err, "Traceback" in outcome.err) == (2, "", True, False)
 
 
-def test_debug_shows_the_traceback_and_the_log(command: Any) -> None:
-    outcome = command("info", "digit", "--debug")
-
-    assert (outcome.code, "Traceback (most recent call last)" in outcome.err) == (2, True)
-
-
 def test_options_of_a_dataset_arrive_as_json_or_text(command: Any, install: Callable[..., None]) -> None:
     install(
         "repeated",
@@ -505,12 +374,6 @@ def test_common_options_may_stand_before_or_after_the_command(command: Any, tmp_
     assert (tmp_path / "other" / "iris" / "1.0.0" / "manifest.json").is_file()
 
 
-def test_a_store_in_memory_serves_one_command(command: Any, store: Path) -> None:
-    outcome = command("report", "iris", "--storage", "memory://", "--json")
-
-    assert (outcome.code, outcome.json["splits"]["all"]["length"], store.exists()) == (0, 150, False)
-
-
 def test_every_command_explains_itself(command: Any) -> None:
     names = ["list", "info", "prepare", "report", "show", "verify", "import-file", "doctor"]
 
@@ -518,26 +381,3 @@ def test_every_command_explains_itself(command: Any) -> None:
 
     assert all(text.code == 0 and "--storage" in text.out and "--json" in text.out for text in texts)
     assert all(name in command("--help").out for name in names)
-
-
-def test_help_documents_the_exit_codes(command: Any) -> None:
-    text = command("--help").out
-
-    assert re.findall(r"^ +(\d+)  ", text, re.MULTILINE) == ["0", "1", "2", "130"]
-
-
-def test_a_store_copied_with_ordinary_tools_serves(command: Any, store: Path, tmp_path: Path) -> None:
-    command("prepare", "digits")
-    shutil.copytree(store, tmp_path / "copy")
-
-    outcome = command("verify", "--storage", str(tmp_path / "copy"), "--json")
-
-    assert (outcome.code, [each["name"] for each in json.loads(outcome.out)]) == (0, ["digits"])
-
-
-def test_pictures_go_to_standard_output_on_request(store: Path, process: Any) -> None:
-    with process("show", "iris", "-o", "-") as running:
-        out, err = running.communicate(timeout=60)
-
-    with Image.open(io.BytesIO(out)) as sheet:
-        assert (running.returncode, sheet.format, err) == (0, "PNG", b"")

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_stack.cli.main import PrintableFormatter
-from data_stack.dataset.reports.markup import columns, printable
+from data_stack.dataset.reports.markup import printable
 from data_stack.formats.numpy_arrays import write_npz
 
 HOSTILE = "\x1b[31m\x1b]0;title\x07\u202eevil\rname\x9b2J"
@@ -72,10 +72,6 @@ def test_logged_names_are_escaped() -> None:
     record = logging.LogRecord("data_stack", logging.WARNING, "", 0, "column %s", (HOSTILE,), None)
 
     assert PrintableFormatter("%(levelname)s: %(message)s").format(record).startswith(r"WARNING: column \x1b[31m")
-
-
-def test_a_cell_of_a_table_is_one_line() -> None:
-    assert list(columns([("name",), ("a\nb\x1b[0m",)])) == ["name", "-" * len(r"a\nb\x1b[0m"), r"a\nb\x1b[0m"]
 
 
 def test_text_of_any_script_stays_as_it_is() -> None:

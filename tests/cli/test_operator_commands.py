@@ -1,17 +1,12 @@
-"""What the commands on whole stores do: copy, verify --deep, gc, du; and that none of them shows a password."""
+"""What the commands on whole stores do: copy, verify, gc, du; and that none of them shows a password."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +16,9 @@ import pytest
 
 import data_stack
 from data_stack import FileStorageConnector
-from data_stack.cli.settings import parsed_seconds, parsed_share
-from data_stack.io.storage_connectors.connector import Garbage, StorageConnector
+from data_stack.cli.settings import parsed_seconds
+from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.inventory import disk_usage
-from data_stack.repository.removal import collect_garbage
 from data_stack.repository.verification import verify_storage
 
 MiB = 1 << 20
@@ -79,14 +73,6 @@ def test_copy_without_names_copies_the_whole_store_and_again_nothing(command: An
     assert first["complete"] == second["complete"] == ["digits/1.0.0", "iris/1.0.0"]
     assert first["copied"] == second["present"] == {"resources": 8, "bytes": first["copied"]["bytes"]}
     assert second["copied"] == {"resources": 0, "bytes": 0}
-
-
-def test_a_dry_run_copies_nothing(command: Any, filled: Path, tmp_path: Path) -> None:
-    outcome = command("copy", str(filled), str(tmp_path / "there"), "--dry-run")
-
-    assert outcome.out.startswith("digits/1.0.0 would be ready in")
-    assert "dry run: 8 copied" in outcome.out
-    assert not (tmp_path / "there").exists()
 
 
 def test_copy_names_what_is_damaged_and_fails(command: Any, filled: Path, tmp_path: Path) -> None:
@@ -155,31 +141,11 @@ def test_an_interrupted_copy_says_how_to_go_on(filled: Path, tmp_path: Path, pro
     assert not list(target.rglob(".~*"))
 
 
-def test_a_terminal_gets_a_progress_bar(filled: Path, tmp_path: Path) -> None:
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-
-    done = subprocess.run(
-        [sys.executable, "-m", "data_stack.cli", "copy", str(filled), str(tmp_path / "there")],
-        stderr=slave,
-        stdout=subprocess.PIPE,
-        check=True,
-        timeout=60,
-    )
-    # While the other end is open, or nothing would be left of it.
-    shown = os.read(master, 10_000) if select.select([master], [], [], 10)[0] else b""
-
-    os.close(slave)
-    os.close(master)
-    assert b"copying" in shown
-    assert b"copying" not in done.stdout
-
-
-# ------------------------------------------------------------------ verify --deep
+# ------------------------------------------------------------------ verify
 
 
 def test_a_sound_store_is_found_sound(command: Any, filled: Path) -> None:
-    text, facts = command("verify", "--deep"), command("verify", "--deep", "--json").json
+    text, facts = command("verify"), command("verify", "--json").json
 
     assert text.code == 0
     assert text.out.startswith("ok: read 8 resources, 192.0 kB")
@@ -197,13 +163,13 @@ def test_damaged_resources_are_named_with_their_damaged_blocks(command: Any, sto
     flip(store / "loose/one", 4 * MiB)
     flip(store / "loose/two", 9 * MiB + 16)
 
-    outcome = command("verify", "--deep", "--json")
+    outcome = command("verify", "--json")
 
     faults = {fault["identifier"]: fault["problem"] for fault in outcome.json["faults"]}
     assert outcome.code == 1
     assert list(faults) == ["loose/one", "loose/two"]
     assert "[0, 64]" in faults["loose/one"]
-    text = command("verify", "--deep").out
+    text = command("verify").out
     assert "FAULT  loose/one: " in text
     assert "2 faults" in text
 
@@ -215,7 +181,7 @@ def test_damage_is_found_behind_a_cache_that_holds_all(command: Any, filled: Pat
     connector.fetch()
     flip(filled / "digits/1.0.0/preprocessed/test/images.npy", 2000)
 
-    outcome = command("verify", "--deep", "--storage", url, "--json")
+    outcome = command("verify", "--storage", url, "--json")
 
     assert outcome.code == 1
     assert [fault["identifier"] for fault in outcome.json["faults"]] == ["digits/1.0.0/preprocessed/test/images.npy"]
@@ -225,7 +191,7 @@ def test_deep_verification_misses_no_resource_that_a_manifest_lists(command: Any
     (filled / "digits/1.0.0/preprocessed/test/targets.npy").unlink()
     (filled / "iris/1.0.0/manifest.json").write_bytes(b"{")
 
-    facts = command("verify", "--deep", "--json").json
+    facts = command("verify", "--json").json
 
     assert [fault["identifier"] for fault in facts["faults"]] == [
         "digits/1.0.0/preprocessed/test/targets.npy",
@@ -240,59 +206,13 @@ def test_what_was_replaced_since_it_was_prepared_is_found(command: Any, filled: 
     connector.set_resource("digits/1.0.0/preprocessed/test/targets.npy", data[:-1] + b"X")
     connector.set_resource("digits/1.0.0/preprocessed/train/targets.npy", b"shorter")
 
-    facts = command("verify", "--deep", "digits", "--json").json
+    facts = command("verify", "digits", "--json").json
 
     assert [fault["identifier"] for fault in facts["faults"]] == [
         "digits/1.0.0/preprocessed/test/targets.npy",
         "digits/1.0.0/preprocessed/train/targets.npy",
     ]
     assert "the manifest lists" in facts["faults"][1]["problem"]
-
-
-def test_deep_verification_of_one_dataset_leaves_the_others_alone(command: Any, filled: Path) -> None:
-    flip(filled / "iris/1.0.0/raw/iris.csv", 7)
-
-    assert command("verify", "--deep", "digits").code == 0
-    assert command("verify", "--deep", "digits", "iris").code == 1
-    assert command("verify", "--deep", "nothing").code == 2
-
-
-def test_a_sample_is_a_part_of_the_resources(command: Any, filled: Path) -> None:
-    outcome = command("verify", "--sample", "50%")
-
-    assert outcome.code == 0
-    assert "read 4 resources" in outcome.out
-
-
-def test_a_small_sample_of_a_small_store_is_not_nothing(command: Any, filled: Path) -> None:
-    assert command("verify", "--sample", "0.001%", "--json").json["n_resources"] == 1
-
-
-@pytest.mark.parametrize("arguments", [["--sample", "0"], ["--sample", "101%"], ["--sample", "much"]])
-def test_a_wrong_sample_is_refused(command: Any, store: Path, arguments: list[str]) -> None:
-    assert command("verify", *arguments).code == 2
-
-
-class Found(StorageConnector):
-    """A store of nothing, with something in the way and something lost."""
-
-    def get_resource(self, identifier: str, *arguments: Any) -> Any:
-        raise data_stack.exception.ResourceNotFoundError(identifier)
-
-    def set_resource(self, identifier: str, resource: Any) -> None:
-        raise data_stack.exception.ReadOnlyStorageError(identifier)
-
-    def has_resource(self, identifier: str) -> bool:
-        return False
-
-    def list_resources(self, prefix: str = "") -> list[str]:
-        return []
-
-    def collect_garbage(self, grace_seconds: float = 0.0, *, dry_run: bool = False) -> list[Garbage]:
-        return [Garbage("chunk 7", 100, f"older than {grace_seconds} s")]
-
-    def remove_abandoned(self, prefix: str = "") -> list[str]:
-        return ["chunk 7", "upload 3"]
 
 
 def test_a_store_of_three_methods_is_verified_by_its_manifests(filled: Path) -> None:
@@ -321,14 +241,6 @@ def test_a_store_of_three_methods_is_verified_by_its_manifests(filled: Path) -> 
 # ------------------------------------------------------------------ gc, du
 
 
-def test_gc_of_a_sound_store_removes_nothing(command: Any, filled: Path) -> None:
-    outcome = command("gc", "--grace", "0s")
-
-    assert outcome.code == 0
-    assert outcome.out.startswith("0 items were removed")
-    assert command("verify", "--deep").code == 0
-
-
 def test_gc_removes_what_a_killed_writer_left_and_says_how_much(command: Any, filled: Path) -> None:
     program = """
 import os, sys
@@ -351,7 +263,7 @@ with FileStorageConnector(sys.argv[1]).create("digits/1.0.0/preprocessed/half") 
     assert dry["garbage"] == done["garbage"]
     assert [garbage["size"] for garbage in done["garbage"]] == [100_000]
     assert (dry["dry_run"], done["dry_run"]) == (True, False)
-    assert command("verify", "--deep").code == 0
+    assert command("verify").code == 0
 
 
 @pytest.mark.parametrize("grace", ["-1", "-1h", "soon", "", "nan", "inf", "1y", "1h30"])
@@ -362,23 +274,11 @@ def test_gc_refuses_a_grace_that_is_none(command: Any, store: Path, grace: str) 
     assert "--grace" in outcome.err
 
 
-def test_gc_names_what_only_the_other_way_to_clean_up_removed() -> None:
-    assert [each.name for each in collect_garbage(Found(), 60.0, dry_run=False)] == ["chunk 7", "upload 3"]
-    assert [each.name for each in collect_garbage(Found(), 60.0, dry_run=True)] == ["chunk 7"]
-
-
 @pytest.mark.parametrize(
     ("text", "expected"), [("90", 90.0), ("90s", 90.0), ("30m", 1800.0), ("24h", 86_400.0), ("1.5d", 129_600.0), ("0", 0.0)]
 )
 def test_a_duration_has_a_unit_or_is_in_seconds(text: str, expected: float) -> None:
     assert parsed_seconds(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("5%", 0.05), ("100%", 1.0), ("0.5", 0.5), ("0%", None), ("2", None), ("-5%", None)]
-)
-def test_a_share_is_a_percentage_or_a_fraction(text: str, expected: float | None) -> None:
-    assert parsed_share(text) == expected
 
 
 def test_du_tells_raw_preprocessed_and_other_bytes_of_each_dataset(command: Any, filled: Path) -> None:
@@ -406,28 +306,7 @@ def test_du_as_text_is_a_table(command: Any, filled: Path) -> None:
     assert command("du", "nothing").code == 2
 
 
-def test_du_of_an_empty_store_is_nothing(command: Any, store: Path) -> None:
-    store.mkdir()
-
-    assert command("du", "--json").json["total"] == 0
-
-
 # ------------------------------------------------------------------ doctor
-
-
-def test_doctor_lists_the_packages_of_stores_and_whether_the_store_answers(command: Any, store: Path) -> None:
-    facts = command("doctor", "--json").json
-
-    assert {"pymongo", "fsspec", "s3fs"} <= {each["package"] for each in facts["packages"]}
-    assert (facts["store"]["answers"], facts["store"]["writable"]) == (True, True)
-
-
-def test_doctor_finds_a_store_that_does_not_answer(command: Any, store: Path) -> None:
-    outcome = command("doctor", "--storage", CANARY, "--json")
-
-    assert outcome.code == 1
-    assert (outcome.json["store"]["usable"], outcome.json["store"]["answers"]) == (False, False)
-    assert "canary" not in outcome.out + outcome.err
 
 
 # ------------------------------------------------------------------ passwords
@@ -439,7 +318,6 @@ EACH_COMMAND = {
     "prepare": ["prepare", "iris", "--debug"],
     "import-file": ["import-file", "loose/data.csv", "FILE", "--unverified", "--json"],
     "verify": ["verify", "--json"],
-    "verify --deep": ["verify", "--deep", "--debug"],
     "gc": ["gc", "--debug"],
     "du": ["du", "--json"],
     "doctor": ["doctor", "--debug"],
@@ -475,16 +353,6 @@ def test_a_store_that_does_not_answer_is_an_error_of_ours_without_its_password(
         assert "Traceback" in outcome.err
 
 
-def test_the_password_of_the_default_store_is_not_shown_either(
-    command: Any, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DATA_STACK_HOME", CANARY)
-
-    outcomes = [command(*arguments) for arguments in (["doctor"], ["list", "--debug"], ["info", "digits"])]
-
-    assert all("canary" not in outcome.out + outcome.err for outcome in outcomes)
-
-
 # ------------------------------------------------------------------ MongoDB
 
 
@@ -499,8 +367,6 @@ def test_all_commands_work_on_mongodb(command: Any, filled: Path, tmp_path: Path
         "info": command("info", "digits", *there),
         "prepare": command("prepare", "digits", *there),
         "verify": command("verify", *there),
-        "deep": command("verify", "--deep", *there),
-        "sample": command("verify", "--sample", "50%", *there),
         "du": command("du", *there),
         "gc": command("gc", "--grace", "0s", *there),
         "doctor": command("doctor", *there),
@@ -510,7 +376,7 @@ def test_all_commands_work_on_mongodb(command: Any, filled: Path, tmp_path: Path
     assert {name: outcome.code for name, outcome in outcomes.items()} == dict.fromkeys(outcomes, 0)
     assert "digits was ready" in outcomes["prepare"].out
     assert all(password[1] not in outcome.out + outcome.err for outcome in outcomes.values())
-    assert command("verify", "--deep", "--storage", str(tmp_path / "back")).code == 0
+    assert command("verify", "--storage", str(tmp_path / "back")).code == 0
 
 
 def test_damaged_and_missing_chunks_in_mongodb_are_found(command: Any, store: Path, mongodb_uri: str, mongodb: Any) -> None:
@@ -527,7 +393,7 @@ def test_damaged_and_missing_chunks_in_mongodb_are_found(command: Any, store: Pa
         chunks.update_one({"_id": chunk["_id"]}, {"$set": {"data": bytes(data)}})
     chunks.delete_one({"files_id": files["loose/c"], "n": 20})
 
-    outcome = command("verify", "--deep", "--storage", mongodb_uri, "--json")
+    outcome = command("verify", "--storage", mongodb_uri, "--json")
 
     assert outcome.code == 1
     assert [fault["identifier"] for fault in outcome.json["faults"]] == ["loose/a", "loose/c"]
@@ -541,7 +407,7 @@ def test_doctor_finds_a_mongodb_for_reading_only_usable(command: Any, store: Pat
 
 # ------------------------------------------------------------------ a store that is not there
 
-LOOKING = [["verify"], ["verify", "--deep"], ["list"], ["info", "digits"], ["du"], ["gc"]]
+LOOKING = [["verify"], ["list"], ["info", "digits"], ["du"], ["gc"]]
 
 
 @pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
@@ -559,20 +425,6 @@ def test_a_store_that_is_not_there_is_an_error_and_is_not_made(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_nothing_is_copied_from_a_store_that_is_not_there(command: Any, tmp_path: Path) -> None:
-    outcome = command("copy", str(tmp_path / "typo"), str(tmp_path / "target"))
-
-    assert (outcome.code, outcome.out) == (1, "")
-    assert "What is copied stays" not in outcome.err
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
-def test_an_empty_folder_is_an_empty_store(command: Any, tmp_path: Path, arguments: list[str]) -> None:
-    assert command(*arguments, "--storage", str(tmp_path)).code == 0
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
 def test_a_home_that_is_not_there_yet_is_in_the_way_only_of_those_who_look_at_what_is_stored(
     command: Any, store: Path, arguments: list[str]
@@ -584,13 +436,6 @@ def test_a_home_that_is_not_there_yet_is_in_the_way_only_of_those_who_look_at_wh
 
 
 # ------------------------------------------------------------------ versions, remove
-
-
-def test_list_and_info_tell_which_versions_are_stored(command: Any, filled: Path) -> None:
-    (row,) = [row for row in command("list", "--json").json if row["name"] == "digits"]
-
-    assert (row["prepared"], row["stored_versions"]) == (True, ["1.0.0"])
-    assert command("info", "digits", "--json").json["stored_versions"] == ["1.0.0"]
 
 
 def test_remove_tells_what_it_frees_and_needs_no_plugin(command: Any, filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,13 +26,6 @@ def test_duplicates_are_searched_for_within_and_between_splits(command: Any) -> 
     assert report["duplicates"]["is_leaking"] is False
 
 
-def test_nothing_is_read_that_was_not_asked_for(command: Any) -> None:
-    report = command("report", "iris", "--json").json
-
-    assert "duplicates" not in report
-    assert {column["statistics"] for column in report["splits"]["all"]["columns"]} == {None}
-
-
 def test_documents_are_printed_in_markdown_and_html(command: Any) -> None:
     markdown = command("report", "digits", "--format", "markdown", "--duplicates").out
     html = command("report", "digits", "--split", "test", "--format", "html").out
@@ -41,14 +34,6 @@ def test_documents_are_printed_in_markdown_and_html(command: Any) -> None:
     assert "# Duplicates" in markdown
     assert html.startswith('<!DOCTYPE html>\n<html><head><meta charset="utf-8"/>')
     ElementTree.fromstring(html.replace("<style scoped>", "<style>"))
-
-
-def test_text_is_followed_by_what_was_asked_for(command: Any) -> None:
-    plain, with_statistics = command("report", "iris").out, command("report", "iris", "--statistics").out
-
-    assert with_statistics.startswith("iris")
-    assert " missing " not in plain
-    assert " missing " in with_statistics
 
 
 def test_json_and_a_format_are_too_much_at_once(command: Any) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from small_disk import remount_larger, tmpfs
 
-from data_stack.cli.datasets import save_picture
 from data_stack.dataset.encoders import CategoricalEncoder
 from data_stack.dataset.encoders.stored import save_encoder
 from data_stack.dataset.iterator import SequenceDatasetIterator
@@ -132,12 +131,6 @@ def store_resources(disk: Path) -> None:
         FileStorageConnector(disk / "store").set_resource(f"set/{number}", IMAGES[number * 10 : number * 10 + 10].tobytes())
 
 
-def write_a_picture(disk: Path) -> None:
-    from PIL import Image
-
-    save_picture(Image.fromarray(IMAGES.reshape(-1, 160, 3)), str(disk / "picture.png"))
-
-
 WRITERS: dict[str, Callable[[Path], None]] = {
     "records": write_records,
     "sequences": write_sequences,
@@ -161,7 +154,6 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "saved splits": write_splits,
     "saved encoder": write_an_encoder,
     "resources": store_resources,
-    "picture": write_a_picture,
 }
 #: From no page at all on; tmpfs counts in pages.
 SIZES = [4096 * n_pages for n_pages in (1, 2, 4, 7, 12, 22)]

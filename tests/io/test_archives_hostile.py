@@ -124,13 +124,6 @@ def test_a_name_that_leads_out_or_is_not_portable_is_refused(name: str, tmp_path
     assert list(tmp_path.rglob("*")) == [tmp_path / "in"]
 
 
-def test_a_name_with_a_nul_is_refused() -> None:
-    with pytest.raises(UnsafeArchiveError):
-        unpacked(tar_of(pax(path="a\0b"), member("a")))
-    with pytest.raises(UnsafeArchiveError):
-        unpacked(zip_of(("aQb", b"x")).replace(b"aQb", b"a\0b"))
-
-
 def test_a_name_that_cannot_be_decoded_is_refused() -> None:
     info = tarfile.TarInfo("\udcff\udcfe")
 
@@ -173,15 +166,6 @@ def test_what_is_no_regular_file_in_a_zip_is_refused_or_left_out(mode: int) -> N
         assert archive.names() == []
 
 
-@pytest.mark.parametrize("kind", [*(kind for kind in SPECIAL if kind != tarfile.GNUTYPE_SPARSE), tarfile.DIRTYPE])
-def test_content_behind_what_is_no_regular_file_is_refused(kind: bytes) -> None:
-    data = tar_of(member("l", member("hidden"), kind))
-
-    with pytest.raises(UnsafeArchiveError):
-        with open_archive(io.BytesIO(data), skip_special=True) as archive:
-            archive.names()
-
-
 def test_a_repeated_name_is_refused_however_it_is_written() -> None:
     twins = [("f", "f"), ("f", "./f"), ("a/f", "a//f"), ("a/f", "a/./f"), ("f", "f/")]
     for first, second in twins:
@@ -194,34 +178,11 @@ def test_a_repeated_name_is_refused_however_it_is_written() -> None:
             unpacked(zipped)
 
 
-def test_a_file_without_a_name_is_refused() -> None:
-    for name in ("", ".", "./"):
-        with pytest.raises(ArchiveError):
-            unpacked(tar_of(pax(path=name), member("a")))
-    with pytest.raises(UnsafeArchiveError):
-        unpacked(zip_of((".", b"x")))
-
-
 # ---------------------------------------------------------------------- bombs
 
 
 def zeros(compression: str, n_mebibytes: int) -> bytes:
     return COMPRESS[compression](bytes(1 << 20)) * n_mebibytes
-
-
-@pytest.mark.parametrize("compression", COMPRESS)
-def test_a_bomb_is_refused_after_the_first_mebibytes(compression: str) -> None:
-    bomb = zeros(compression, 100)
-
-    tracemalloc.start()
-    try:
-        with pytest.raises(ArchiveLimitError, match="max_ratio"):
-            decompress(bomb)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-    assert peak < 32 << 20  # the 16 MiB that come out before are kept here, and xz has a window of 8
 
 
 @pytest.mark.parametrize("compression", COMPRESS)
@@ -274,24 +235,6 @@ def test_many_small_bombs_in_a_zip_are_refused_together() -> None:
         open_archive(io.BytesIO(zip_of(*[(str(i), bytes(1 << 20)) for i in range(40)])))
 
 
-def test_overlapping_members_of_a_zip_are_refused() -> None:
-    data = zip_of(("a", b"first"), ("b", b"second"), method=zipfile.ZIP_STORED)
-    overlapping = patched(data, b"PK\1\2", 42, struct.pack("<I", 1))  # b begins inside of a
-    behind = patched(data, b"PK\1\2", 42, struct.pack("<I", len(data) - 10))
-
-    for hostile in (overlapping, behind):
-        with pytest.raises(UnsafeArchiveError, match="overlaps"):
-            unpacked(hostile)
-
-
-def test_a_local_header_that_reaches_into_the_next_member_is_refused() -> None:
-    data = zip_of(("a", b"first"), ("b", b"second"), method=zipfile.ZIP_STORED)
-    reaching = patched(data, b"PK\3\4", 28, struct.pack("<H", 20), last=False)
-
-    with pytest.raises(UnsafeArchiveError, match="differs"):
-        unpacked(reaching)
-
-
 def test_a_local_header_with_another_name_or_method_is_refused() -> None:
     data = zip_of(("a", b"first"))
 
@@ -307,14 +250,6 @@ def test_more_members_than_allowed_are_refused_before_they_take_memory() -> None
     for data in (tar, zipped):
         with pytest.raises(ArchiveLimitError, match="max_members"):
             unpacked(data, ArchiveLimits(max_members=4000))
-
-
-def test_a_nested_gzip_is_unpacked_once_only() -> None:
-    inner = gzip.compress(b"content")
-
-    assert decompress(gzip.compress(inner)) == inner
-    with pytest.raises(ArchiveError, match="holds no tar"):
-        open_archive(io.BytesIO(gzip.compress(gzip.compress(tar_of(member("a"))))))
 
 
 def test_a_window_of_gigabytes_is_refused_without_allocating_it() -> None:
@@ -369,12 +304,6 @@ def test_a_size_that_cannot_be_is_an_error_and_takes_no_memory(size: bytes, kind
     assert peak < 8 << 20
 
 
-@pytest.mark.parametrize("size", ["-1", "1e3", "9" * 5000, "0x10", "", "99999999999999999999", "1099511627776"])
-def test_a_pax_size_that_cannot_be_is_an_error(size: str) -> None:
-    with pytest.raises(ArchiveError):
-        unpacked(tar_of(pax(size=size), member("a")))
-
-
 def test_the_size_of_a_pax_header_decides_where_the_next_member_begins() -> None:
     hidden = member("hidden")
     data = tar_of(pax(size=str(len(hidden))), resized(member("outer", hidden), b"00000000000\0"), member("after"))
@@ -387,18 +316,6 @@ def test_a_pax_header_for_all_members_must_not_name_them() -> None:
         unpacked(tar_of(pax(tarfile.XGLTYPE, path="same"), member("a"), member("b")))
 
     assert unpacked(tar_of(pax(tarfile.XGLTYPE, comment="0123abcd"), member("a"))) == {"a": b"x"}
-
-
-@pytest.mark.parametrize("key", ["GNU__sparse__map"])
-def test_sparse_files_are_refused(key: str) -> None:
-    with pytest.raises(UnsafeArchiveError, match="sparse"):
-        unpacked(tar_of(pax(tarfile.XHDTYPE, **{key: "0,1"}), member("a")))
-
-
-def test_a_long_name_without_its_member_is_an_error() -> None:
-    for orphan in (pax(path="b"), member("././@LongLink", b"long\0", tarfile.GNUTYPE_LONGNAME)):
-        with pytest.raises(ArchiveError, match="damaged"):
-            unpacked(tar_of(orphan))
 
 
 def test_an_encrypted_or_unknown_zip_member_is_refused() -> None:
@@ -472,15 +389,6 @@ def test_a_tar_cut_anywhere_is_an_error(form: Literal[0, 1, 2]) -> None:
             unpacked(data[:size])
 
 
-@pytest.mark.parametrize("compression", COMPRESS)
-def test_a_compressed_tar_cut_anywhere_is_an_error(compression: str) -> None:
-    data = COMPRESS[compression](tar_of(member("a", b"x" * 700), member("b", b"")))
-
-    for size in range(len(data)):
-        with pytest.raises(ArchiveError):
-            unpacked(data[:size])
-
-
 def test_a_zip_cut_anywhere_is_an_error() -> None:
     data = zip_of(("a", b"x" * 100), ("b", b""), ("c", b"y"))
 
@@ -543,14 +451,6 @@ def test_the_checksum_of_a_zip_member_is_verified_before_its_last_bytes_are_give
             stream.read(7)
 
 
-def test_a_wrong_checksum_behind_the_end_of_a_tar_is_an_error() -> None:
-    data = bytearray(gzip.compress(tar_of(member("a"))))
-    data[-6] ^= 1
-
-    with pytest.raises(ArchiveError):
-        unpacked(bytes(data))
-
-
 @pytest.mark.parametrize("compression", COMPRESS)
 def test_what_follows_a_compressed_file_is_an_error(compression: str) -> None:
     for garbage in (b"garbage", b"\0\0x", b"\x1f", bytes(500_000) + b"\n"):
@@ -563,27 +463,6 @@ def test_what_follows_a_tar_is_an_error() -> None:
     for tail in (b"garbage", tar):
         with pytest.raises(ArchiveError, match="goes on after the end"):
             unpacked(tar + tail)
-
-
-def test_a_block_of_zeros_between_members_is_an_error() -> None:
-    with pytest.raises(ArchiveError, match="goes on after"):
-        unpacked(member("a") + bytes(512) + tar_of(member("b")))
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"x", b"PK\3\4", b"PK\5\6", b"\x1f\x8b", b"BZh9", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"x" * 5000]
-)
-def test_what_is_no_archive_is_an_error_of_ours(data: bytes) -> None:
-    with pytest.raises(ArchiveError):
-        unpacked(data)
-    with pytest.raises(ArchiveError):
-        decompress(data)
-
-
-def test_many_empty_streams_take_no_time() -> None:
-    packed = gzip.compress(b"") * 50_000  # 1 MB; copying the rest for each would take minutes
-
-    assert decompress(packed) == b""
 
 
 SEEDS = [

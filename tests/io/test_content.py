@@ -16,7 +16,6 @@ from s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.content import content_of_resource
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 
 
@@ -50,14 +49,6 @@ def test_a_file_is_read_once_until_it_changes(tmp_path: Path) -> None:
     assert (again, n_reads_again) == (first, n_reads)
     assert after != first
     assert n_reads > 0
-
-
-def test_a_digest_that_the_store_recorded_is_taken_as_it_is() -> None:
-    store = InMemoryStorageConnector()
-    store.set_resource("x", [b"content"])
-
-    with store.get_resource("x") as resource:
-        assert content_of_resource(resource) == store.stat("x").sha256
 
 
 def test_a_file_that_others_put_into_a_bucket_is_told_by_its_tag_and_not_fetched(s3_server: S3Server) -> None:

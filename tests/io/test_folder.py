@@ -15,7 +15,6 @@ from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
     DataStackError,
-    MalformedIdentifierError,
     ResourceNotFoundError,
     StorageError,
     UnpicklableResourceError,
@@ -84,16 +83,6 @@ def test_what_is_not_there_is_not_found(folder: Folder) -> None:
         folder.subfolder("folder").subfolder("a.bag").read("b")
 
 
-def test_a_folder_pickles_small(folder: Folder) -> None:
-    with folder.create("a.bag") as file:
-        file.write(b"one")
-
-    copy = pickle.loads(pickle.dumps(folder))
-
-    assert (copy.name, copy.path, copy.read("a.bag")) == (folder.name, folder.path, b"one")
-    assert len(pickle.dumps(folder)) < 1000
-
-
 def test_a_resource_of_a_folder_pickles(folder: Folder) -> None:
     with folder.create("a.bag") as file:
         file.write(b"one")
@@ -102,40 +91,10 @@ def test_a_resource_of_a_folder_pickles(folder: Folder) -> None:
         assert copy.read() == b"one"
 
 
-def test_a_folder_is_a_source_too(folder: Folder) -> None:
-    with folder.subfolder("b").create("c") as file:
-        file.write(b"x")
-
-    assert folder_of(folder) is folder
-    assert folder_of(folder, "b").read("c") == b"x"
-
-
-def test_a_folder_is_found_from_wherever_the_process_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = folder_of("data", "train")
-    monkeypatch.chdir("/")
-
-    assert folder.path == tmp_path / "data" / "train"
-    assert folder.name == str(tmp_path / "data" / "train")
-
-
-@pytest.mark.parametrize("source", [None, 3, b"x", "", "a\0b", [], object()])
-def test_what_is_no_folder_is_refused(source: Any) -> None:
-    with pytest.raises(ConfigError):
-        folder_of(source)
-
-
 @pytest.mark.parametrize("prefix", [3, None, b"x"])
 def test_what_is_no_prefix_is_refused(tmp_path: Path, prefix: Any) -> None:
     with pytest.raises(ConfigError, match="prefix"):
         folder_of(tmp_path, prefix)
-
-
-def test_a_store_has_no_folders_outside_of_its_grammar() -> None:
-    with pytest.raises(MalformedIdentifierError):
-        folder_of(InMemoryStorageConnector(), "a b")
-    with pytest.raises(DataStackError):
-        folder_of(InMemoryStorageConnector(), "../a").open("x")
 
 
 def test_what_claims_to_be_small_and_is_not_is_refused(tmp_path: Path) -> None:
@@ -239,10 +198,6 @@ def test_a_folder_is_leased_by_one_at_a_time(tmp_path: Path) -> None:
     assert folder.list_names() == []
 
 
-def test_a_file_url_is_that_folder_of_this_machine(tmp_path: Path) -> None:
-    assert folder_of(f"file://{tmp_path}/a%20b").path == tmp_path / "a b"
-
-
 def test_a_third_partys_folder_needs_six_methods(tmp_path: Path) -> None:
     class Renamed(Folder):
         """Files of another folder under names in capitals."""
@@ -336,14 +291,6 @@ def test_what_a_user_means_is_a_name_in_a_folder(tmp_path: Path) -> None:
     assert location_of(tmp_path).is_folder()
     assert not location_of(tmp_path / "other").is_folder()
     assert location_of((connector, "sets")).as_folder().list_names() == ["train.h5"]
-
-
-@pytest.mark.parametrize("source", [None, 3, "", "/", "a\0b", (InMemoryStorageConnector(), "/"), "mongodb://u:canary@host/db"])
-def test_what_means_no_file_is_refused(source: Any) -> None:
-    with pytest.raises(ConfigError) as caught:
-        location_of(source)
-
-    assert "canary" not in str(caught.value)
 
 
 def test_a_message_says_in_which_store_and_shows_no_password() -> None:

@@ -7,24 +7,19 @@ import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 import pytest
-from plain_connector import FilesConnector, LockedConnector, PlainConnector
-from torch.utils.data import DataLoader
+from plain_connector import FilesConnector, PlainConnector
 
 from data_stack.dataset.manifest import ResourceRecord
 from data_stack.dataset.prepared import Resources
-from data_stack.exception import ConfigError, ResourceChangedError, UnpicklableResourceError
+from data_stack.exception import ResourceChangedError
 from data_stack.formats.hdf5 import HDF5DatasetIterator
-from data_stack.io.resources import StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.cached import CachedStorageConnector
+from data_stack.io.resources import StreamedResource
 from data_stack.loader import Loader
-from data_stack.loader.torch import TorchDataset, collate
 
-TEXT = SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE
 CONTENT = bytes(range(256)) * 1000
 
 
@@ -49,14 +44,6 @@ def test_worker_processes_of_a_loader_read_them(rows: HDF5DatasetIterator) -> No
     np.testing.assert_array_equal(np.concatenate(batches), np.arange(320).reshape(80, 4))
 
 
-def test_spawned_workers_of_torchs_data_loader_read_them(rows: HDF5DatasetIterator) -> None:
-    loader = DataLoader(TorchDataset(rows), 16, num_workers=1, multiprocessing_context="spawn", collate_fn=collate)
-
-    batches = [batch[0].numpy() for batch in loader]
-
-    np.testing.assert_array_equal(np.concatenate(batches), np.arange(320).reshape(80, 4))
-
-
 def test_a_copy_stands_at_its_start_and_reads_by_itself(connector: PlainConnector) -> None:
     with connector.get_resource("words/x") as resource:
         resource.seek(1000)
@@ -66,25 +53,6 @@ def test_a_copy_stands_at_its_start_and_reads_by_itself(connector: PlainConnecto
             assert copied.read_at(5, 4) == CONTENT[5:9]
             with pickle.loads(pickle.dumps(copied)) as copied_again:
                 assert copied_again.read() == CONTENT
-
-
-@pytest.mark.parametrize("way", ["text type", "text around binary"])
-def test_text_is_read_elsewhere_too(connector: PlainConnector, way: str) -> None:
-    connector.set_resource("text", ["ä\nb\n".encode()])
-    if way == "text type":
-        text: Any = connector.get_resource("text", TEXT)
-    else:
-        text = StreamedTextResource.from_streamed_resource(connector.get_resource("text"))
-
-    with text, pickle.loads(pickle.dumps(text)) as copied:
-        assert list(copied) == list(text) == ["ä\n", "b\n"]
-
-
-def test_through_a_cache_it_is_the_remote_that_opens_them(connector: PlainConnector, tmp_path: Path) -> None:
-    cached = CachedStorageConnector(connector, tmp_path / "cache")
-
-    with cached.get_resource("words/x") as resource, pickle.loads(pickle.dumps(resource)) as copied:
-        assert copied.read() == CONTENT
 
 
 def test_bytes_that_were_replaced_meanwhile_are_refused_where_a_digest_is_known(tmp_path: Path) -> None:
@@ -120,15 +88,3 @@ def test_a_forked_child_has_a_position_of_its_own(connector: PlainConnector) -> 
         assert pid != os.getpid()
         assert (in_child, at_seven) == (CONTENT[10:110], CONTENT[7:9])
         assert (resource.tell(), resource.read(5)) == (10, CONTENT[10:15])
-
-
-def test_a_connector_that_cannot_be_sent_is_named_with_what_to_do(tmp_path: Path) -> None:
-    connector = LockedConnector(tmp_path)
-    with connector.create("rows.h5") as writer, h5py.File(writer, "w") as file:
-        file.create_dataset("rows", data=np.arange(320).reshape(80, 4))
-    rows = HDF5DatasetIterator(connector.get_resource("rows.h5"), ["rows"])
-
-    with pytest.raises(UnpicklableResourceError, match=r"'rows.h5'.*LockedConnector.*lock.*__reduce__"):
-        pickle.dumps(connector.get_resource("rows.h5"))
-    with pytest.raises(ConfigError, match=r"LockedConnector.*__reduce__"):
-        list(Loader(rows, 16, workers=1, worker_kind="processes"))

@@ -70,7 +70,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """An empty folder on ``sys.path``; what was imported from it is forgotten in the end."""
     folder = tmp_path / "site"
     folder.mkdir()
-    for variable in ("DATA_STACK_PLUGINS", "DATA_STACK_DISABLE_PLUGINS", "DATA_STACK_STRICT_PLUGINS"):
+    for variable in ("DATA_STACK_PLUGINS", "DATA_STACK_DISABLE_PLUGINS"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("DATA_STACK_HOME", str(tmp_path / "home"))
     monkeypatch.syspath_prepend(folder)

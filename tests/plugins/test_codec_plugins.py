@@ -46,14 +46,6 @@ def test_a_plugins_type_is_known_like_one_that_is_built_in(site: Site) -> None:
         codec_of("turnd")
 
 
-def test_types_that_are_built_in_are_found_without_importing_plugins(site: Site) -> None:
-    site.install_hooks("turned", CODEC.replace("TYPE", "turned"))
-
-    codec_of("zstd(tree)")
-
-    assert "turned_plugin_hooks" not in sys.modules
-
-
 BROKEN = {
     "built_in": ("return {'jpg': Reversed()}", "the type of record column 'jpg' is taken"),
     "around": ("return {'zstd': Reversed()}", "the type of record column 'zstd' is taken"),
@@ -78,18 +70,6 @@ def test_hooks_that_break_the_contract_of_codecs_are_taken_back_whole(site: Site
     records = site.records(manager.records())
     assert (records["broken"].state, records["whole"].state) == ("incompatible", "ok")
     assert reason in str(records["broken"].error)
-
-
-def test_the_later_of_two_plugins_with_one_type_brings_nothing(site: Site, manager: PluginManager) -> None:
-    site.install_hooks("first", CODEC.replace("TYPE", "turned"))
-    site.install_hooks("second", CODEC.replace("TYPE", "turned"))
-
-    codecs = manager.codecs()
-
-    assert type(codecs["turned"]).__module__ == "first_plugin_hooks"
-    assert "the type of record column 'turned' is taken" in str(site.records(manager.records())["second"].error)
-    with pytest.raises(TypeError):
-        codecs["other"] = codecs["turned"]  # type: ignore[index]  # frozen
 
 
 def test_the_repository_makes_plugins_known_without_importing_numpy() -> None:

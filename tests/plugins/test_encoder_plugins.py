@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ import numpy as np
 import pytest
 
 import data_stack
-from data_stack.dataset.encoders import CategoricalEncoder, FeatureEncoder, encoder_from_state, save_encoder
+from data_stack.dataset.encoders import CategoricalEncoder, FeatureEncoder, encoder_from_state
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
 from data_stack.exception import ConfigError
-from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.plugins import PluginManager
 from data_stack.repository import encoders
 
@@ -63,16 +61,6 @@ def test_a_plugins_encoder_is_made_by_its_kind(site: Site) -> None:
     assert set(encoders.encoder_kinds()) == {*BUILT_IN_KINDS, "times"}
 
 
-def test_built_in_encoders_are_made_without_importing_plugins(site: Site) -> None:
-    site.install_hooks("times", "raise SystemExit('imported')")
-
-    encoder = encoders.encoder("categorical", categories=["a"])
-
-    assert encoder == CategoricalEncoder(categories=["a"])
-    assert encoders.encoder_from_state(encoder.state()) == encoder
-    assert "times_plugin_hooks" not in sys.modules
-
-
 def test_the_state_of_a_plugins_encoder_is_rebuilt(site: Site) -> None:
     site.install_hooks("times", ENCODER.replace("KIND", "times"))
     encoder = FeatureEncoder({0: encoders.encoder("times"), 1: CategoricalEncoder(categories=[1])})
@@ -82,25 +70,6 @@ def test_the_state_of_a_plugins_encoder_is_rebuilt(site: Site) -> None:
     assert encoders.encoder_from_state(alone.state()) == alone
     with pytest.raises(ConfigError, match=r"there is no kind of encoder 'times'.*data_stack.repository.encoders"):
         encoder_from_state(alone.state())
-
-
-def test_a_stored_encoder_of_a_plugin_is_loaded(site: Site) -> None:
-    site.install_hooks("times", ENCODER.replace("KIND", "times"))
-    storage, encoder = InMemoryStorageConnector(), encoders.encoder("times", factor=7)
-    save_encoder(encoder, storage, "one")
-
-    assert encoders.load_encoder(storage, "one") == encoder
-
-
-def test_an_unknown_kind_is_told_with_the_known_ones(site: Site) -> None:
-    with pytest.raises(
-        ConfigError, match=r"no kind of encoder 'categoricl' \(did you mean 'categorical'\?\); there are: categorical"
-    ):
-        encoders.encoder("categoricl")
-    with pytest.raises(ConfigError, match=r"an encoder 'one_hot' cannot be made of buckets: .*unexpected keyword argument"):
-        encoders.encoder("one_hot", buckets=3)
-    with pytest.raises(ConfigError, match="no state of an encoder"):
-        encoders.encoder_from_state([{"kind": "x"}])
 
 
 BROKEN = {
@@ -128,18 +97,6 @@ def test_hooks_that_break_the_contract_are_taken_back_whole(site: Site, manager:
     records = site.records(manager.records())
     assert (records["broken"].state, records["whole"].state) == ("incompatible", "ok")
     assert reason in str(records["broken"].error)
-
-
-def test_the_later_of_two_plugins_with_one_kind_brings_nothing(site: Site, manager: PluginManager) -> None:
-    site.install_hooks("first", ENCODER.replace("KIND", "times"))
-    site.install_hooks("second", ENCODER.replace("KIND", "times"))
-
-    kinds = manager.encoder_kinds()
-
-    assert kinds["times"].__module__ == "first_plugin_hooks"
-    assert "the kind of encoder 'times' is taken" in str(site.records(manager.records())["second"].error)
-    with pytest.raises(TypeError):
-        kinds["other"] = kinds["times"]  # type: ignore[index]  # frozen
 
 
 def test_the_example_of_the_documentation_works(site: Site) -> None:

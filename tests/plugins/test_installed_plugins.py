@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from data_stack.exception import AmbiguousDatasetError, DatasetNotFoundError, PluginError
+from data_stack.exception import AmbiguousDatasetError, DatasetNotFoundError
 from data_stack.plugins import PluginManager
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
@@ -24,14 +24,6 @@ def test_listing_fifty_datasets_imports_none_of_them(site: Site, manager: Plugin
     assert [name for name in manager.dataset_names() if name in names] == names
     assert {record.state for record in site.records(manager.records()).values()} == {"listed"}
     assert not [module for module in sys.modules if module.startswith("set")]
-
-
-def test_ten_thousand_entry_points_are_listed(site: Site, manager: PluginManager) -> None:
-    entries = "".join(f"set{i} = nowhere.module:Factory\n" for i in range(10_000))
-
-    site.install("many", "[data_stack.datasets]\n" + entries)
-
-    assert len(site.records(manager.records())) == 10_000
 
 
 def test_a_record_says_what_a_dataset_is_and_where_it_comes_from(site: Site, manager: PluginManager) -> None:
@@ -82,49 +74,6 @@ def test_a_malformed_entry_is_broken_and_its_neighbour_is_listed(
     assert broken.name not in manager.dataset_names()
 
 
-def test_an_entry_point_file_that_is_no_utf8_disturbs_nobody(site: Site, manager: PluginManager) -> None:
-    site.install("latin", "[data_stack.datasets]\nGröße = module:Factory\nplain = module:Factory\n".encode("latin-1"))
-    site.install_dataset("numbers")
-
-    records = site.records(manager.records())
-
-    assert (records["numbers"].state, records["plain"].state) == ("listed", "listed")
-    assert records["Gr\\xf6\\xdfe"].state == "broken"
-
-
-def test_other_groups_comments_and_blank_lines_are_passed_over(site: Site, manager: PluginManager) -> None:
-    site.install(
-        "mixed",
-        """
-        [console_scripts]
-        data_stack_tool = module:main
-
-        # a comment
-        [data_stack.datasets]
-        ; another
-        kept = module:Factory [extra]
-        """,
-    )
-
-    assert list(site.records(manager.records())) == ["kept"]
-    assert site.records(manager.records())["kept"].state == "listed"
-
-
-@pytest.mark.parametrize("metadata", [None, b"", b"Name: \xff\xfe\nVersion: \xff\n"])
-def test_a_distribution_without_readable_metadata_goes_by_its_folder(
-    site: Site, manager: PluginManager, metadata: bytes | None
-) -> None:
-    site.install("folder", "[data_stack.datasets]\nset = module:Factory\n", version="3.1")
-    path = site.folder / "folder-3.1.dist-info" / "METADATA"
-    path.unlink()
-    if metadata is not None:
-        path.write_bytes(metadata)
-
-    record = site.records(manager.records())["set"]
-
-    assert (record.distribution, record.version, record.state) == ("folder", "3.1", "listed")
-
-
 # ---------------------------------------------------------------------- one name twice
 
 
@@ -153,24 +102,6 @@ def test_the_distribution_tells_two_datasets_of_one_name_apart(site: Site, manag
         manager.load_dataset("third:numbers")
 
 
-def test_an_ambiguous_dataset_stays_shadowed_after_its_import_and_says_so(site: Site, manager: PluginManager) -> None:
-    site.install_dataset("numbers", distribution="first")
-    site.install_dataset("numbers", distribution="second")
-
-    records = [record for record in manager.doctor() if record.distribution in site.distributions]
-
-    assert [record.state for record in records] == ["shadowed", "shadowed"]
-    assert all(record.import_ms is not None and "ask for" in str(record.error) for record in records)
-
-
-def test_a_name_that_a_distribution_lists_twice_is_its_first_entry(site: Site, manager: PluginManager) -> None:
-    site.install("twice", "[data_stack.datasets]\nset = one:Factory\nset = two:Factory\nset = one:Factory\n")
-
-    records = [record for record in manager.records() if record.distribution == "twice"]
-
-    assert [(record.entry_point, record.state) for record in records] == [("one:Factory", "listed"), ("two:Factory", "broken")]
-
-
 def test_an_earlier_copy_of_a_distribution_hides_a_later_one(
     site: Site, manager: PluginManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,16 +115,6 @@ def test_an_earlier_copy_of_a_distribution_hides_a_later_one(
     assert (records["1.0"].state, records["2.0"].state) == ("listed", "shadowed")
     assert "earlier copy" in str(records["2.0"].error)
     assert [record.version for record in manager.providers("numbers")] == ["1.0"]
-
-
-def test_an_equal_copy_of_a_distribution_is_not_mentioned(
-    site: Site, manager: PluginManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.install_dataset("numbers")
-    (tmp_path / "link").symlink_to(site.folder)
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "link")])
-
-    assert [record.state for record in manager.records() if record.name == "numbers"] == ["listed"]
 
 
 # ---------------------------------------------------------------------- switches
@@ -238,17 +159,6 @@ def test_asking_for_a_blocked_dataset_says_which_variable_blocks_it(
         manager.load_dataset("numbers")
 
 
-def test_blocking_one_of_two_providers_leaves_the_name_to_the_other(
-    site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.install_dataset("numbers", distribution="first")
-    site.install_dataset("numbers", distribution="second")
-
-    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "first")
-
-    assert manager.load_dataset("numbers").__module__ == "second_numbers"
-
-
 def test_disabling_plugins_leaves_the_built_in_datasets(
     site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,18 +170,6 @@ def test_disabling_plugins_leaves_the_built_in_datasets(
 
     monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "built_in")
     assert "built_in" not in manager.dataset_names()
-
-
-@pytest.mark.parametrize("entries", ["bad name = module:Factory", "a = one:F\na = two:F"])
-def test_strict_listing_raises_at_a_malformed_plugin(
-    site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch, entries: str
-) -> None:
-    site.install("odd", f"[data_stack.datasets]\n{entries}\n")
-
-    monkeypatch.setenv("DATA_STACK_STRICT_PLUGINS", "1")
-
-    with pytest.raises(PluginError, match="DATA_STACK_STRICT_PLUGINS"):
-        manager.records()
 
 
 def test_a_dataset_installed_while_the_program_runs_is_found(site: Site, manager: PluginManager) -> None:

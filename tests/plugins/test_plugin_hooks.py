@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import data_stack
 from data_stack.exception import ConfigError, PluginError
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.plugins import PluginManager
@@ -36,18 +35,6 @@ def test_a_plugins_scheme_makes_its_connector_from_the_whole_url(site: Site) -> 
     connector = storage_connector_from_url("REMOTE://user:secret@host/bucket?x=1")
 
     assert vars(connector)["url"] == "REMOTE://user:secret@host/bucket?x=1"
-
-
-def test_splits_are_saved_at_a_plugins_scheme_and_loaded_from_it(site: Site) -> None:
-    kept = STORAGE.replace("SCHEME", "shelf").replace("connector = InMemory", "connector = STORES.setdefault(url, InMemory")
-    kept = kept.replace("StorageConnector()\n        connector.url", "StorageConnector())\n        connector.url")
-    site.install_hooks("shelf", "\n    STORES = {}" + kept)
-    numbers = data_stack.SequenceDatasetIterator([range(10)])
-
-    data_stack.save_splits("shelf://", "splits.json", numbers.split({"a": 0.5, "b": 0.5}, seed=1))
-    loaded = data_stack.load_splits("shelf://", "splits.json", numbers)
-
-    assert sorted([*loaded["a"], *loaded["b"]]) == list(numbers)
 
 
 def test_plugins_with_hooks_are_not_imported_for_built_in_schemes(site: Site, tmp_path: Any) -> None:
@@ -149,36 +136,6 @@ def test_the_later_of_two_plugins_with_one_scheme_brings_nothing(site: Site, man
     assert "the scheme 'remote' is taken" in str(records["second"].error)
 
 
-def test_one_module_may_not_come_as_two_plugins(site: Site, manager: PluginManager) -> None:
-    site.install(
-        "twice", "[data_stack]\na = twice_hooks\nb = twice_hooks\n", {"twice_hooks": STORAGE.replace("SCHEME", "remote")}
-    )
-
-    schemes = manager.storage_schemes()
-
-    assert set(schemes) == {"remote"}
-    records = site.records(manager.records())
-    assert (records["a"].state, records["b"].state) == ("ok", "broken")
-
-
-def test_an_object_may_be_a_plugin(site: Site, manager: PluginManager) -> None:
-    source = """
-        from data_stack.plugins import hookimpl
-
-        class Plugin:
-            __hash__ = None
-
-            @hookimpl
-            def data_stack_storage_connectors(self):
-                return {"remote": print}
-
-        plugin = Plugin()
-    """
-    site.install("object", "[data_stack]\nremote = object_hooks:plugin\n", {"object_hooks": source})
-
-    assert set(manager.storage_schemes()) == {"remote"}
-
-
 def test_a_broken_plugin_is_tried_once_for_schemes_and_again_by_the_doctor(site: Site, manager: PluginManager) -> None:
     site.install_hooks("remote", "raise ValueError")
     assert not manager.storage_schemes()
@@ -225,24 +182,6 @@ def test_blocked_hooks_are_not_imported(site: Site, manager: PluginManager, monk
 
     assert not manager.storage_schemes()
     assert "remote_plugin_hooks" not in sys.modules
-
-
-def test_strict_loading_of_hooks_raises_each_time(site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    site.install_hooks("remote", "raise ValueError('down')")
-    monkeypatch.setenv("DATA_STACK_STRICT_PLUGINS", "yes")
-
-    for _ in range(2):
-        with pytest.raises(PluginError, match="ValueError: down"):
-            manager.storage_schemes()
-
-
-def test_a_failed_plugin_is_told_in_the_log(site: Site, manager: PluginManager, caplog: pytest.LogCaptureFixture) -> None:
-    site.install_hooks("remote", "raise ValueError('down')")
-
-    manager.storage_schemes()
-
-    assert "plugin 'remote' of remote-plugin 1.0" in caplog.text
-    assert "ValueError: down" in caplog.text
 
 
 def test_the_default_home_may_be_a_plugins_url(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

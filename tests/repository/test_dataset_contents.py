@@ -15,10 +15,9 @@ from data_stack.dataset.declarative import DatasetCard, DatasetFactory, Prepared
 from data_stack.dataset.factory import BaseDatasetFactory
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.meta import IteratorMeta
-from data_stack.exception import ConfigError, LoaderStateError, RecipeError, StorageError
+from data_stack.exception import ConfigError, LoaderStateError, RecipeError
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
-from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors import InMemoryStorageConnector, StorageConnector
+from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.loader import Loader
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.recipes import from_recipe
@@ -171,51 +170,3 @@ def test_a_registered_class_that_opens_the_same_resources_otherwise_has_another_
     one, other = (repository_with(each).load("labels", "train") for each in (Labels, Opened))
 
     assert one.fingerprint() != other.fingerprint()
-
-
-def test_what_a_factory_gives_of_a_clients_class_is_stored_with_a_version_only() -> None:
-    repository, store = DatasetRepository(), InMemoryStorageConnector()
-    repository.register("scaled", Scaled(2, of_a_client=True))
-    loaded: Any = repository.load("scaled")
-
-    with pytest.raises(ConfigError, match=r"dataset: .*Clients: its class is none of data_stack's"):
-        loaded.cache(storage=store)
-
-    assert list(loaded.cache(storage=store, version="1")) == list(loaded)
-
-
-class Unwritable(StorageConnector):
-    """A third party's store that can only be read, and knows no digests."""
-
-    def __init__(self, stored: dict[str, bytes]) -> None:
-        self._stored = stored
-
-    def get_resource(self, identifier: str, resource_type: Any = None) -> StreamedResource:
-        return StreamedResource(identifier, io.BytesIO(self._stored[identifier]))
-
-    def set_resource(self, identifier: str, resource: Any) -> None:
-        raise StorageError(f"{identifier} cannot be written")
-
-    def has_resource(self, identifier: str) -> bool:
-        return identifier in self._stored
-
-
-class Adopted(Labels):
-    prepared_resources = ("train.npy", "test.npy")
-
-
-def test_a_dataset_that_was_adopted_where_no_digests_can_be_kept_is_told_by_what_it_gives() -> None:
-    def loaded(modulus: int) -> Any:
-        stored = {}
-        for split in Labels.splits:
-            file = io.BytesIO()
-            write_npy(file, np.arange(240) % modulus)
-            stored[f"labels/{split}.npy"] = file.getvalue()
-        repository = DatasetRepository()
-        repository.register("labels", Adopted(Unwritable(stored)))
-        return repository.load("labels", "train")
-
-    one, same, other = loaded(5), loaded(5), loaded(3)
-
-    assert one.fingerprint() == same.fingerprint() != other.fingerprint()
-    assert one.recipe()["nodes"][0]["arguments"]["samples"] is not None

@@ -59,16 +59,6 @@ def test_disk_usage_counts_bytes_by_version_and_kind(folder: Path) -> None:
     assert (rows["loose"].version, rows["loose"].other) == (None, 3)
 
 
-def test_a_dataset_without_plugin_is_verified_by_its_manifest(folder: Path) -> None:
-    (sound,) = data_stack.verify_datasets(["letters"], folder)
-    folder.joinpath("letters/1.0.0/preprocessed/letters.txt").write_bytes(b"abcdX")
-    (damaged,) = data_stack.verify_datasets(["letters"], folder)
-
-    assert (sound.state, sound.size) == ("ok", 5)
-    assert damaged.state == "faulty"
-    assert damaged.findings[-1].identifier == "letters/1.0.0/preprocessed/letters.txt"
-
-
 def test_a_whole_store_is_verified(folder: Path) -> None:
     sound = data_stack.verify_storage(folder)
     folder.joinpath("letters/1.0.0/preprocessed/letters.txt").unlink()

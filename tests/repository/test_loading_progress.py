@@ -10,9 +10,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from data_stack.dataset.factory import BaseDatasetFactory, DatasetCard, DatasetFactory
-from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, SequenceDatasetIterator
-from data_stack.dataset.meta import IteratorMeta
+from data_stack.dataset.factory import DatasetCard, DatasetFactory
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.prepared import PreparedResources, Resources
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import register_scheme
@@ -72,49 +71,6 @@ def test_load_draws_bars_of_retrieval_and_of_steps_where_they_are_wanted(
     assert _config_of(train) == {}
 
 
-def test_load_draws_a_bar_of_the_digests_that_a_found_store_needs(
-    repository: DatasetRepository, capfd: pytest.CaptureFixture[str]
-) -> None:
-    repository.register("slow", SlowFactory)
-    store = InMemoryStorageConnector()
-    for split in SlowFactory.splits:
-        store.set_resource(f"slow/{split}.bin", [b"67890"])
-
-    repository.load("slow", storage=store, progress=True)
-
-    assert "slow: taking digests" in capfd.readouterr().err
-
-
-class OptionFactory(DatasetFactory):
-    """Has an option of its own that is called progress."""
-
-    card = DatasetCard(name="option", version="1")
-    splits = ("train",)
-
-    def open(self, split: str, prepared: Resources, *, progress: bool = False) -> DatasetIteratorIF:
-        return SequenceDatasetIterator([[progress]])
-
-
-class LegacyFactory(BaseDatasetFactory):
-    """A legacy factory, which takes what it likes."""
-
-    def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
-        return SequenceDatasetIterator([[config.get("progress", "nothing")]]), IteratorMeta(0, 0, 0)
-
-
-@pytest.mark.parametrize("factory", [OptionFactory, LegacyFactory])
-def test_an_option_of_the_dataset_that_is_called_progress_is_handed_to_it(
-    repository: DatasetRepository, factory: type[BaseDatasetFactory]
-) -> None:
-    repository.register("own", factory)
-
-    given = repository.load("own", "train", InMemoryStorageConnector(), progress=True)
-    left_out = repository.load("own", "train", InMemoryStorageConnector())
-
-    assert (given[0], left_out[0]) == ((True,), (False,) if factory is OptionFactory else ("nothing",))
-    assert _config_of(given) == {"progress": True}
-
-
 NOTEBOOK_DATASET = """
 import data_stack
 
@@ -151,15 +107,3 @@ def test_a_notebook_shows_bars_unless_it_says_no(tmp_path: Path, monkeypatch: py
     shown, silent = (str(cell.outputs) for cell in notebook.cells)
     assert ("slow: preparing" in shown, "slow: preparing" in silent) == (True, False)
     assert "IProgress" not in shown
-
-
-def test_types_tell_an_iterator_from_a_dict_of_them() -> None:
-    def checked_by_mypy(repository: DatasetRepository, name: str | None) -> None:
-        train: InformedDatasetIteratorIF = repository.load("digits", "train")
-        splits: dict[str, InformedDatasetIteratorIF] = repository.load("digits", progress=True)
-        splits = repository.load("digits", "train")  # type: ignore[assignment]  # an error, or mypy says that this is unused
-        train = repository.load("digits")  # type: ignore[assignment]
-        train = repository.load("digits", name)  # type: ignore[assignment]
-        train, splits  # noqa: B018
-
-    assert callable(checked_by_mypy)

@@ -17,7 +17,6 @@ from data_stack.io.storage_connectors import (
     InMemoryStorageConnector,
     StorageConnector,
 )
-from data_stack.repository.inventory import take_inventory
 from data_stack.repository.removal import remove_dataset
 
 
@@ -65,10 +64,6 @@ def files(tmp_path: Path) -> FileStorageConnector:
     return FileStorageConnector(tmp_path / "store")
 
 
-def folders(store: StorageConnector) -> set[str]:
-    return set(take_inventory(store).versions)
-
-
 def test_a_version_goes_with_its_bytes_and_all_else_stays(store: StorageConnector) -> None:
     for kind in (Letters, Newer, Neighbour, Flat):
         kind(store).prepare()
@@ -82,16 +77,6 @@ def test_a_version_goes_with_its_bytes_and_all_else_stays(store: StorageConnecto
     assert store.list_resources("letters/1.0/") == []
     assert not Letters(store).is_ready()
     assert [kind(store).verify() for kind in (Newer, Neighbour, Flat)] == [[], [], []]
-
-
-def test_the_layout_of_before_goes_without_the_versions_below_it(files: FileStorageConnector) -> None:
-    for kind in (Letters, Flat):
-        kind(files).prepare()
-
-    report = remove_dataset("letters", files, version="0.9")
-
-    assert [each.folder for each in report.removed] == ["letters"]
-    assert folders(files) == {"letters/1.0"}
 
 
 def test_all_versions_go_with_what_else_lies_there(files: FileStorageConnector) -> None:
@@ -188,13 +173,3 @@ def test_a_store_that_cannot_delete_says_so_before_anything_is_changed() -> None
         remove_dataset("letters", store)
 
     assert Letters(store).is_ready()
-
-
-def test_the_inventory_takes_no_other_manifest_for_one_of_a_dataset(files: FileStorageConnector) -> None:
-    Letters(files).prepare()
-    files.set_resource("records/train/manifest.json", b'{"count": 1, "columns": {}}')
-    files.set_resource("letters/3.0/manifest.json", files.get_resource("letters/1.0/manifest.json"))
-    files.set_resource("damaged/1.0/manifest.json", b"{")
-    files.set_resource("begun/1.0/journal.json", b"{}")
-
-    assert folders(files) == {"letters/1.0", "damaged/1.0", "begun/1.0"}

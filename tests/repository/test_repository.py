@@ -59,30 +59,6 @@ def test_the_configuration_arrives_as_it_was_given_and_positionally(repository: 
     assert next(returned) is config
 
 
-def test_an_unknown_name_is_answered_with_the_nearest(repository: DatasetRepository) -> None:
-    repository.register("mnist", NumbersFactory())
-    repository.register("digits", NumbersFactory())
-
-    with pytest.raises(DatasetNotFoundError, match=r"no dataset 'mnits' .*did you mean 'mnist'.* There are: digits, mnist"):
-        repository.get("mnits")
-
-
-@pytest.mark.parametrize("name", ["", 5, None, ("a",), "x" * 10_000])
-def test_anything_may_be_asked_for_and_is_not_found(repository: DatasetRepository, name: Any) -> None:
-    with pytest.raises(DatasetNotFoundError, match="There are: none") as caught:
-        repository.get(name)
-
-    assert len(str(caught.value)) < 500
-
-
-def test_many_names_are_not_all_shown(repository: DatasetRepository) -> None:
-    for index in range(1_000):
-        repository.register(f"set{index:04}", NumbersFactory())
-
-    with pytest.raises(DatasetNotFoundError, match="set0019 and 980 more"):
-        repository.get("other")
-
-
 def test_a_class_that_is_defined_again_takes_its_own_place(repository: DatasetRepository) -> None:
     def cell() -> type[BaseDatasetFactory]:
         class WineFactory(BaseDatasetFactory):
@@ -108,15 +84,6 @@ def test_a_taken_name_needs_replace(repository: DatasetRepository) -> None:
     assert repository.get_factory("numbers") is second
 
 
-def test_registering_the_same_factory_again_changes_nothing(repository: DatasetRepository) -> None:
-    factory = NumbersFactory()
-
-    repository.register("numbers", factory)
-    repository.register("numbers", factory)
-
-    assert repository.list() == ["numbers"]
-
-
 def test_a_removed_dataset_is_gone(repository: DatasetRepository) -> None:
     repository.register("numbers", NumbersFactory())
     repository.register("others", NumbersFactory())
@@ -128,26 +95,12 @@ def test_a_removed_dataset_is_gone(repository: DatasetRepository) -> None:
         repository.remove("numbers")
 
 
-@pytest.mark.parametrize("name", ["", 5, None])
-def test_a_name_is_a_string(repository: DatasetRepository, name: Any) -> None:
-    with pytest.raises(ConfigError, match="string"):
-        repository.register(name, NumbersFactory())
-
-
 @pytest.mark.parametrize("factory", [None, 5, "numbers", lambda: NumbersFactory(), int])
 def test_what_is_no_factory_is_refused_when_it_is_registered(repository: DatasetRepository, factory: Any) -> None:
     with pytest.raises(ConfigError, match="factory"):
         repository.register("numbers", factory)
 
     assert repository.list() == []
-
-
-def test_two_repositories_share_nothing() -> None:
-    first, second = DatasetRepository(), DatasetRepository()
-
-    first.register("numbers", NumbersFactory())
-
-    assert second.list() == []
 
 
 # ---------------------------------------------------------------------- classes and stores
@@ -255,15 +208,6 @@ def test_a_registered_dataset_is_described_by_its_class(repository: DatasetRepos
         ("a", "b"),
     )
     assert (description.version, description.options, description.distribution) == (None, (), None)
-
-
-def test_a_description_of_an_undocumented_factory_does_not_quote_its_base_class(repository: DatasetRepository) -> None:
-    class Undocumented(NumbersFactory):
-        pass
-
-    repository.register("numbers", Undocumented)
-
-    assert repository.describe("numbers").description == ""
 
 
 def test_a_loaded_split_has_the_names_that_its_factory_declares() -> None:

@@ -256,13 +256,12 @@ def test_the_command_prepares_with_processes(
         (["--engine", "spark"], "needs --master"),
         (["--engine", "processes", "--master", "local"], "--master is of a Spark cluster"),
         (["--master", "local", "--processes", "2"], "--processes are those of this machine"),
-        (["--attempts", "2"], "--attempts is of an engine"),
     ],
 )
 def test_options_that_contradict_each_other_are_wrong_usage(options: list[str], said: str) -> None:
     from data_stack.cli.datasets import engine_of
 
-    names = {"--engine": "kind", "--master": "master", "--processes": "n_processes", "--attempts": "attempts"}
+    names = {"--engine": "kind", "--master": "master", "--processes": "n_processes"}
     given: dict[str, Any] = dict.fromkeys(names.values())
     for option, value in zip(options[::2], options[1::2], strict=True):
         given[names[option]] = int(value) if value.isdigit() else value

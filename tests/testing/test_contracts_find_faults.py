@@ -16,10 +16,8 @@ import pytest
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ResourceNotFoundError
-from data_stack.io.identifiers import checked_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY, StorageConnector
-from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.io.storage_connectors.writer import binary_chunks
 from data_stack.testing import DatasetIteratorContract, StorageConnectorContract
 
@@ -47,18 +45,6 @@ class NaiveConnector(StorageConnector):
 
     def has_resource(self, identifier: str) -> bool:
         return os.path.exists(self._path(identifier))
-
-
-class ForgetfulConnector(InMemoryStorageConnector):
-    """Closes what it was lent, ignores the case of names, and keeps everything."""
-
-    def set_resource(self, identifier: str, resource: Storable) -> None:
-        super().set_resource(checked_identifier(identifier).lower(), resource)
-        if isinstance(resource, io.IOBase):
-            resource.close()
-
-    def delete_resource(self, identifier: str) -> None:
-        self._found(identifier)
 
 
 class ShiftedIterator(SequenceDatasetIterator):
@@ -105,21 +91,6 @@ def test_a_naive_connector_fails_where_it_is_naive(tmp_path: Path) -> None:
         "test_readers_see_the_old_resource_or_the_new_one",
         "test_text_is_read_as_lines_of_utf_8",
     }
-
-
-def test_a_forgetful_connector_fails_where_it_forgets() -> None:
-    failed = failing_tests(StorageConnectorContract(), connector=ForgetfulConnector)
-
-    assert failed == {
-        "test_a_file_is_stored_from_its_start_and_stays_open",
-        "test_no_two_identifiers_meet",
-        "test_a_deleted_resource_is_gone",
-        "test_a_store_behaves_like_a_dict",
-    }
-
-
-def test_a_sound_connector_fails_nowhere() -> None:
-    assert failing_tests(StorageConnectorContract(), connector=InMemoryStorageConnector) == set()
 
 
 def test_a_wrong_iterator_fails_where_it_is_wrong() -> None:

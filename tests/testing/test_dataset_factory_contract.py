@@ -80,11 +80,6 @@ def test_the_suite_finds_a_wrong_number_of_samples() -> None:
         _OfCareless().test_each_split_has_its_samples(prepared()[0])
 
 
-def test_the_suite_finds_a_preparation_that_is_not_reproducible() -> None:
-    with pytest.raises(AssertionError):
-        _OfCareless().test_preparing_again_gives_the_same_bytes(*prepared())
-
-
 def test_the_suite_finds_a_source_without_a_digest(source: Path) -> None:
     class Undigested(RowsFactory):
         """No digest."""

@@ -60,11 +60,6 @@ def test_a_file_arrives_by_its_url(store: FileStorageConnector, path: Path, host
     assert store.get_resource("raw/data").read() == BODY
 
 
-@pytest.mark.parametrize("url", ["file://elsewhere/data.bin", "file:data.bin", "file:///data.bin?x", "file:///data.bin#x"])
-def test_a_file_url_of_another_form_is_refused(store: FileStorageConnector, url: str) -> None:
-    assert "a file URL" in refusal(store, url)
-
-
 def test_a_path_may_come_as_a_path_and_hold_a_colon(
     store: FileStorageConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,17 +75,6 @@ def test_a_path_may_come_as_a_path_and_hold_a_colon(
     assert store.list_resources() == ["raw/data", "raw/more"]
 
 
-def test_a_missing_file_is_named(store: FileStorageConnector, tmp_path: Path) -> None:
-    said = refusal(store, str(tmp_path / "missing.bin"))
-
-    assert str(tmp_path / "missing.bin") in said
-    assert "No such file" in said
-
-
-def test_a_folder_is_no_file(store: FileStorageConnector, tmp_path: Path) -> None:
-    assert "is a folder" in refusal(store, f"{tmp_path}/")
-
-
 @pytest.mark.parametrize("source", ["", "\0", "/dev/zero", "/dev/stdin\0"])
 def test_what_is_no_regular_file_is_refused(store: FileStorageConnector, source: str) -> None:
     refusal(store, source)
@@ -102,24 +86,10 @@ def test_a_fifo_is_refused_without_waiting_for_a_writer(store: FileStorageConnec
     assert "is not a regular file" in refusal(store, str(tmp_path / "fifo"))
 
 
-def test_an_unreadable_file_falls_back_to_the_mirror(store: FileStorageConnector, path: Path) -> None:
-    definition = ResourceDefinition("raw/data", "/no/such/file", sha256=SHA256, mirrors=(str(path),))
-
-    (resource,) = retrieve([definition], store)
-
-    assert resource.source == str(path)
-
-
 @pytest.mark.parametrize("size", [1, len(BODY) + 1])
 def test_a_file_of_another_size_is_refused(store: FileStorageConnector, path: Path, size: int) -> None:
     with pytest.raises(RetrievalError, match="expected"):
         retrieve([ResourceDefinition("raw/data", str(path), size=size)], store)
-
-
-def test_offline_leaves_files_alone(store: FileStorageConnector, path: Path) -> None:
-    retrieve([ResourceDefinition("raw/data", str(path))], store, offline=True)
-
-    assert store.has_resource("raw/data")
 
 
 # ---------------------------------------------------------------------- as the original was called
@@ -134,12 +104,6 @@ def test_the_file_retriever_returns_identifiers_in_order(store: FileStorageConne
     assert retriever.retriever_impl.storage_connector is store
 
 
-def test_a_digest_in_capitals_or_none_is_no_corruption(store: FileStorageConnector, path: Path) -> None:
-    jobs = [ResourceDefinition("a", str(path), MD5.upper()), ResourceDefinition("b", str(path), None)]
-
-    assert RetrieverFactory.get_file_retriever(store).retrieve(jobs) == ["a", "b"]
-
-
 def test_a_corrupt_job_does_not_lose_the_good_one(store: FileStorageConnector, path: Path) -> None:
     jobs = [ResourceDefinition("good", str(path), MD5), ResourceDefinition("corrupt", str(path), "0" * 32)]
 
@@ -147,17 +111,6 @@ def test_a_corrupt_job_does_not_lose_the_good_one(store: FileStorageConnector, p
         RetrieverFactory.get_file_retriever(store).retrieve(jobs)
 
     assert store.list_resources() == ["good"]
-
-
-def test_the_file_retriever_does_not_download(store: FileStorageConnector) -> None:
-    with pytest.raises(RetrievalError, match="file:, paths"):
-        RetrieverFactory.get_file_retriever(store).retrieve([ResourceDefinition("a", "http://127.0.0.1:1/x")])
-
-
-def test_the_general_retriever_takes_any_source(store: FileStorageConnector, path: Path) -> None:
-    jobs = [ResourceDefinition("a", str(path)), ResourceDefinition("b", path.as_uri())]
-
-    assert RetrieverFactory.get_retriever(store).retrieve(jobs) == ["a", "b"]
 
 
 # ---------------------------------------------------------------------- folders
@@ -192,18 +145,6 @@ def test_an_imported_file_of_another_digest_is_refused_and_the_stored_one_kept(
     assert store.get_resource("raw/data").read() == b"old"
 
 
-def test_an_imported_file_without_a_digest_is_stored_as_unverified(store: FileStorageConnector, path: Path) -> None:
-    store.set_resource("raw/data", b"old")
-
-    assert not import_file("raw/data", path, store).verified
-    assert store.get_resource("raw/data").read() == BODY
-
-
 def test_an_import_cannot_overrule_the_definition(store: FileStorageConnector, path: Path) -> None:
     with pytest.raises(ConfigError, match="defined with sha256"):
         import_file(ResourceDefinition("raw/data", "x", sha256="0" * 64), path, store, sha256=SHA256)
-
-
-def test_importing_what_is_no_file_is_refused(store: FileStorageConnector, tmp_path: Path) -> None:
-    with pytest.raises(RetrievalError, match="is a folder"):
-        import_file("raw/data", tmp_path, store)

@@ -38,19 +38,6 @@ def test_a_file_of_a_package_arrives_without_importing_it(store: FileStorageConn
     assert "lent_data" not in sys.modules
 
 
-def test_a_package_without_init_may_lie_in_two_folders(
-    store: FileStorageConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name / "split_data").mkdir(parents=True)
-        (tmp_path / name / "split_data" / f"{name}.csv").write_bytes(BODY)
-        monkeypatch.syspath_prepend(tmp_path / name)
-
-    retrieve([ResourceDefinition(name, f"package:split_data/{name}.csv") for name in ("one", "two")], store)
-
-    assert store.list_resources() == ["one", "two"]
-
-
 @pytest.mark.parametrize(
     ("source", "said"),
     [

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import io
 import logging
-import os
 import pickle
-import struct
-import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -34,7 +30,6 @@ from data_stack.io.retriever import (
     Fetch,
     Limits,
     RetrievedResource,
-    RetrieverImplIF,
     SourceError,
     Transfer,
     register_scheme,
@@ -115,15 +110,6 @@ def test_what_is_stored_otherwise_is_replaced(any_store: StorageConnector, promi
     assert any_store.get_resource("a").read() == BODY
 
 
-def test_what_is_stored_otherwise_stays_when_nothing_better_comes(any_store: StorageConnector) -> None:
-    any_store.set_resource("a", [b"old"])
-
-    with pytest.raises(CorruptSourceError):
-        retrieve([ResourceDefinition("a", "test:a", sha256="0" * 64)], any_store, fetchers={"test": Source()})
-
-    assert any_store.get_resource("a").read() == b"old"
-
-
 @pytest.mark.parametrize(
     "promise", [{"sha256": "0" * 64}, {"md5_sum": "0" * 32}, {"sha256": SHA256, "md5_sum": "0" * 32}, {"size": 3}]
 )
@@ -142,10 +128,6 @@ def test_results_come_in_the_order_of_the_definitions_and_a_repeated_one_is_fetc
 
     assert [resource.identifier for resource in resources] == ["c", "a", "c", "b"]
     assert sorted(source.asked) == ["test:a", "test:b", "test:c"]
-
-
-def test_no_definitions_are_no_work() -> None:
-    assert retrieve([], InMemoryStorageConnector()) == []
 
 
 def test_two_resources_of_one_name_are_refused_before_anything_is_fetched() -> None:
@@ -172,30 +154,7 @@ def test_a_malformed_identifier_is_refused_before_anything_is_fetched(store: Fil
     assert store.list_resources() == []
 
 
-@pytest.mark.parametrize("options", [{"max_parallel": 0}, {"timeout_seconds": 0.0}, {"timeout_seconds": float("nan")}])
-def test_an_impossible_option_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="must be positive"):
-        retrieve([], InMemoryStorageConnector(), **options)
-
-
 # ---------------------------------------------------------------------- at once, and to an end
-
-
-def test_transfers_run_at_once_up_to_the_limit() -> None:
-    meeting = threading.Barrier(3, timeout=10)
-
-    def fetch(source: str, transfer: Transfer) -> None:
-        meeting.wait()
-        transfer.write(BODY)
-
-    resources = retrieve(
-        [ResourceDefinition(str(i), "test:x") for i in range(6)],
-        InMemoryStorageConnector(),
-        max_parallel=3,
-        fetchers={"test": fetch},
-    )
-
-    assert len(resources) == 6
 
 
 def test_no_more_transfers_than_allowed_run_at_once() -> None:
@@ -216,18 +175,6 @@ def test_no_more_transfers_than_allowed_run_at_once() -> None:
     )
 
     assert at_once == [1] * 8
-
-
-def test_no_thread_outlives_a_retrieval() -> None:
-    def fetch(source: str, transfer: Transfer) -> None:
-        raise SourceError("no")
-
-    before = threading.enumerate()
-
-    with pytest.raises(RetrievalError):
-        retrieve([ResourceDefinition("a", "test:a")], InMemoryStorageConnector(), fetchers={"test": fetch})
-
-    assert [thread for thread in threading.enumerate() if thread not in before] == []
 
 
 def test_a_fetcher_that_waits_is_interrupted_at_the_deadline() -> None:
@@ -288,11 +235,6 @@ def test_whatever_a_fetcher_raises_is_what_its_source_said(error: Exception) -> 
 
     assert type(error).__name__ in caught.value.attempts[0][1]
     assert caught.value.__cause__ is None
-
-
-def test_an_unknown_scheme_names_the_known_ones() -> None:
-    with pytest.raises(RetrievalError, match="file:, http:, https:, package:, paths"):
-        retrieve([ResourceDefinition("a", "gopher://x/y")], InMemoryStorageConnector())
 
 
 def test_an_error_tells_expected_digest_every_source_and_what_to_do() -> None:
@@ -364,19 +306,6 @@ def test_a_scheme_that_is_taken_or_none_cannot_be_registered(scheme: str) -> Non
         register_scheme(scheme, fetch)
 
 
-def test_a_retriever_of_another_kind_needs_one_method_only() -> None:
-    class Generated(RetrieverImplIF):
-        def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
-            for job in retrieval_jobs:
-                self.storage_connector.set_resource(job.identifier, [BODY])
-            return [job.identifier for job in retrieval_jobs]
-
-    store = InMemoryStorageConnector()
-
-    assert Generated(store).retrieve([ResourceDefinition("a", "")]) == ["a"]
-    assert store.get_resource("a").read() == BODY
-
-
 # ---------------------------------------------------------------------- what is shown
 
 
@@ -388,32 +317,10 @@ def wait_for_bar(source: str, transfer: Transfer) -> None:
     transfer.write(BODY)
 
 
-def test_each_transfer_has_a_bar_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    definitions = [ResourceDefinition(name, "test:x") for name in ("first.bin", "second.bin")]
-
-    retrieve(definitions, InMemoryStorageConnector(), progress=True, fetchers={"test": wait_for_bar})
-
-    drawn = capsys.readouterr().err
-    assert "first.bin:  50%" in drawn
-    assert "second.bin:  50%" in drawn
-
-
 def test_nothing_is_drawn_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
     retrieve([ResourceDefinition("a", "test:x")], InMemoryStorageConnector(), fetchers={"test": wait_for_bar})
 
     assert capsys.readouterr() == ("", "")
-
-
-def test_a_bar_is_drawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    keyboard, screen = os.openpty()
-    fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    os.set_blocking(keyboard, False)
-    with open(screen, "w") as terminal, open(keyboard, "rb", buffering=0) as seen:
-        monkeypatch.setattr("sys.stderr", terminal)
-
-        retrieve([ResourceDefinition("a.bin", "test:x")], InMemoryStorageConnector(), fetchers={"test": wait_for_bar})
-
-        assert b"a.bin" in (seen.read(4096) or b"")
 
 
 def test_the_log_has_neither_passwords_nor_control_characters(caplog: pytest.LogCaptureFixture) -> None:
