@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
 from data_stack.util.request_limit import check_request
@@ -86,7 +86,7 @@ def _dumped(transformer: Any) -> bytes:
 
 def _skops() -> ModuleType:
     try:
-        import skops.io
+        from skops import io as skops_io
     except ImportError:
         raise MissingDependencyError("writing a transformer of scikit-learn as plain data", "skops", extra="sklearn") from None
-    return skops.io
+    return cast("ModuleType", skops_io)
