@@ -60,7 +60,7 @@ def facts_of(source: Any, *, with_values: bool = False) -> dict[str, Any]:
         "stored_bytes": sum(stored.values()),
         "raw_bytes": raw,
         "n_row_groups": len(footers),
-        "row_group_rows": [int(footers.n_rows.min(initial=0)), int(footers.n_rows.max(initial=0))],
+        "row_group_rows": [min(footers.n_rows.tolist(), default=0), max(footers.n_rows.tolist(), default=0)],
         "partition_by": in_folders,
         "created_by": sorted(created_by),
         "manifest": _state_of_manifest(footers),

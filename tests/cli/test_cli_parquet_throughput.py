@@ -48,10 +48,10 @@ def test_bytes_are_those_of_the_fields_that_are_read(table: Path) -> None:
     assert megabytes_per_row == pytest.approx(stored / 1000 / 1e6)
 
 
-def test_worker_processes_are_counted(table: Path) -> None:
-    found = measure(table, ["id"], workers=2, worker_kind="processes", warmup=0)
+def test_workers_are_counted(table: Path) -> None:
+    found = measure(table, ["id"], workers=2, worker_kind="threads", warmup=0)
 
-    assert (found["worker_kind"], found["n_workers"], found["n_rows"]) == ("processes", 2, 1000)
+    assert (found["worker_kind"], found["n_workers"], found["n_rows"]) == ("threads", 2, 1000)
 
 
 def test_the_figures_are_printed_one_a_line(command: Any, table: Path) -> None:

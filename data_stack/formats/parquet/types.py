@@ -140,8 +140,8 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
     """The type of the values, without what only says how they are stored."""
     while True:
         if isinstance(type_, pa.BaseExtensionType):
-            type_ = pa.bool_() if type_.extension_name == "arrow.bool8" else type_.storage_type
-        elif pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+            type_ = type_.storage_type
+        elif pa.types.is_dictionary(type_):
             type_ = type_.value_type
         else:
             return type_
@@ -163,13 +163,7 @@ def is_bytes(type_: pa.DataType) -> bool:
 def is_list(type_: pa.DataType) -> bool:
     """Whether it is one of Arrow's types of lists."""
     types = pa.types
-    return bool(
-        types.is_list(type_)
-        or types.is_large_list(type_)
-        or types.is_fixed_size_list(type_)
-        or types.is_list_view(type_)
-        or types.is_large_list_view(type_)
-    )
+    return bool(types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_))
 
 
 def arrow_for_spark(type_: pa.DataType) -> pa.DataType:

@@ -13,7 +13,7 @@ from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.codecs.fitting import fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
-from data_stack.formats.parquet.codecs.cells import cell_bytes, cell_views
+from data_stack.formats.parquet.codecs.cells import CellViews, cell_bytes
 from data_stack.formats.parquet.codecs.checks import FieldValues, checked_array, checked_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
 from data_stack.formats.parquet.types import FieldLike
@@ -63,7 +63,7 @@ class BinaryCells(ArrowCodec):
         column = None if has_nulls or not field.shape else _column_of_equal_cells(codec, field, cells)
         if column is not None:
             return column
-        views = cell_views(cells)
+        views = CellViews(cells)
         fixed = None if has_nulls else _fixed(field)
         return CellColumn(
             views,

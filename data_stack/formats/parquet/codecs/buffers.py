@@ -1,4 +1,4 @@
-"""Numbers and nulls out of Arrow's buffers, as they are: pyarrow itself makes floats of integers beside a null."""
+"""Numbers and nulls out of Arrow's buffers, as they are: pyarrow makes floats of integers beside a null, and imports pandas."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ def numbers(cells: pa.Array) -> npt.NDArray[Any]:
     Args:
         cells: of such a type; where one is null, what lies there is given.
     """
-    buffer = cells.buffers()[1]
-    if buffer is None:
-        return np.zeros(len(cells), cells.type.to_pandas_dtype())
-    return _without_nulls(cells.type, cells, buffer)
+    buffer, dtype = cells.buffers()[1], np.dtype(cells.type.to_pandas_dtype())
+    if buffer is None or not len(cells):
+        return np.zeros(len(cells), dtype)
+    if dtype.kind == "b":
+        return _bits(buffer, cells.offset, len(cells))
+    return np.frombuffer(buffer, dtype, len(cells), cells.offset * dtype.itemsize)
 
 
 def null_mask(cells: pa.Array) -> npt.NDArray[np.bool_]:
@@ -28,14 +30,14 @@ def null_mask(cells: pa.Array) -> npt.NDArray[np.bool_]:
     type_ = cells.type
     if pa.types.is_null(type_):
         return np.ones(len(cells), bool)
-    if pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_) or pa.types.is_dictionary(type_):
-        return np.asarray(cells.is_null())  # told by what they refer to
+    if pa.types.is_dictionary(type_):
+        return np.asarray(cells.is_null())  # told by what it refers to
     validity = cells.buffers()[0] if cells.null_count else None
-    return np.zeros(len(cells), bool) if validity is None else ~_without_nulls(pa.bool_(), cells, validity)
+    return np.zeros(len(cells), bool) if validity is None else ~_bits(validity, cells.offset, len(cells))
 
 
-def _without_nulls(type_: pa.DataType, cells: pa.Array, buffer: pa.Buffer) -> npt.NDArray[Any]:
-    found: npt.NDArray[Any] = pa.Array.from_buffers(type_, len(cells), [None, buffer], offset=cells.offset).to_numpy(
-        zero_copy_only=False
-    )
-    return found
+def _bits(buffer: pa.Buffer, offset: int, n_bits: int) -> npt.NDArray[np.bool_]:
+    """Bits as booleans, from the bit at ``offset``."""
+    start = offset // 8
+    some = np.frombuffer(buffer, np.uint8, (offset + n_bits + 7) // 8 - start, start)
+    return np.unpackbits(some, count=offset - 8 * start + n_bits, bitorder="little")[offset - 8 * start :].view(bool)

@@ -9,29 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from data_stack.formats.parquet.codecs.buffers import null_mask
-
-__all__ = ["CellViews", "as_binary", "cell_bytes", "cell_views", "plain_cells"]
+__all__ = ["CellViews", "as_binary", "cell_bytes", "plain_cells"]
 
 
 def plain_cells(cells: pa.Array) -> pa.Array:
-    """Cells without what only says how they are stored: extension types, dictionaries, runs, views.
-
-    Raises:
-        ValueError: pyarrow cannot unpack them.
-    """
+    """Cells without what only says how they are stored: extension types and dictionaries."""
     while True:
         type_ = cells.type
         if isinstance(cells, pa.ExtensionArray):
             cells = cells.storage
         elif pa.types.is_dictionary(type_):
             cells = cells.dictionary_decode()
-        elif pa.types.is_run_end_encoded(type_):
-            import pyarrow.compute as pc  # half a second to import, for a rare type
-
-            cells = pc.run_end_decode(cells)
-        elif pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_):
-            cells = _lists_of_views(cells)
         else:
             return cells
 
@@ -77,48 +65,22 @@ def cell_bytes(cells: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.i
 class CellViews(Sequence[Any]):
     """The bytes of each cell; None for null.
 
+    Args:
+        cells: a column of bytes.
+
     Attributes:
         n_bytes: memory that is held.
-    """
-
-    def __init__(
-        self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], is_null: npt.NDArray[np.bool_] | None
-    ) -> None:
-        # views of memory give Python's own numbers twice as fast as arrays
-        self._data, self._offsets = _view(data), _view(offsets)
-        self._is_null = None if is_null is None else _view(is_null)
-        self.n_bytes = int(offsets[-1] - offsets[0]) + offsets.nbytes
-
-    def __len__(self) -> int:
-        return len(self._offsets) - 1
-
-    def __getitem__(self, row: Any) -> Any:
-        if self._is_null is not None and self._is_null[row]:
-            return None
-        return bytes(self._data[self._offsets[row] : self._offsets[row + 1]])
-
-
-def _view(array: Any) -> memoryview:
-    return memoryview(array)
-
-
-def cell_views(cells: pa.Array) -> CellViews:
-    """The cells of a column of bytes.
 
     Raises:
         ValueError: it holds no bytes.
     """
-    data, offsets = cell_bytes(cells)
-    return CellViews(data, offsets, null_mask(cells) if cells.null_count else None)
 
+    def __init__(self, cells: pa.Array) -> None:
+        self._cells = as_binary(cells)
+        self.n_bytes = self._cells.nbytes
 
-def _lists_of_views(cells: pa.Array) -> pa.LargeListArray:
-    """Lists that may overlap, or lie in any order, one behind the other."""
-    # pyarrow 26 casts those with nulls to arrays that are invalid
-    is_null = np.asarray(cells.is_null())
-    starts = np.where(is_null, 0, np.asarray(cells.offsets)).astype(np.int64)
-    sizes = np.where(is_null, 0, np.asarray(cells.sizes)).astype(np.int64)
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    places = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
-    mask = pa.array(is_null) if is_null.any() else None
-    return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), cells.values.take(pa.array(places)), mask=mask)
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self._cells[row].as_py()

@@ -115,34 +115,18 @@ def _checked_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     return bytes(value)
 
 
-def _checked_bool(value: Any, dtype: np.dtype[Any]) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"True or False is expected, not {_told(value)}")
-    return bool(value)
-
-
-def _checked_int(value: Any, dtype: np.dtype[Any]) -> int:
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-        raise TypeError(f"an integer of dtype {dtype} is expected, not {_told(value)}")
-    number, limits = int(value), np.iinfo(dtype)
-    if not limits.min <= number <= limits.max:
-        raise ValueError(f"{number} does not fit into dtype {dtype}")
-    return number
-
-
-def _checked_float(value: Any, dtype: np.dtype[Any]) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"a number of dtype {dtype} is expected, not {_told(value)}")
+def _checked_number(value: Any, dtype: np.dtype[Any]) -> Any:
+    kinds = {"b": (bool, np.bool_), "f": (int, float, np.integer, np.floating)}.get(dtype.kind, (int, np.integer))
+    if not isinstance(value, kinds) or (isinstance(value, bool) and dtype.kind != "b"):
+        raise TypeError(f"a value of dtype {dtype} is expected, not {_told(value)}")
     try:
         with np.errstate(over="ignore"):
-            number = float(dtype.type(value))
-    except OverflowError as error:
-        raise ValueError(f"{value!r:.60} does not fit into dtype {dtype}") from error
-    if type(value) is float:
-        if math.isinf(number) and not math.isinf(value):
-            raise ValueError(f"{value} is beyond the largest of dtype {dtype}")
-    elif number != value and value == value:
-        raise ValueError(f"{_told(value)} does not fit into dtype {dtype}; round it with .astype({dtype})")
+            number = np.array(value).astype(dtype).item()
+    except OverflowError:
+        number = None
+    rounds = type(value) is float and number is not None and math.isfinite(number)
+    if number != value and value == value and not rounds:
+        raise ValueError(f"{_told(value)} does not fit into dtype {dtype}")
     return number
 
 
@@ -193,10 +177,7 @@ def _told(value: Any) -> str:
 _SCALARS: dict[str, Callable[[Any, np.dtype[Any]], Any]] = {
     "U": _checked_str,
     "S": _checked_bytes,
-    "b": _checked_bool,
-    "i": _checked_int,
-    "u": _checked_int,
-    "f": _checked_float,
+    **dict.fromkeys("biuf", _checked_number),
     "M": _checked_datetime,
     "m": _checked_timedelta,
 }

@@ -55,13 +55,9 @@ def plain_values(cells: pa.Array, dtype: FieldDtype | None = None) -> Values:
         ValueError: they are no scalars, or no text where text is wanted.
     """
     if isinstance(cells, pa.ExtensionArray):
-        is_flag = cells.type.extension_name == "arrow.bool8"
-        found = plain_values(cells.storage, dtype)
-        return Values(found.array != 0, found.is_null) if is_flag else found
-    type_ = cells.type
-    if pa.types.is_dictionary(type_):
+        return plain_values(cells.storage, dtype)
+    if pa.types.is_dictionary(cells.type):
         return _values_of_dictionary(cells, dtype)
-    cells = plain_cells(cells)
     type_ = cells.type
     is_null = null_mask(cells) if cells.null_count else None
     if is_text(type_) or is_bytes(type_):
