@@ -146,6 +146,7 @@ def test_there_are_no_more_workers_than_suit_files_of_this_machine(numbers: Path
 # ------------------------------------------------------------------ the exact rows
 
 
+@pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning")  # to start, on a busy machine
 @pytest.mark.parametrize(
     ("kind", "workers", "epochs"),
     [("dummy", 1, sized(50, 300)), ("thread", 10, sized(50, 400)), ("process", 2, sized(10, 50))],

@@ -187,10 +187,11 @@ class ParquetWriter:
             values = {name: value if hasattr(value, "mode") else plain_value(value) for name, value in row.items()}
             unseen = [*self._unseen, copy.deepcopy(values)]
             columns = _columns_of(unseen)
-            if len(unseen) == _MOST_UNSEEN or not any(map(tells_nothing, columns.values())):
+            is_told = len(unseen) == _MOST_UNSEEN or not any(map(tells_nothing, columns.values()))
+            if is_told:
                 self._prepare(schema_of_columns(self._short_name, columns))
             self._unseen = unseen
-            if self._part is not None:
+            if is_told:
                 self._append_unseen()
             return number
         self._cells.append(row, number)

@@ -98,8 +98,8 @@ def conformed(values: Values, dtype: FieldDtype) -> Values:
         return Values(_conformed_objects(array, is_null, dtype), is_null)
     if dtype is Decimal and array.dtype.kind in "iu":
         return Values(objects([Decimal(number) for number in array.tolist()]), is_null)
-    kinds = {array.dtype.kind, dtype.kind} if isinstance(dtype, np.dtype) else set()
-    if not kinds or kinds & {"U", "S"} or (kinds & {"m", "M"} and len(kinds) > 1):
+    is_other_time = isinstance(dtype, np.dtype) and dtype.kind != array.dtype.kind and {dtype.kind, array.dtype.kind} & {*"mM"}
+    if not isinstance(dtype, np.dtype) or dtype.kind in "US" or is_other_time:
         raise ValueError(f"values of dtype {dtype_name(dtype)} are expected, the column holds {array.dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(dtype)
