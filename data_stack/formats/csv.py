@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -230,7 +231,8 @@ class _Table:
                     raise DatasetFileCorruptError(f"{self.name!r}, line {line}: {error}") from error
         finally:
             if text is not file:
-                text.detach()  # or the wrapper would close the caller's stream
+                with contextlib.suppress(ValueError):  # after an error the file may have been closed before
+                    text.detach()  # or the wrapper would close the caller's stream
 
     def _bounded_lines(self, text: Any) -> Iterator[str]:
         number = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import pickle
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -215,7 +216,8 @@ def test_it_is_read_by_range_out_of_stores(folder: Path, store: str, request: py
 
     assert len(dataset) == 59
     assert dataset.read_batch([58, 0])["id"].tolist() == [99, 41]
-    with Loader(dataset, 16, shuffle=BlockShuffled(window=2), worker_kind="processes", workers=1) as loader:
+    sent = pickle.loads(pickle.dumps(dataset))
+    with Loader(sent, 16, shuffle=BlockShuffled(window=2), worker_kind="threads", workers=1) as loader:
         assert sorted(_ids(iter(loader))) == list(range(41, 100))
 
 

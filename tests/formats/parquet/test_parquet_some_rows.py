@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,10 @@ def test_rows_that_a_filter_does_not_take_are_not_kept(folder: Path) -> None:
     batch = dataset.read_batch([0, 1, 2, 3])
 
     assert batch["n"].tolist() == [5, 250, 600, 1100]
-    assert pa.total_allocated_bytes() - before < 16 * N_BYTES
+    end = time.monotonic() + 20
+    while pa.total_allocated_bytes() - before >= 16 * N_BYTES:  # a thread may be about to let go of what it read
+        assert time.monotonic() < end
+        time.sleep(0.002)
 
 
 def test_a_damaged_cell_is_named_by_its_row_and_only_if_it_is_taken(tmp_path: Path) -> None:
