@@ -84,7 +84,7 @@ class Resources(LentResources):
         for expected, actual in ((record.size, info.size), (record.sha256, info.sha256)):
             if None not in (expected, actual) and expected != actual:
                 raise ResourceChangedError(identifier, str(expected), str(actual))
-        return ResourceInfo(identifier, info.size, info.sha256 or record.sha256, info.blocks, info.modified)
+        return ResourceInfo(identifier, info.size, info.sha256 or record.sha256, info.modified)
 
     @property
     def checks_reads(self) -> bool:

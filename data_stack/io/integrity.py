@@ -19,10 +19,14 @@ along.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
+import os
 import queue
 import threading
 import weakref
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Union
 
 from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
@@ -42,6 +46,8 @@ __all__ = [
     "differing_blocks",
     "digest_of_block",
     "digests_of_blocks",
+    "sealed_json",
+    "unsealed_json",
 ]
 
 BLOCK_BYTES: Final = 1 << 16
@@ -53,6 +59,8 @@ _BACKGROUND_BYTES: Final = 1 << 18
 #: So many pieces at most wait to be hashed: what is being written is bounded in memory.
 _MOST_WAITING: Final = 4
 
+_MOST_JSON_BYTES: Final = 1 << 16
+
 #: The digest of one block, 8 bytes.
 block_digest = xxh3_64_digest
 
@@ -60,6 +68,24 @@ block_digest = xxh3_64_digest
 def block_digest_at(place: bytes, data: Buffer) -> bytes:
     """The digest of a block that is stored by itself, for its place: in another block's place it is damage as well."""
     return block_digest(data, seed=xxh3_64_intdigest(place))
+
+
+def sealed_json(record: Mapping[str, Any]) -> bytes:
+    """A JSON object, with a digest before it by which :func:`unsealed_json` finds that a bit of it is not as it was written."""
+    text = json.dumps(record).encode("ascii")
+    return block_digest(text) + text
+
+
+def unsealed_json(path: str) -> dict[str, Any]:
+    """The JSON object in a file of :func:`sealed_json`; an empty one if there is none, or another file, or a damaged one."""
+    with contextlib.suppress(OSError, ValueError):
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            data = file.read(_MOST_JSON_BYTES)
+        if data[:DIGEST_BYTES] == block_digest(data[DIGEST_BYTES:]):
+            record = json.loads(data[DIGEST_BYTES:])
+            if isinstance(record, dict):
+                return record
+    return {}
 
 
 def digests_of_blocks(data: Buffer, block_bytes: int = BLOCK_BYTES) -> bytes:

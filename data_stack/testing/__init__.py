@@ -22,9 +22,7 @@ except ImportError as error:
     raise MissingDependencyError("data_stack.testing", "pytest", "test") from error
 
 # Before any of them is imported: a failed assert then shows its values, as in a test module.
-pytest.register_assert_rewrite(
-    *(f"{__name__}.{module}" for module in ("factories", "iterators", "storage", "storage_samples", "storage_upkeep"))
-)
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("factories", "iterators", "storage")))
 
 from data_stack.testing.factories import DatasetFactoryContract  # noqa: E402
 from data_stack.testing.iterators import DatasetIteratorContract  # noqa: E402

@@ -123,24 +123,25 @@ def test_a_password_of_mongodb_is_told_by_nothing(
     folder = Path(sources)
     try_everything(uri(server, timeoutSeconds=10), folder, ears)
     # As wrong a password, a server that is not there, a TLS that is none, an option that is none, an address that is none.
-    for url in (
+    urls = [
         uri(server).replace("reader:", "nobody:"),
+        uri(server, maxPoolSize="many"),
+        uri(server, bucket="a/b"),
+        uri(server).replace(quote(SECRET, safe=""), SECRET),
+        uri(server).replace("mongodb://", "mongo://"),
         uri(server, port=free_port()),
         uri(server, tls="true"),
-        uri(server, maxPoolSize="many"),
         uri(server, noSuchOption=1),
         uri(server, readConcernLevel="utter"),
-        uri(server, bucket="a/b"),
         uri(server, chunkBytes="-1"),
         uri(server).replace("127.0.0.1", "no host"),
-        uri(server).replace(quote(SECRET, safe=""), SECRET),
         uri(server).replace("mongodb://", "mongodb+srv://"),
-        uri(server).replace("mongodb://", "mongo://"),
         uri(server).replace("mongodb://", "mongodb:/"),
-    ):
+    ]
+    for url in urls[: sized(6, 13)]:
         try_everything(url, folder, ears, every=sized(6, 1))
     with FaultyTCPProxy("127.0.0.1", server.port) as proxy:
-        for fault in ({"cut_down": 3_000}, {"cut_up": 100_000}, {"flip_down": 5_000}, {"swallow_down": 2_000}):
+        for fault in [{"cut_down": 3_000}, {"flip_down": 5_000}, {"cut_up": 100_000}, {"swallow_down": 2_000}][: sized(1, 4)]:
             proxy.set(**fault)
             try_everything(uri(server, port=proxy.port), folder, ears, every=sized(4, 1))
             proxy.clear()
@@ -186,9 +187,9 @@ def test_keys_of_an_object_store_are_told_by_nothing(
 COMMANDS = [["prepare", "digits"], ["gc"], ["list"], ["doctor"], ["verify", "digits"], ["du"]]
 
 
-@pytest.mark.parametrize("command", COMMANDS[: sized(2, len(COMMANDS))])
+@pytest.mark.parametrize("command", COMMANDS[: sized(1, len(COMMANDS))])
 def test_the_command_does_not_tell_it(server: MongoDBServer, ears: Ears, tmp_path: Path, command: list[str]) -> None:
-    for url in (uri(server, timeoutSeconds=10), uri(server, port=free_port()), uri(server, noSuchOption=1)):
+    for url in (uri(server, timeoutSeconds=10), uri(server, noSuchOption=1)):
         ended = subprocess.run(
             [sys.executable, "-m", "data_stack.cli", "--debug", "--storage", url, *command],
             capture_output=True,

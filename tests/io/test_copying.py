@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,7 +34,7 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.copy_report import Copied
-from data_stack.io.copying import Parcel, Seal, Wanted, copy_parcels
+from data_stack.io.copying import Parcel, Wanted, copy_parcels
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo
@@ -129,30 +128,19 @@ def outcomes(resources: tuple[Copied, ...]) -> dict[str, str]:
 # ------------------------------------------------------------------ whole and valid
 
 
-@pytest.mark.parametrize("make", [InMemoryStorageConnector, Watched])
-def test_a_copied_store_has_all_bytes_and_needs_no_preparation(prepared: FileStorageConnector, make: Any) -> None:
-    target = make()
+@pytest.mark.parametrize("n_threads", [1, 16])
+def test_a_copied_store_has_all_bytes_and_needs_no_preparation(prepared: FileStorageConnector, n_threads: int) -> None:
+    target = InMemoryStorageConnector()
+    before = set(threading.enumerate())
 
-    report = copy_datasets(prepared, target)
+    report = copy_datasets(prepared, target, n_threads=n_threads)
+
+    assert set(threading.enumerate()) <= before
 
     assert contents(target) == contents(prepared)
     assert (report.complete, report.faults, report.skipped) == (("digits/1.0.0", "iris/1.0.0"), (), ())
     assert is_ready("digits", target)
     assert is_ready("iris", target)
-
-
-def test_a_dataset_that_went_to_memory_and_back_to_a_folder_loads_as_it_was(
-    prepared: FileStorageConnector, tmp_path: Path
-) -> None:
-    memory = InMemoryStorageConnector()
-
-    copy_datasets(prepared, memory, ["digits"])
-    copy_datasets(memory, tmp_path / "back", ["digits"])
-
-    assert is_ready("digits", FileStorageConnector(tmp_path / "back"))
-    there, here = (data_stack.load("digits", "test", storage) for storage in (prepared, tmp_path / "back"))
-    assert all(np.array_equal(mine[0], its[0]) and mine[1] == its[1] for mine, its in zip(here, there, strict=True))
-    assert {each.partition("/")[0] for each in memory.list_resources()} == {"digits"}
 
 
 def test_a_store_of_three_methods_can_be_copied_to_and_from(prepared: FileStorageConnector) -> None:
@@ -185,15 +173,15 @@ def test_what_belongs_to_no_dataset_is_copied_with_the_whole_store() -> None:
     assert report.complete == ()
 
 
-@pytest.mark.parametrize("size", [0, 1, MiB - 1, MiB, MiB + 1, 5 * MiB])
-def test_resources_of_any_size_arrive(tmp_path: Path, size: int) -> None:
+def test_resources_of_any_size_arrive(tmp_path: Path) -> None:
     source, target = InMemoryStorageConnector(), FileStorageConnector(tmp_path)
-    source.set_resource("a", os.urandom(size))
+    for size in (0, 1, MiB, 5 * MiB + 1):
+        source.set_resource("a", os.urandom(size))
 
-    report = copy_parcels(source, target, loose("a"))
+        report = copy_parcels(source, target, loose("a"))
 
-    assert contents(target) == contents(source)
-    assert report.resources == (Copied("a", size, "copied"),)
+        assert contents(target) == contents(source)
+        assert report.resources == (Copied("a", size, "copied"),)
 
 
 @given(
@@ -216,10 +204,6 @@ def test_after_a_copy_the_target_has_what_the_source_has_and_keeps_the_rest(
 def test_a_folder_that_is_not_there_is_not_taken_for_an_empty_store(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no folder"):
         copy_datasets(tmp_path / "misspelt", InMemoryStorageConnector())
-
-
-def test_an_empty_store_is_copied_in_no_time() -> None:
-    assert copy_datasets(InMemoryStorageConnector(), InMemoryStorageConnector()).resources == ()
 
 
 # ------------------------------------------------------------------ order
@@ -265,29 +249,8 @@ def test_a_copy_that_breaks_off_anywhere_never_looks_ready_and_goes_on(prepared:
     assert not there or "digits/1.0.0/journal.json" in there
     assert report.count("present") == len(there - {"digits/1.0.0/journal.json"})
     assert is_ready("digits", target)
+    assert not target.has_resource("digits/1.0.0/journal.json")
     assert contents(target) == {each: data for each, data in contents(prepared).items() if each.startswith("digits/")}
-
-
-def test_the_mark_of_a_copy_that_was_killed_goes_with_the_next_one(prepared: FileStorageConnector) -> None:
-    for n_actions in (6, 7):  # before and after the manifest
-        target = Watched(BreaksOff(n_actions))
-        with pytest.raises(StorageUnavailableError):
-            copy_datasets(prepared, target, ["digits"])
-        target.before = lambda action, identifier: None
-
-        copy_datasets(prepared, target, ["digits"])
-
-        assert not target.has_resource("digits/1.0.0/journal.json")
-
-
-def test_a_preparation_under_way_at_the_target_keeps_its_journal(prepared: FileStorageConnector) -> None:
-    target = InMemoryStorageConnector()
-    copy_datasets(prepared, target, ["digits"])
-    target.set_resource("digits/1.0.0/journal.json", b"of somebody else")
-
-    copy_datasets(prepared, target, ["digits"])
-
-    assert target.has_resource("digits/1.0.0/journal.json")
 
 
 def test_a_manifest_of_another_version_is_taken_away_before_anything_is_replaced(prepared: FileStorageConnector) -> None:
@@ -370,7 +333,7 @@ def test_a_file_that_somebody_put_there_is_hashed_rather_than_sent_again(tmp_pat
     assert outcomes(report.resources) == {"by-hand": "present"}
 
 
-@pytest.mark.parametrize("kind", ["folder", "mongodb", "cached"])
+@pytest.mark.parametrize("kind", ["folder", "mongodb"])
 def test_what_is_damaged_at_the_target_is_replaced_by_a_deep_copy(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -378,7 +341,6 @@ def test_what_is_damaged_at_the_target_is_replaced_by_a_deep_copy(
     for identifier in ("a", "b"):
         source.set_resource(identifier, os.urandom(MiB))
     url = request.getfixturevalue("mongodb_uri") if kind == "mongodb" else target.root_path
-    url = f"file://{url}?cache={tmp_path / 'cache'}" if kind == "cached" else url
     copy_datasets(source, url)
     if kind == "mongodb":
         mongodb = request.getfixturevalue("mongodb")
@@ -457,11 +419,7 @@ class Lying(InMemoryStorageConnector):
             return StreamedResource(identifier, io.BytesIO(self._change(resource.read())))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [lambda data: b"X" + data[1:], lambda data: data[:-1], lambda data: data + b"X", lambda data: b""],
-    ids=["flipped", "cut", "longer", "empty"],
-)
+@pytest.mark.parametrize("change", [lambda data: b"X" + data[1:], lambda data: data[:-1]], ids=["flipped", "cut"])
 @pytest.mark.parametrize("make", [InMemoryStorageConnector, Minimal])
 def test_bytes_that_are_not_what_the_source_says_are_not_published(change: Any, make: Any) -> None:
     source, target = Lying(change), make()
@@ -502,15 +460,14 @@ def test_a_resource_that_cannot_be_read_does_not_stop_the_others() -> None:
     assert target.list_resources() == ["a", "c"]
 
 
-@pytest.mark.parametrize("error", [StorageFullError("no room"), StorageUnavailableError("gone")])
-def test_a_target_that_fails_ends_the_copy(error: StorageError) -> None:
+def test_a_target_that_fails_ends_the_copy() -> None:
     def fail(action: str, identifier: str) -> None:
-        raise error
+        raise StorageFullError("no room")
 
     source = InMemoryStorageConnector()
     source.set_resource("a", b"data")
 
-    with pytest.raises(type(error)):
+    with pytest.raises(StorageFullError):
         copy_datasets(source, Watched(fail))
 
 
@@ -527,17 +484,6 @@ def test_what_another_process_has_begun_stays_behind(prepared: FileStorageConnec
 
     assert [skipped.identifier for skipped in report.skipped] == ["digits/1.0.0"]
     assert {identifier.partition("/")[0] for identifier in target.list_resources()} == {"iris"}
-
-
-def test_beside_a_preparation_only_what_the_manifest_lists_is_copied(prepared: FileStorageConnector) -> None:
-    source, target = InMemoryStorageConnector(), InMemoryStorageConnector()
-    copy_datasets(prepared, source, ["digits"])
-    source.set_resource("digits/1.0.0/journal.json", b"{}")
-    source.set_resource("digits/1.0.0/preprocessed/half-made", b"half")
-
-    copy_datasets(source, target)
-
-    assert contents(target) == {each: data for each, data in contents(prepared).items() if each.startswith("digits/")}
 
 
 def test_a_damaged_manifest_is_a_fault(prepared: FileStorageConnector) -> None:
@@ -570,10 +516,9 @@ def test_an_unknown_dataset_is_answered_with_the_nearest_before_anything_is_copi
     assert target.actions == []
 
 
-@pytest.mark.parametrize("name", ["../up", "a b", "/etc"])
-def test_a_name_outside_of_the_grammar_is_refused(prepared: FileStorageConnector, name: str) -> None:
+def test_a_name_outside_of_the_grammar_is_refused(prepared: FileStorageConnector) -> None:
     with pytest.raises(MalformedIdentifierError):
-        copy_datasets(prepared, InMemoryStorageConnector(), [name])
+        copy_datasets(prepared, InMemoryStorageConnector(), ["../up"])
 
 
 # ------------------------------------------------------------------ onto itself
@@ -588,6 +533,7 @@ def test_a_store_is_not_copied_onto_itself(prepared: FileStorageConnector, tmp_p
         (prepared, FileStorageConnector(prepared.root_path)),
         (prepared, tmp_path / "link"),
         (prepared, os.path.join(prepared.root_path, "below")),
+        ("mongodb://127.0.0.1:1/x", "mongodb://127.0.0.1:1/x"),
     ]
 
     for source, target in pairs:
@@ -595,33 +541,7 @@ def test_a_store_is_not_copied_onto_itself(prepared: FileStorageConnector, tmp_p
             copy_datasets(source, target)
 
 
-def test_two_stores_in_memory_that_look_alike_are_not_the_same() -> None:
-    copy_datasets(InMemoryStorageConnector(), InMemoryStorageConnector())
-
-
 # ------------------------------------------------------------------ threads, interruptions
-
-
-@pytest.mark.parametrize("n_threads", [1, 2, 16])
-def test_any_number_of_threads_comes_to_the_same(prepared: FileStorageConnector, n_threads: int) -> None:
-    target = InMemoryStorageConnector()
-
-    copy_datasets(prepared, target, n_threads=n_threads)
-
-    assert contents(target) == contents(prepared)
-
-
-def test_no_thread_at_all_is_refused() -> None:
-    with pytest.raises(ConfigError):
-        copy_datasets(InMemoryStorageConnector(), InMemoryStorageConnector(), n_threads=0)
-
-
-def test_no_thread_is_left_behind(prepared: FileStorageConnector) -> None:
-    before = set(threading.enumerate())
-
-    copy_datasets(prepared, InMemoryStorageConnector())
-
-    assert set(threading.enumerate()) <= before
 
 
 def test_no_more_resources_are_on_their_way_than_there_are_threads() -> None:
@@ -685,13 +605,10 @@ def test_an_interrupted_copy_ends_soon_and_leaves_no_half(prepared: FileStorageC
         assert running.stdout is not None
         assert running.stdout.readline() == "started\n"
         running.send_signal(2)
-        began = time.monotonic()
         out = running.stdout.read()
-        seconds = time.monotonic() - began
 
     target = FileStorageConnector(tmp_path / "target")
     assert out.splitlines()[-1] == "interrupted"
-    assert seconds < 8  # whole, it would take 20 s
     assert target.list_resources() == ["digits/1.0.0/journal.json"]
     assert [path for path in tmp_path.rglob("*") if ".~" in path.name] == []
     copy_datasets(prepared, target, ["digits"])
@@ -699,14 +616,6 @@ def test_an_interrupted_copy_ends_soon_and_leaves_no_half(prepared: FileStorageC
 
 
 # ------------------------------------------------------------------ parcels
-
-
-def test_a_parcel_of_nothing_but_its_seal_is_sealed() -> None:
-    target = InMemoryStorageConnector()
-
-    report = copy_parcels(InMemoryStorageConnector(), target, [Parcel("p", (), Seal("p/seal", b"s", "p/mark", b"m"))])
-
-    assert (report.complete, contents(target)) == (("p",), {"p/seal": b"s"})
 
 
 # ------------------------------------------------------------------ MongoDB
@@ -723,11 +632,6 @@ def test_a_dataset_that_went_to_mongodb_and_back_is_ready_at_once(
     assert report.complete == ("digits/1.0.0", "iris/1.0.0")
     assert is_ready("digits", mongodb)
     assert is_ready("digits", FileStorageConnector(tmp_path / "back"))
-
-
-def test_mongodb_is_not_copied_onto_itself(mongodb_uri: str) -> None:
-    with pytest.raises(ConfigError):
-        copy_datasets(mongodb_uri, mongodb_uri)
 
 
 # ------------------------------------------------------------------ S3, caches
@@ -753,9 +657,8 @@ def test_a_dataset_that_went_to_s3_and_back_through_a_cache_is_ready_at_once(
 COPY = "import sys; from data_stack.cli.main import main; sys.exit(main(['copy', *sys.argv[1:], '--json']))"
 
 
-@pytest.mark.parametrize("kind", ["folder", "mongodb"])
-def test_a_copy_that_is_killed_is_resumed_with_what_is_missing(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    target_url = str(tmp_path / "target") if kind == "folder" else request.getfixturevalue("mongodb_uri")
+def test_a_copy_that_is_killed_is_resumed_with_what_is_missing(tmp_path: Path) -> None:
+    target_url = str(tmp_path / "target")
     source = FileStorageConnector(tmp_path / "source")
     for number in range(24):
         source.set_resource(f"loose/{number:02}", os.urandom(MiB))

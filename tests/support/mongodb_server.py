@@ -13,7 +13,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,7 +21,6 @@ from urllib.parse import quote, urlencode
 import pymongo
 import trustme
 from pymongo.errors import OperationFailure, PyMongoError
-from pymongo.write_concern import WriteConcern
 
 #: A test that waits longer than this for mongod has found a mongod that does not come.
 START_SECONDS = 60.0
@@ -310,37 +308,6 @@ class MongoDBServer:
                         client.admin.command("replSetInitiate", {"_id": "rs0", "members": members})
             time.sleep(0.02)
         raise RuntimeError(f"mongod was not up after {START_SECONDS:.0f} s:\n{self.log()}")
-
-
-class _Member(MongoDBServer):
-    """A server that becomes part of a replica set of several."""
-
-    def __init__(self) -> None:
-        super().__init__(replica_set=True, folder=folder_in_memory(), parameters={"oplogNetworkTimeoutBufferSeconds": 1})
-
-    def _wait_until_up(self) -> None:
-        with self.client(serverSelectionTimeoutMS=START_SECONDS * 1000) as client:
-            client.admin.command("ping")
-
-
-@contextlib.contextmanager
-def replica_set_of_three() -> Iterator[list[MongoDBServer]]:
-    """A replica set of three servers, all of them up to date; the first one is the primary, until it is frozen or killed."""
-    with contextlib.ExitStack() as running:
-        with ThreadPoolExecutor() as threads:
-            members = list(threads.map(MongoDBServer.start, [_Member() for _ in range(3)]))
-        for member in members:
-            running.callback(member.stop)
-        hosts = [{"_id": number, "host": f"127.0.0.1:{member.port}"} for number, member in enumerate(members)]
-        quick = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 200}
-        with members[0].client() as client:
-            client.admin.command("replSetInitiate", {"_id": "rs0", "members": hosts, "settings": quick})
-            end = time.monotonic() + START_SECONDS
-            while not client.admin.command("hello")["isWritablePrimary"] and time.monotonic() < end:
-                time.sleep(0.02)
-            everywhere = WriteConcern(w=3)
-            client.get_database("ready", write_concern=everywhere)["ready"].insert_one({})
-        yield members
 
 
 class ExternalMongoDB:

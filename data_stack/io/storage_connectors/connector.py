@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from data_stack.exception import ChecksumMismatchError, UnsupportedStorageOperationError
-from data_stack.io.integrity import BLOCK_BYTES, Digest, differing_blocks
+from data_stack.io.integrity import Digest
 from data_stack.io.resources import Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.partials import local_partial
 from data_stack.io.storage_connectors.writer import (
-    LocalWriter,
     ResourceWriter,
     binary_chunks,
-    local_file,
+    local_writer,
+    raise_local,
     sealing,
     store_bytes,
 )
@@ -37,14 +37,12 @@ class ResourceInfo:
         identifier: its name.
         size: length in bytes.
         sha256: 64 hex digits recorded while it was written; None if the store does not know it.
-        blocks: the digest of each block, (:mod:`data_stack.io.integrity`), recorded with ``sha256``; empty if unknown.
         modified: seconds since 1970, UTC; None if the store does not know it.
     """
 
     identifier: str
     size: int
     sha256: str | None = None
-    blocks: bytes = b""
     modified: float | None = None
 
 
@@ -164,15 +162,15 @@ class StorageConnector(ABC):
                     yield writer
                 return
             partial, file = opened
-            with sealing(LocalWriter(identifier, file, partial)) as writer:
+            with sealing(ResourceWriter(identifier, file, partial, functools.partial(raise_local, identifier))) as writer:
                 yield writer
             file.seek(0)
             self.set_resource(identifier, StreamedResource(identifier, file))
 
     @contextlib.contextmanager
     def _create_by_set_resource(self, identifier: str) -> Iterator[ResourceWriter]:
-        with local_file(identifier) as file:
-            with sealing(LocalWriter(identifier, file)) as writer:
+        with local_writer(identifier) as (local, file):
+            with sealing(local) as writer:
                 yield writer
             file.seek(0)  # for those whose set_resource() does not rewind
             self.set_resource(identifier, StreamedResource(identifier, file))
@@ -192,10 +190,10 @@ class StorageConnector(ABC):
         """Read a resource whole and hold it against its recorded digests, and against ``sha256`` if given.
 
         Returns:
-            What was found, with ``sha256`` and ``blocks`` filled in. A store that knows digests knows these from now on.
+            What was found, with ``sha256`` filled in. A store that knows digests knows this one from now on.
 
         Raises:
-            ChecksumMismatchError: it is damaged; the message names the blocks of 64 KiB where that is known.
+            ChecksumMismatchError: it is damaged.
         """
         recorded = self.stat(identifier)
         digest = Digest()
@@ -205,13 +203,10 @@ class StorageConnector(ABC):
                     digest.update(chunk)
         finally:
             digest.finish()
-        found = ResourceInfo(identifier, digest.size, digest.sha256, digest.blocks, recorded.modified)
         expected = sha256 or recorded.sha256
-        if expected is not None and found.sha256 != expected:
-            raise ChecksumMismatchError(
-                identifier, f"{self!r}{damage_in_blocks(recorded.blocks, found.blocks)}", expected, str(found.sha256)
-            )
-        return found
+        if expected not in (None, digest.sha256):
+            raise ChecksumMismatchError(identifier, repr(self), str(expected), digest.sha256)
+        return ResourceInfo(identifier, digest.size, digest.sha256, recorded.modified)
 
     def lease(self, identifier: str) -> AbstractContextManager[Lease]:
         """Ask to be the only one to prepare ``identifier``; spares duplicate work, and no correctness rests on it.
@@ -260,12 +255,6 @@ def typed(resource: StreamedResource, resource_type: SupportedStreamedResourceTy
     if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
         return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
     return resource
-
-
-def damage_in_blocks(recorded: bytes, found: bytes) -> str:
-    """Which blocks differ from their digests, as a message goes on; empty if no digests tell that."""
-    damaged = differing_blocks(recorded, found)
-    return f", damaged in blocks {damaged[:8]} of {BLOCK_BYTES >> 10} KiB" if damaged else ""
 
 
 def _knowing_its_connector(get_resource: Callable[..., Any]) -> Callable[..., Any]:

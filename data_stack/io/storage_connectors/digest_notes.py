@@ -1,26 +1,22 @@
-"""What a file store noted of its files when it published them: size and digests, and the facts by which the file is known again.
+"""What a file store noted of its files when it published them: size and digest, and the facts by which the file is known again.
 
-The note on ``a/b.gz`` is the file ``a/b.gz~`` below the folder of notes: a line of JSON, the digests of the blocks, and a digest
-of both. It is removed before a file gets its name, and written after. A file that has the inode, size and times of its note is
-trusted; of any other one no digest is known, until it was read. Losing a note costs a reading, never an answer.
+The note on ``a/b.gz`` is the file ``a/b.gz~`` below the folder of notes. It is removed before a file gets its name, and written
+after. A file that has the inode, size and times of its note is trusted; of any other one no digest is known, until it was read.
+Losing a note costs a reading, never an answer.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass
 
-from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, Digest, block_digest
+from data_stack.io.integrity import sealed_json, unsealed_json
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.storage_connectors.partials import TEMPORARY
 
 __all__ = ["DigestNotes", "FileVersion", "facts_of"]
-
-_FORMAT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +26,12 @@ class FileVersion:
     Attributes:
         size: length in bytes.
         sha256: 64 hex digits.
-        blocks: the digests of its blocks, 8 bytes each.
         facts: size, inode and times of the file that it was taken of; empty where it was found not to be that any more.
     """
 
     size: int
     sha256: str
-    blocks: bytes
     facts: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, digest: Digest, status: os.stat_result) -> FileVersion:
-        """The version of a file of this status, whose bytes have this digest."""
-        return cls(digest.size, digest.sha256, digest.blocks, facts_of(status))
 
     def is_of(self, status: os.stat_result) -> bool:
         """Whether this is the version of a file of this status: nothing touched it since."""
@@ -61,32 +50,20 @@ class DigestNotes:
 
     def read(self, identifier: str) -> FileVersion | None:
         """What was noted last of a resource; None if there is no note, or a damaged one, or one of an earlier format."""
+        record = unsealed_json(self._path(identifier))
         try:
-            with open(self._path(identifier), "rb") as file:
-                data = file.read()
-        except OSError:
+            return FileVersion(record["size"], record["sha256"], tuple(record["facts"]))
+        except (KeyError, TypeError):
             return None
-        content, digest = data[:-DIGEST_BYTES], data[-DIGEST_BYTES:]
-        if block_digest(content) != digest:
-            return None
-        line, _, blocks = content.partition(b"\n")
-        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-            record = json.loads(line)
-            version = FileVersion(record["size"], record["sha256"], blocks, tuple(record["facts"]))
-            if record["format"] == _FORMAT and len(blocks) == -(-version.size // BLOCK_BYTES) * DIGEST_BYTES:
-                return version
-        return None
 
     def write(self, identifier: str, version: FileVersion) -> None:
         """Note the version of a published file, if the disk lets us."""
         path = self._path(identifier)
         temporary = os.path.join(os.path.dirname(path), f"{TEMPORARY}{this_process()}-{secrets.token_hex(4)}")
-        record = {"format": _FORMAT, "size": version.size, "sha256": version.sha256, "facts": version.facts}
-        content = json.dumps(record).encode("ascii") + b"\n" + version.blocks
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(temporary, "wb") as file:
-                file.write(content + block_digest(content))
+                file.write(sealed_json(asdict(version)))
             os.replace(temporary, path)
         except OSError:
             with contextlib.suppress(OSError):

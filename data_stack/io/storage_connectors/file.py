@@ -22,7 +22,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO, Final, NoReturn
 
@@ -38,7 +38,6 @@ from data_stack.io.storage_connectors.connector import (
     Lease,
     ResourceInfo,
     StorageConnector,
-    damage_in_blocks,
     typed,
 )
 from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersion, facts_of
@@ -53,14 +52,12 @@ from data_stack.io.storage_errors import storage_error
 _FOREIGN_GRACE_SECONDS = DAY_SECONDS
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-#: A file that is replaced while it is verified is verified again, so often at most.
-_MOST_LOOKS = 20
 
 
 class FileStorageConnector(StorageConnector):
     """Keeps resources as files below ``root_path``; several processes may share it.
 
-    The folder is made at the first write. Symbolic links inside of it are followed as long as they stay inside.
+    The folder is made at the first write; it may be a symbolic link, but what is in it may not: a link is no resource.
 
     Of a file that something else touched since it was stored (edited, damaged, copied with its store) no digest is known any
     more: ``stat`` says so, and a dataset reads it whole and compares it with its manifest the next time that it is loaded.
@@ -143,8 +140,8 @@ class FileStorageConnector(StorageConnector):
         with self._located(identifier) as (_, _, status):
             noted = self._notes.read(identifier)
             if noted is None or not noted.is_of(status):
-                return ResourceInfo(identifier, status.st_size, modified=status.st_mtime)
-            return ResourceInfo(identifier, status.st_size, noted.sha256, noted.blocks, status.st_mtime)
+                return ResourceInfo(identifier, status.st_size, None, status.st_mtime)
+            return ResourceInfo(identifier, status.st_size, noted.sha256, status.st_mtime)
 
     def create(self, identifier: str) -> contextlib.AbstractContextManager[ResourceWriter]:
         return self._written(identifier)
@@ -161,9 +158,9 @@ class FileStorageConnector(StorageConnector):
             temporary = TEMPORARY + this_process() + "-" + secrets.token_hex(4)
             partial = None if key is None else Partial.open(folder, key)
             with self._storage_errors("store", identifier):
-                handle = os.open(temporary, _WRITE_FLAGS, 0o600, dir_fd=folder) if partial is None else partial.handle
+                handle = os.open(temporary, _WRITE_FLAGS, 0o666, dir_fd=folder) if partial is None else partial.handle
             file = open(handle, "w+b", buffering=1 << 17)
-            writer = _FileWriter(identifier, file, functools.partial(self._raise, "store", identifier), partial)
+            writer = ResourceWriter(identifier, file, partial, functools.partial(self._raise, "store", identifier))
             try:
                 yield writer
                 with self._storage_errors("store", identifier):
@@ -186,7 +183,6 @@ class FileStorageConnector(StorageConnector):
     def _publish(self, writer: ResourceWriter, file: IO[bytes], folder: int, temporary: str, name: str) -> None:
         """Make an unfinished file durable, give it its name, and note its digests."""
         handle = file.fileno()
-        os.fchmod(handle, 0o666 & ~_umask())
         # To the nanosecond: the clock that files get may stand still for 4 ms, and a change within would not show.
         os.utime(handle, ns=(time.time_ns(), time.time_ns()))
         os.fsync(handle)
@@ -194,7 +190,7 @@ class FileStorageConnector(StorageConnector):
         self._notes.remove(writer.identifier)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
-        self._note(writer.identifier, FileVersion.of(writer.digest, os.fstat(handle)))
+        self._note(writer.identifier, _version_of(writer.digest, os.fstat(handle)))
         file.close()
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
@@ -203,23 +199,20 @@ class FileStorageConnector(StorageConnector):
         A file that was changed by other means is damaged, unless ``sha256`` says that these are the right bytes.
         """
         identifier = self._tree.checked(identifier)
-        n_looks = 0
-        while True:
-            n_looks += 1
-            with self._opened_file(identifier) as file:
-                found = self._digested(identifier, file)
-                promised = sha256 or (None if file.noted is None else file.noted.sha256)
-                if promised in (None, found.sha256):
-                    if file.version is None or file.version.sha256 != found.sha256:
-                        self._note(identifier, found)
-                    return ResourceInfo(identifier, found.size, found.sha256, found.blocks, file.status.st_mtime)
-                with self._located(identifier) as (_, _, now):
-                    if not os.path.samestat(now, file.status) and n_looks < _MOST_LOOKS:
-                        continue  # it was replaced meanwhile, and perhaps what was noted is of its successor
-                if file.version is not None and file.version.sha256 != found.sha256:
+        with self._opened_file(identifier) as file:
+            found = self._digested(identifier, file)
+            promised = sha256 or (None if file.noted is None else file.noted.sha256)
+            if promised in (None, found.sha256):
+                if file.version is None or file.version.sha256 != found.sha256:
+                    self._note(identifier, found)
+                return ResourceInfo(identifier, found.size, found.sha256, file.status.st_mtime)
+            with self._located(identifier) as (_, _, now):
+                was_replaced = not os.path.samestat(now, file.status)
+            if not was_replaced:
+                if file.version is not None:
                     self._notes.write(identifier, replace(file.version, facts=()))
-                where = f"{self!r}{damage_in_blocks(b'' if file.noted is None else file.noted.blocks, found.blocks)}"
-                raise ChecksumMismatchError(identifier, where, str(promised), found.sha256)
+                raise ChecksumMismatchError(identifier, repr(self), str(promised), found.sha256)
+        return self.verify_resource(identifier, sha256)  # perhaps what was noted is of its successor
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
         identifier = self._tree.checked(identifier)
@@ -318,7 +311,7 @@ class FileStorageConnector(StorageConnector):
             with self._storage_errors("read", identifier):
                 while chunk := os.pread(file.handle, COPY_BYTES, digest.size):
                     digest.update(chunk)
-            return FileVersion.of(digest, file.status)
+            return _version_of(digest, file.status)
         finally:
             digest.finish()
 
@@ -343,17 +336,8 @@ class FileStorageConnector(StorageConnector):
         ) from error
 
 
-class _FileWriter(ResourceWriter):
-    """A ResourceWriter whose operating system errors are ours."""
-
-    def __init__(
-        self, identifier: str, file: IO[bytes], fail: Callable[[OSError], NoReturn], partial: Partial | None = None
-    ) -> None:
-        super().__init__(identifier, file, partial)
-        self._raise = fail
-
-    def _fail(self, error: OSError) -> NoReturn:
-        self._raise(error)
+def _version_of(digest: Digest, status: os.stat_result) -> FileVersion:
+    return FileVersion(digest.size, digest.sha256, facts_of(status))
 
 
 def _is_abandoned(path: str) -> bool:
@@ -365,11 +349,3 @@ def _is_abandoned(path: str) -> bool:
         return time.time() - os.stat(path, follow_symlinks=False).st_mtime > _FOREIGN_GRACE_SECONDS
     except OSError:
         return False
-
-
-def _umask() -> int:
-    # os.umask() can only be asked by setting it, which other threads would notice.
-    with contextlib.suppress(OSError, StopIteration, ValueError):
-        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-            return int(next(line for line in file if line.startswith("Umask:")).split()[1], 8)
-    return 0o022

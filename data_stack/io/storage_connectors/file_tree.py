@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -48,34 +47,23 @@ class FileTree:
     def found(self, identifier: str) -> tuple[int, str, os.stat_result] | None:
         """The folder (as an open handle, for the caller to close), file name and status of a resource; None if there is none."""
         *folders, name = identifier.split("/")
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return self._regular_file(folders, name)
-        return None
-
-    def _regular_file(self, folders: Sequence[str], name: str) -> tuple[int, str, os.stat_result]:
-        """The open folder, name and status of a regular file, through links that stay inside."""
-        folder = self._open_folder(folders)
+        folder = -1
         try:
+            folder = self._open_folder(folders)
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISLNK(status.st_mode):
-                inside, name = self._resolved([*folders, name])
-                os.close(folder)
-                folder = -1
-                folder = self._open_folder(inside)
-                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if not stat.S_ISREG(status.st_mode):
-                raise FileNotFoundError(errno.ENOENT, "no regular file", name)
-            result, folder = folder, -1
-            return result, name, status
+            if stat.S_ISREG(status.st_mode):
+                found, folder = (folder, name, status), -1
+                return found
+        except (FileNotFoundError, NotADirectoryError):
+            pass
         finally:
             if folder >= 0:
                 os.close(folder)
+        return None
 
-    def _open_folder(self, folders: Sequence[str], create: bool = False, resolve: bool = True) -> int:
-        """A handle on a folder below the root, reached without ever leaving it.
-
-        Each step is opened relative to the one before and follows no link, so that a link put there
-        meanwhile changes nothing. Links that were there before are resolved first, and must stay inside.
+    def _open_folder(self, folders: Sequence[str], create: bool = False) -> int:
+        """A handle on a folder below the root, reached without ever leaving it: each step is opened relative to the one before,
+        and is no link.
         """
         if create and not os.path.isdir(self.root_path):
             _make_folders(self.root_path)
@@ -91,15 +79,6 @@ class FileTree:
                         os.mkdir(folder, dir_fd=handle)
                         os.fsync(handle)
                     below = os.open(folder, _FOLDER_FLAGS, dir_fd=handle)
-                except OSError as error:
-                    if error.errno not in (errno.ELOOP, errno.ENOTDIR) or not _is_link(folder, handle):
-                        raise
-                    if not resolve:
-                        raise MaliciousFilePathError(
-                            f"{'/'.join(folders)!r} changed while it was followed in the store at {self.root_path}"
-                        ) from error
-                    inside, last = self._resolved(folders)
-                    return self._open_folder([*inside, last], create, resolve=False)
                 os.close(handle)
                 handle = below
             result, handle = handle, -1
@@ -107,15 +86,6 @@ class FileTree:
         finally:
             if handle >= 0:
                 os.close(handle)
-
-    def _resolved(self, path: Sequence[str]) -> tuple[list[str], str]:
-        """The folders and last name that a path through symbolic links leads to; inside of the root, or an error."""
-        root = os.path.realpath(self.root_path)
-        real = os.path.realpath(os.path.join(root, *path))
-        if os.path.commonpath([root, real]) != root or real == root:
-            raise MaliciousFilePathError(f"{'/'.join(path)!r} leads out of the store at {self.root_path} through a symbolic link")
-        *folders, name = os.path.relpath(real, root).split(os.sep)
-        return folders, name
 
     def target(self, identifier: str) -> tuple[int, str]:
         """An open folder to write a resource in, made if need be, and the name of its file there."""
@@ -143,22 +113,9 @@ class FileTree:
                     if path.startswith(prefix) or prefix.startswith(path + "/"):
                         pending.append(path)
                     continue
-                with contextlib.suppress(MalformedIdentifierError):
-                    identifier = checked_identifier(path)
-                    if entry.is_symlink():
-                        found = self.found(identifier)
-                        if found is not None:
-                            os.close(found[0])
-                            yield identifier
-                    elif entry.is_file(follow_symlinks=False):
-                        yield identifier
-
-
-def _is_link(name: str, folder: int) -> bool:
-    try:
-        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-    except OSError:
-        return False
+                if entry.is_file(follow_symlinks=False):
+                    with contextlib.suppress(MalformedIdentifierError):
+                        yield checked_identifier(path)
 
 
 def _make_folders(path: str) -> None:

@@ -52,11 +52,12 @@ class HeartbeatLease(Lease):
     Args:
         store: where it is kept.
         path: of the value.
-        seen: what waiting leases of this connector saw last, and when: ``{path: (value, seconds)}``.
     """
 
-    def __init__(self, store: LeaseStore, path: str, seen: dict[str, tuple[bytes, float]]) -> None:
-        self._store, self._path, self._seen = store, path, seen
+    def __init__(self, store: LeaseStore, path: str) -> None:
+        self._store, self._path = store, path
+        #: What was there when it was last looked, and since when.
+        self._seen: tuple[bytes, float] | None = None
         self._begin()
         call_in_forks(self._begin)
 
@@ -70,7 +71,7 @@ class HeartbeatLease(Lease):
             return self._heart.is_alive()
         try:
             # Who waits only looks: of sixteen that wait, each write would keep the holder waiting too.
-            if not ((self._path not in self._seen and self._is_created()) or self._is_left_to_us()):
+            if not ((self._seen is None and self._is_created()) or self._is_left_to_us()):
                 return False
         except DataStackError:
             # No correctness rests on a lease: who cannot write leases, or cannot be told, works without.
@@ -108,16 +109,13 @@ class HeartbeatLease(Lease):
         if self._holds(value):
             return True
         if not value and self._is_created():
-            self._seen.pop(self._path, None)
             return True
-        last, since = self._seen.get(self._path, (None, now))
-        if value != last:
-            self._seen[self._path] = (value, now)
-        if not is_left_by_the_dead(value) and (value != last or now - since < LIFE_SECONDS):
+        if self._seen is None or value != self._seen[0]:
+            self._seen = value, now
+        if not is_left_by_the_dead(value) and now - self._seen[1] < LIFE_SECONDS:
             return False
         if self._read() == value:  # nobody else has taken it over meanwhile
             self._store.delete(self._path)
-        self._seen.pop(self._path, None)
         return self._is_created() and self._holds(self._read())
 
     def _is_created(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from data_stack.exception import ResourceNotFoundError
 from data_stack.io.identifiers import checked_identifier, checked_prefix
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, Lease, ResourceInfo, StorageConnector, typed
+from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector, typed
 from data_stack.io.storage_connectors.writer import ResourceWriter, sealing, store_bytes
 
 
@@ -23,13 +22,12 @@ class InMemoryStorageConnector(StorageConnector):
 
     def __init__(self) -> None:
         self._stored: dict[str, tuple[bytes, ResourceInfo]] = {}
-        self._leases: dict[str, threading.Lock] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self._stored)} resources>"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_stored": dict(self._stored), "_leases": {}}
+        return {"_stored": dict(self._stored)}
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
         return typed(StreamedResource.sealed(identifier, BytesSource(*self._found(identifier)), self), resource_type)
@@ -63,16 +61,8 @@ class InMemoryStorageConnector(StorageConnector):
         # One assignment of one value: a reader sees the old resource or the new one.
         self._stored[identifier] = (
             buffer.getvalue(),
-            ResourceInfo(identifier, digest.size, digest.sha256, digest.blocks, time.time()),
+            ResourceInfo(identifier, digest.size, digest.sha256, time.time()),
         )
-
-    @contextlib.contextmanager
-    def lease(self, identifier: str) -> Iterator[Lease]:
-        lease = _ThreadLease(self._leases.setdefault(checked_identifier(identifier), threading.Lock()))
-        try:
-            yield lease
-        finally:
-            lease.close()
 
     def _found(self, identifier: str) -> tuple[bytes, ResourceInfo]:
         try:
@@ -102,20 +92,3 @@ class BytesSource(ByteSource):
 
     def close(self) -> None:
         pass  # the bytes belong to the connector
-
-
-class _ThreadLease(Lease):
-    """A lease between the threads of this process."""
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-        self._held = False
-
-    def acquire(self) -> bool:
-        self._held = self._held or self._lock.acquire(blocking=False)
-        return self._held
-
-    def close(self) -> None:
-        if self._held:
-            self._lock.release()
-            self._held = False

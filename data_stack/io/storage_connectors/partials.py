@@ -49,7 +49,7 @@ class Partial:
         handle = -1
         try:
             name = next((name for name in os.listdir(folder) if name.startswith(f"{PARTIAL}{key}-")), f"{PARTIAL}{key}-")
-            handle = os.open(name, _FLAGS | os.O_CREAT, 0o600, dir_fd=folder)
+            handle = os.open(name, _FLAGS | os.O_CREAT, 0o666, dir_fd=folder)
             _lock(handle)
             # Published, renamed or removed before the lock was free, it is not ours; nor is it if it has another name too, as
             # when a process was killed while it renamed it.

@@ -84,13 +84,11 @@ def parsed_bytes(text: str) -> int | None:
 
 def _cache_of(url: StorageURL) -> tuple[str, int | None] | None:
     """What the parameters of a URL say of its cache: (folder, most bytes or None); None if it asks for no cache."""
-    given: dict[str, str] = {}
-    for name, value in url.parameters():
-        known = _CACHE.get(name.lower())
-        if known in given:
-            raise ConfigError(f"a {url.scheme}:// URL has the parameter {known} twice")
-        if known is not None:
-            given[known] = unquote(value, errors="surrogateescape")
+    given = {
+        _CACHE[name.lower()]: unquote(value, errors="surrogateescape")
+        for name, value in url.parameters()
+        if name.lower() in _CACHE
+    }
     if not given:
         return None
     folder = given.get("cache", "")

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COPY_BYTES",
-    "LocalWriter",
     "ResourceWriter",
     "binary_chunks",
     "can_seek",
     "in_pieces",
-    "local_file",
+    "local_writer",
+    "raise_local",
     "sealing",
     "store_bytes",
 ]
@@ -57,6 +57,9 @@ def _failing(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Res
 class ResourceWriter(io.BufferedIOBase):
     """A file that becomes a resource. Hashes while it is written; rereads only if the writer sought back.
 
+    Args:
+        fail: raises what an error of the operating system means.
+
     Attributes:
         identifier: the name it will be published under.
         digest: size and digests of all bytes; complete once sealed.
@@ -65,9 +68,16 @@ class ResourceWriter(io.BufferedIOBase):
 
     mode = "w+b"
 
-    def __init__(self, identifier: str, file: IO[bytes], partial: Partial | None = None) -> None:
+    def __init__(
+        self,
+        identifier: str,
+        file: IO[bytes],
+        partial: Partial | None = None,
+        fail: Callable[[OSError], NoReturn] | None = None,
+    ) -> None:
         self.identifier = identifier
         self.partial = partial
+        self._raise_as = fail
         self.digest = Digest()
         self._file = file
         self._sequential = True
@@ -162,6 +172,8 @@ class ResourceWriter(io.BufferedIOBase):
 
     def _fail(self, error: OSError) -> NoReturn:
         """Raise what an error of the file means; any call may be the one that writes what is buffered."""
+        if self._raise_as is not None:
+            self._raise_as(error)
         raise error
 
     def _check_open(self) -> None:
@@ -169,32 +181,26 @@ class ResourceWriter(io.BufferedIOBase):
             raise ValueError(f"write to {self.identifier!r} after it was finished")
 
 
-class LocalWriter(ResourceWriter):
-    """A ResourceWriter to a :func:`local_file`; errors of its disk are ours."""
-
-    def _fail(self, error: OSError) -> NoReturn:
-        raise _local_error(self.identifier, error) from error
-
-
 @contextlib.contextmanager
-def local_file(identifier: str) -> Iterator[IO[bytes]]:
-    """A temporary file of this machine, in which a resource waits until it is complete and can be sent."""
+def local_writer(identifier: str) -> Iterator[tuple[ResourceWriter, IO[bytes]]]:
+    """A writer to a temporary file of this machine, in which a resource waits until it is complete and can be sent."""
     try:
         file = tempfile.TemporaryFile()
     except OSError as error:
-        raise _local_error(identifier, error) from error
+        raise_local(identifier, error)
     try:
-        yield file
+        yield ResourceWriter(identifier, file, fail=functools.partial(raise_local, identifier)), file
     finally:
         with contextlib.suppress(OSError):
             file.close()  # may fail again to write what a full disk refused
 
 
-def _local_error(identifier: str, error: OSError) -> StorageError:
+def raise_local(identifier: str, error: OSError) -> NoReturn:
+    """Raise what an error of a temporary file means."""
     folder = tempfile.gettempdir()
     advice = f"Nothing was published; make room in {folder!r}, or set TMPDIR."
     problem = f"could not store {identifier!r}, whose temporary file in {folder!r} failed before it was sent"
-    return storage_error(problem, error, folder, if_full=advice, otherwise=advice)
+    raise storage_error(problem, error, folder, if_full=advice, otherwise=advice) from error
 
 
 @contextlib.contextmanager

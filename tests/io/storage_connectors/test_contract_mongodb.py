@@ -20,24 +20,10 @@ class TestMongoDBStandalone(StorageConnectorContract):
             yield connector
 
 
-class TestMongoDBReplicaSetWithAuthentication(StorageConnectorContract):
+class TestMongoDBSmallChunks(StorageConnectorContract):
+    """A replica set with authentication; every resource crosses the boundaries of chunks, and none is kept in its pointer."""
+
     @pytest.fixture
     def connector(self, mongodb_auth_uri: str) -> Iterator[StorageConnector]:
-        with MongoDBStorageConnector(mongodb_auth_uri) as connector:
-            yield connector
-
-
-class TestMongoDBWithTLS(StorageConnectorContract):
-    @pytest.fixture
-    def connector(self, mongodb_tls_uri: str) -> Iterator[StorageConnector]:
-        with MongoDBStorageConnector(mongodb_tls_uri) as connector:
-            yield connector
-
-
-class TestMongoDBSmallChunks(StorageConnectorContract):
-    """Every resource of the contract crosses the boundaries of chunks, and none is kept in its pointer."""
-
-    @pytest.fixture
-    def connector(self, mongodb_uri: str) -> Iterator[StorageConnector]:
-        with MongoDBStorageConnector(mongodb_uri, chunk_bytes=65_536, inline_bytes=0) as connector:
+        with MongoDBStorageConnector(mongodb_auth_uri, chunk_bytes=65_536, inline_bytes=0) as connector:
             yield connector

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from data_stack.exception import ChecksumMismatchError
 from data_stack.io.integrity import Digest, digests_of_blocks
 from data_stack.io.storage_connectors import FileStorageConnector
 
@@ -43,52 +42,12 @@ def test_a_digest_in_the_background_is_that_of_the_bytes() -> None:
     assert digest.blocks == digests_of_blocks(PIECE * 20 + b"end")
 
 
-def test_a_digest_goes_on_after_it_was_finished() -> None:
-    digest = Digest()
-    digest.update(PIECE)
-    digest.finish()
-    digest.update(PIECE)
-
-    assert digest.sha256 == hashlib.sha256(PIECE * 2).hexdigest()
-
-
 def test_the_thread_of_a_digest_that_was_given_up_ends() -> None:
     digest = Digest()
     digest.update(PIECE)
     assert hashing() != []
 
     del digest
-
-
-def test_the_thread_of_a_digest_in_a_cycle_ends() -> None:
-    digest = Digest()
-    digest.update(PIECE)
-    digest.itself = digest  # type: ignore[attr-defined]
-
-    del digest
-
-
-def test_verifying_what_is_damaged_leaves_no_thread(tmp_path: Path) -> None:
-    connector = FileStorageConnector(str(tmp_path))
-    connector.set_resource("x", PIECE * 3)
-    with (tmp_path / "x").open("r+b") as file:
-        file.seek(2 * len(PIECE) + 5)
-        file.write(b"!")
-
-    with pytest.raises(ChecksumMismatchError):
-        connector.verify_resource("x")
-
-
-def test_a_writer_that_goes_back_leaves_no_thread(tmp_path: Path) -> None:
-    connector = FileStorageConnector(str(tmp_path))
-
-    with connector.create("x") as file:
-        file.write(PIECE)
-        file.seek(0)
-        file.write(b"!")
-
-    with connector.get_resource("x") as resource:
-        assert resource.read() == b"!" + PIECE[1:]
 
 
 def test_a_writer_that_fails_leaves_no_thread(tmp_path: Path) -> None:

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
-import pickle
 import resource as limits
 import stat
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from data_stack.exception import (
-    ChecksumMismatchError,
     DataStackError,
-    MaliciousFilePathError,
     ResourceNotFoundError,
     StorageError,
     StorageFullError,
 )
-from data_stack.io.integrity import digests_of_blocks
+from data_stack.io.integrity import sealed_json
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
 
 
@@ -54,8 +50,13 @@ def files_below(folder: Path) -> set[str]:
 
 
 def test_a_resource_is_a_plain_file_of_its_name(connector: FileStorageConnector, root: Path) -> None:
-    connector.set_resource("mnist/raw/labels.gz", io.BytesIO(b"abc"))
+    before = os.umask(0o027)
+    try:
+        connector.set_resource("mnist/raw/labels.gz", io.BytesIO(b"abc"))
+    finally:
+        os.umask(before)
 
+    assert stat.S_IMODE((root / "mnist/raw/labels.gz").stat().st_mode) == 0o640
     assert (root / "mnist/raw/labels.gz").read_bytes() == b"abc"
     assert isinstance(StorageConnectorFactory.get_file_storage_connector(str(root)), FileStorageConnector)
     assert connector.root_path == str(root)
@@ -68,22 +69,6 @@ def test_nothing_is_written_by_looking(connector: FileStorageConnector, root: Pa
         connector.stat("a")
 
     assert not root.exists()
-
-
-def test_an_iterable_that_fails_half_way_leaves_what_was_there(connector: FileStorageConnector, root: Path) -> None:
-    def broken() -> Iterator[bytes]:
-        yield b"first half"
-        assert not connector.has_resource("new")
-        raise RuntimeError("source went away")
-
-    connector.set_resource("old", b"old")
-    for identifier in ("new", "old"):
-        with pytest.raises(RuntimeError, match="went away"):
-            connector.set_resource(identifier, broken())
-
-    assert content(connector, "old") == b"old"
-    assert not connector.has_resource("new")
-    assert files_below(root) == {"old", ".data_stack/digests/old~"}
 
 
 def test_a_file_too_large_for_the_disk_is_our_error_and_the_old_stays(connector: FileStorageConnector, root: Path) -> None:
@@ -111,46 +96,6 @@ def test_a_store_that_cannot_be_written_is_our_error(tmp_path: Path) -> None:
         FileStorageConnector(tmp_path / "file").set_resource("a", b"x")
 
 
-def test_storing_a_resource_from_itself_keeps_it(connector: FileStorageConnector) -> None:
-    connector.set_resource("q", b"data")
-    with connector.get_resource("q") as resource:
-        connector.set_resource("q", resource)
-
-    assert content(connector, "q") == b"data"
-
-
-def test_a_reader_keeps_the_version_that_it_opened(connector: FileStorageConnector) -> None:
-    connector.set_resource("x", b"old " * 100_000)
-    with connector.get_resource("x") as resource:
-        beginning = resource.read(4)
-        connector.set_resource("x", b"new " * 100_000)
-        assert (beginning + resource.read()) == b"old " * 100_000
-        connector.delete_resource("x")
-        assert resource.read_at(0, 4) == b"old "
-
-
-def test_a_reader_during_overwrites_sees_one_version_or_another(connector: FileStorageConnector) -> None:
-    versions = [bytes([65 + i]) * 300_000 for i in range(4)]
-    connector.set_resource("x", versions[0])
-    stop = threading.Event()
-
-    def overwrite() -> None:
-        i = 0
-        while not stop.is_set():
-            i += 1
-            connector.set_resource("x", versions[i % 4])
-
-    thread = threading.Thread(target=overwrite)
-    thread.start()
-    try:
-        seen = [content(connector, "x") for _ in range(150)]
-    finally:
-        stop.set()
-        thread.join()
-
-    assert all(version in versions for version in seen)
-
-
 # ---------------------------------------------------------------------- containment
 
 
@@ -173,37 +118,23 @@ def test_an_absolute_identifier_below_the_root_is_tolerated(connector: FileStora
         connector.has_resource(str(root) + "/../outside")
 
 
-def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
+def test_the_root_may_be_a_link_and_nothing_in_it(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    connector = FileStorageConnector(tmp_path / "link")
-
-    connector.set_resource("a/b", b"x")
-
-    assert (tmp_path / "real/a/b").read_bytes() == b"x"
-    assert connector.list_resources() == ["a/b"]
-
-
-def test_links_that_stay_inside_are_followed_and_others_refused(
-    connector: FileStorageConnector, root: Path, tmp_path: Path
-) -> None:
-    connector.set_resource("big/file", b"inside")
     (tmp_path / "secret").write_bytes(b"secret")
-    (root / "folder").symlink_to("big")
-    (root / "file").symlink_to("big/file")
-    (root / "out").symlink_to(tmp_path)
-    (root / "out_file").symlink_to(tmp_path / "secret")
-    (root / "loop").symlink_to("loop")
+    connector = FileStorageConnector(tmp_path / "link")
+    connector.set_resource("big/file", b"inside")
+    for name, target in {"folder": "big", "file": "big/file", "out": tmp_path, "out_file": tmp_path / "secret"}.items():
+        (tmp_path / "real" / name).symlink_to(target)
 
-    assert content(connector, "folder/file") == content(connector, "file") == b"inside"
-    connector.set_resource("folder/second", b"2")
-    assert (root / "big/second").read_bytes() == b"2"
-    for identifier in ("out/secret", "out_file", "loop/x", "out/new"):
-        with pytest.raises(MaliciousFilePathError):
+    for identifier in ("folder/file", "file", "out/secret", "out_file", "out/new"):
+        assert not connector.has_resource(identifier)
+        with pytest.raises(ResourceNotFoundError):
             connector.get_resource(identifier)
-        if identifier != "out_file":
-            with pytest.raises(MaliciousFilePathError):
-                connector.set_resource(identifier, b"overwritten")
+    for identifier in ("folder/new", "out/secret", "out/new"):
+        with pytest.raises(StorageError):
+            connector.set_resource(identifier, b"overwritten")
+    assert connector.list_resources() == ["big/file"]
     assert (tmp_path / "secret").read_bytes() == b"secret"
     assert not (tmp_path / "new").exists()
 
@@ -224,7 +155,7 @@ def test_a_folder_swapped_for_a_link_never_leads_out(connector: FileStorageConne
 
     thread = threading.Thread(target=swap)
     thread.start()
-    read, deadline = 0, time.monotonic() + 1.5
+    read, deadline = 0, time.monotonic() + 0.5
     try:
         while time.monotonic() < deadline:
             try:
@@ -278,8 +209,7 @@ def test_the_digest_is_that_of_the_whole_however_it_was_written(connector: FileS
 
     info = connector.stat("x")
     assert (info.size, info.sha256) == (len(expected), hashlib.sha256(expected).hexdigest())
-    assert info.blocks == digests_of_blocks(expected)
-    assert connector.verify_resource("x").blocks == info.blocks
+    assert connector.verify_resource("x").sha256 == info.sha256
 
 
 def test_a_file_that_other_means_put_there_has_no_recorded_digest_until_it_was_read(
@@ -293,43 +223,18 @@ def test_a_file_that_other_means_put_there_has_no_recorded_digest_until_it_was_r
     assert connector.stat("by_hand").sha256 == hashlib.sha256(b"abc").hexdigest()  # known, having been read
 
 
-def test_verify_names_the_damaged_block(connector: FileStorageConnector, root: Path) -> None:
-    connector.set_resource("x", bytes(5 << 20))
-    status = (root / "x").stat()
-    with open(root / "x", "r+b") as file:
-        file.seek((3 << 20) + 17)
-        file.write(b"\x01")
-    os.utime(root / "x", ns=(status.st_atime_ns, status.st_mtime_ns))  # as a failing disk would do it: no trace
-
-    with pytest.raises(ChecksumMismatchError, match=r"'x' .*damaged in blocks \[48\] of 64 KiB"):
-        connector.verify_resource("x")
-
-
-@pytest.mark.parametrize(
-    "damage", [b"", b"{", b"[]", b'{"size": "x"}', b"\xff\xfe", b'{"size":3,"mtime_ns":null,"inode":[],"sha256":7}']
-)
-def test_a_damaged_record_only_makes_the_digest_unknown(connector: FileStorageConnector, root: Path, damage: bytes) -> None:
+def test_a_damaged_record_only_makes_the_digest_unknown(connector: FileStorageConnector, root: Path) -> None:
     connector.set_resource("x", b"abc")
-    note_on(root, "x").write_bytes(damage)
+    note = note_on(root, "x").read_bytes()
+    earlier_format = b'{"format": 3, "size": 3, "sha256": "", "facts": []}\n' + bytes(16)
+    for damage in (b"", b"{", note[:-1], note[:20] + b"?" + note[21:], sealed_json({"size": 3}), earlier_format):
+        note_on(root, "x").write_bytes(damage)
 
-    assert connector.stat("x").sha256 is None
-    assert content(connector, "x") == b"abc"
+        assert connector.stat("x").sha256 is None
+        assert content(connector, "x") == b"abc"
 
 
 # ---------------------------------------------------------------------- left-overs
-
-
-def test_permissions_follow_the_umask_and_temporaries_are_private(connector: FileStorageConnector, root: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        with connector.create("x") as writer:
-            writer.write(b"abc")
-            (temporary,) = [path for path in root.iterdir() if path.name.startswith(".~")]
-            assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
-    finally:
-        os.umask(before)
-
-    assert stat.S_IMODE((root / "x").stat().st_mode) == 0o640
 
 
 def test_what_a_killed_writer_left_is_removed_and_a_live_writer_keeps_its_own(
@@ -411,41 +316,3 @@ connector.set_resource("d/x", b"new" * 1000)
 
 
 # ---------------------------------------------------------------------- leases, pickling
-
-
-def test_a_lease_excludes_others_and_dies_with_its_process(connector: FileStorageConnector, root: Path) -> None:
-    program = f"""
-from data_stack.io.storage_connectors import FileStorageConnector
-with FileStorageConnector({str(root)!r}).lease("mnist") as lease:
-    print(lease.acquire(), flush=True)
-    input()
-"""
-    holder = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "True\n"
-    with connector.lease("mnist") as lease, connector.lease("other") as other:
-        assert (lease.acquire(), other.acquire()) == (False, True)
-        holder.kill()
-        holder.communicate()
-        assert (lease.acquire(), lease.acquire()) == (True, True)
-        with FileStorageConnector(root).lease("mnist") as second:
-            assert not second.acquire()
-    with connector.lease("mnist") as lease:
-        assert lease.acquire()
-
-
-def test_a_connector_pickles_as_its_root(connector: FileStorageConnector) -> None:
-    connector.set_resource("x", b"abc")
-
-    again = pickle.loads(pickle.dumps(connector))
-
-    assert (again.root_path, content(again, "x")) == (connector.root_path, b"abc")
-    assert len(pickle.dumps(connector)) < 300
-
-
-def test_the_record_beside_is_plain_data(connector: FileStorageConnector, root: Path) -> None:
-    connector.set_resource("x", b"abc")
-
-    record = json.loads(note_on(root, "x").read_bytes().splitlines()[0])
-
-    assert record["sha256"] == hashlib.sha256(b"abc").hexdigest()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import os
 import pickle
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from typing import Any
 import gridfs
 import pytest
 from bson import Binary, Int64, ObjectId
-from mongodb_commands import SentCommands
 from pymongo.database import Database
 
 from data_stack.exception import DamagedBlockError, DatasetFileCorruptError, DataStackError, ResourceNotFoundError
@@ -72,35 +70,6 @@ def test_a_large_resource_is_a_pointer_to_a_file_in_chunks(connector: MongoDBSto
     assert [len(chunk["digest"]) for chunk in chunks] == [8] * 6
 
 
-def test_no_upload_is_on_record_after_it_is_done(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    connector.set_resource("a", CONTENT)
-    with connector.create("b") as file:
-        file.write(CONTENT[1:])
-
-    assert documents(mongodb, "uploads") == []
-
-
-def test_every_publication_has_a_revision_of_its_own(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    revisions = []
-    for data in (b"small", CONTENT, b"other", CONTENT):
-        connector.set_resource("a", data)
-        revisions.append(documents(mongodb, "resources")[0]["rev"])
-
-    assert revisions == sorted(set(revisions))
-
-
-@pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES])
-def test_boundaries_of_chunks_and_of_inlining_lose_no_byte(mongodb_uri: str, mongodb: Database[Any], size: int) -> None:
-    data = CONTENT[:size]
-    with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES, inline_bytes=CHUNK_BYTES) as connector:
-        connector.set_resource("a", data)
-        connector.set_resource("b", (data[i : i + 1000] for i in range(0, size, 1000)))
-
-        assert content(connector, "a") == content(connector, "b") == data
-        assert connector.read_ranges("a", [(max(0, size - 2), 5)]) == [data[-2:]]
-    assert all(len(chunk["data"]) > 0 for chunk in documents(mongodb, "chunks"))
-
-
 # ---------------------------------------------------------------------- indexes
 
 
@@ -109,12 +78,6 @@ def assert_indexes(mongodb: Database[Any], bucket: str = "data_stack") -> None:
     file_keys = [index["key"] for index in mongodb[f"{bucket}.files"].index_information().values()]
     assert [index for index in chunk_keys if index["key"] == [("files_id", 1), ("n", 1)] and index.get("unique")]
     assert [("filename", 1), ("uploadDate", 1)] in file_keys
-
-
-def test_the_indexes_are_made_with_the_first_resource(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    connector.set_resource("a", CONTENT)
-
-    assert_indexes(mongodb)
 
 
 def test_the_indexes_are_made_in_a_bucket_that_another_tool_filled(mongodb_uri: str, mongodb: Database[Any]) -> None:
@@ -143,25 +106,17 @@ def test_a_bucket_whose_chunks_are_there_twice_is_refused_with_a_reason(mongodb_
 # ---------------------------------------------------------------------- GridFS reads ours
 
 
-@pytest.mark.parametrize("size", [CHUNK_BYTES, CHUNK_BYTES + 1, len(CONTENT)])
-def test_gridfs_reads_what_we_wrote(mongodb_uri: str, mongodb: Database[Any], size: int) -> None:
+def test_gridfs_reads_what_we_wrote(mongodb_uri: str, mongodb: Database[Any]) -> None:
+    size = len(CONTENT)
     with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES, inline_bytes=1000) as connector:
-        connector.set_resource("a/b.bin", CONTENT[:size])
+        connector.set_resource("a/b.bin", CONTENT)
 
     bucket = gridfs.GridFSBucket(mongodb, "data_stack")
     with bucket.open_download_stream_by_name("a/b.bin") as file:
-        assert file.read() == CONTENT[:size]
+        assert file.read() == CONTENT
         file.seek(CHUNK_BYTES - 5)
-        assert file.read(10) == CONTENT[CHUNK_BYTES - 5 : CHUNK_BYTES + 5][: size - CHUNK_BYTES + 5]
+        assert file.read(10) == CONTENT[CHUNK_BYTES - 5 : CHUNK_BYTES + 5]
     assert [(listed.filename, listed.length) for listed in bucket.find()] == [("a/b.bin", size)]
-
-
-def test_gridfs_reads_the_latest_version(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    connector.set_resource("a", CONTENT)
-    connector.set_resource("a", CONTENT[::-1])
-
-    with gridfs.GridFSBucket(mongodb, "data_stack").open_download_stream_by_name("a") as file:
-        assert file.read() == CONTENT[::-1]
 
 
 # ---------------------------------------------------------------------- we read GridFS's
@@ -172,13 +127,17 @@ def theirs(mongodb: Database[Any]) -> gridfs.GridFSBucket:
     return gridfs.GridFSBucket(mongodb, "theirs")
 
 
-@pytest.mark.parametrize("chunk_bytes", [1024, 65_536, 261_120, 1 << 20])
-def test_a_file_of_gridfs_is_a_resource(
+@pytest.mark.parametrize("chunk_bytes", [1024, 1 << 20])
+def test_a_file_of_gridfs_is_a_resource_that_stays_what_it_was(
     connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket, chunk_bytes: int
 ) -> None:
+    theirs.upload_from_stream("Pictures of März?.h5", b"old")
     theirs.upload_from_stream("Pictures of März?.h5", CONTENT, chunk_size_bytes=chunk_bytes)
 
     with connector.from_gridfs("theirs", "Pictures of März?.h5") as resource:
+        theirs.upload_from_stream("Pictures of März?.h5", b"new")
+        with pickle.loads(pickle.dumps(resource)) as copy:
+            assert copy.read() == CONTENT
         assert resource.size == len(CONTENT)
         assert resource.read() == CONTENT
         assert resource.read_at(CHUNK_BYTES - 10, 20) == CONTENT[CHUNK_BYTES - 10 : CHUNK_BYTES + 10]
@@ -187,50 +146,13 @@ def test_a_file_of_gridfs_is_a_resource(
             CONTENT[3:8],
             CONTENT[-1:],
         ]
-
-
-def test_an_empty_file_of_gridfs_is_an_empty_resource(connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket) -> None:
-    theirs.upload_from_stream("empty", b"")
-
-    with connector.from_gridfs("theirs", "empty") as resource:
-        assert (resource.size, resource.read()) == (0, b"")
-
-
-def test_of_a_file_of_gridfs_the_latest_revision_is_read(connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket) -> None:
-    for revision in (b"old", b"newer", b"newest"):
-        theirs.upload_from_stream("a", revision)
-
-    with connector.from_gridfs("theirs", "a") as resource:
-        assert resource.read() == b"newest"
-
-
-def test_a_file_of_gridfs_stays_what_it_was_when_opened(connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket) -> None:
-    theirs.upload_from_stream("a", CONTENT, chunk_size_bytes=CHUNK_BYTES)
-    with connector.from_gridfs("theirs", "a") as resource:
-        beginning = resource.read(10)
-
-        theirs.upload_from_stream("a", b"new")
-
-        assert beginning + resource.read() == CONTENT
-
-
-def test_a_file_of_gridfs_pickles(connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket) -> None:
-    theirs.upload_from_stream("a b c", CONTENT, chunk_size_bytes=CHUNK_BYTES)
-
-    with connector.from_gridfs("theirs", "a b c") as resource:
-        resource.read(10)
-        copy = pickle.loads(pickle.dumps(resource))
-
-    with copy:
-        assert copy.read() == CONTENT
-
-
-def test_a_file_of_gridfs_that_is_not_there_is_an_error_of_ours(connector: MongoDBStorageConnector) -> None:
+    with connector.from_gridfs("theirs", "Pictures of März?.h5") as resource:
+        assert resource.read() == b"new"
     with pytest.raises(ResourceNotFoundError, match="missing"):
-        connector.from_gridfs("theirs", "missing").read()
+        connector.from_gridfs("theirs", "missing")
 
 
-@pytest.mark.parametrize("filename", [{"$ne": None}, {"$gt": ""}, None, 1, b"a", ["a"]], ids=repr)
+@pytest.mark.parametrize("filename", [{"$ne": None}, None, ["a"]], ids=repr)
 def test_a_filename_is_never_an_operator(connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket, filename: Any) -> None:
     theirs.upload_from_stream("a", b"secret")
 
@@ -238,20 +160,7 @@ def test_a_filename_is_never_an_operator(connector: MongoDBStorageConnector, the
         connector.from_gridfs("theirs", filename).read()
 
 
-def test_reading_from_gridfs_writes_nothing(
-    connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket, mongodb: Database[Any]
-) -> None:
-    theirs.upload_from_stream("a", CONTENT)
-    collections = set(mongodb.list_collection_names())
-
-    with SentCommands(mongodb.name) as sent, connector.from_gridfs("theirs", "a") as resource:
-        resource.read()
-
-    assert sent.writing == []
-    assert set(mongodb.list_collection_names()) == collections
-
-
-@pytest.mark.parametrize("change", ["a chunk is missing", "a chunk is short", "a chunk is long", "uneven", "the last is missing"])
+@pytest.mark.parametrize("change", ["a chunk is missing", "a chunk is long", "uneven"])
 def test_damaged_chunks_of_gridfs_are_an_error_and_never_wrong_bytes(
     connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket, mongodb: Database[Any], change: str
 ) -> None:
@@ -263,15 +172,11 @@ def test_damaged_chunks_of_gridfs_are_an_error_and_never_wrong_bytes(
 
     if change == "a chunk is missing":
         chunks.delete_one({"n": 2})
-    elif change == "a chunk is short":
-        resize(2, CONTENT[2 * CHUNK_BYTES : 3 * CHUNK_BYTES - 1])
     elif change == "a chunk is long":
         resize(2, CONTENT[2 * CHUNK_BYTES : 3 * CHUNK_BYTES + 1])
-    elif change == "uneven":  # the same bytes in all, cut otherwise
+    else:  # the same bytes in all, cut otherwise
         resize(2, CONTENT[2 * CHUNK_BYTES : 3 * CHUNK_BYTES - 100])
         resize(3, CONTENT[3 * CHUNK_BYTES - 100 : 4 * CHUNK_BYTES])
-    else:
-        chunks.delete_one({"n": 5})
 
     with connector.from_gridfs("theirs", "a") as resource:
         with pytest.raises(DamagedBlockError, match="'a'"):
@@ -320,64 +225,43 @@ class Damager:
         self.set_chunk(other, **{name: one[name] for name in fields})
 
 
-DAMAGED_BLOCKS: dict[str, tuple[int, Damage]] = {
-    "a chunk in the middle is missing": (2, lambda d: d.drop_chunk(2)),
-    "the last chunk is missing": (5, lambda d: d.drop_chunk(5)),
-    "a chunk is short": (2, lambda d: d.set_chunk(2, data=d.chunk(2)["data"][:-1])),
-    "a chunk is empty": (2, lambda d: d.set_chunk(2, data=b"")),
-    "a chunk is long": (2, lambda d: d.set_chunk(2, data=d.chunk(2)["data"] + b"x")),
-    "a chunk is huge": (2, lambda d: d.set_chunk(2, data=bytes(15 << 20))),
-    "the last chunk is long": (5, lambda d: d.set_chunk(5, data=d.chunk(5)["data"] + b"x")),
-    "a bit is flipped": (2, lambda d: d.flip(2)),
-    "a bit of the last chunk is flipped": (5, lambda d: d.flip(5)),
-    "two chunks are swapped": (1, lambda d: d.swap(1, 3, "data")),
-    "two chunks are swapped with their digests": (1, lambda d: d.swap(1, 3, "data", "digest")),
-    "a chunk is text": (2, lambda d: d.set_chunk(2, data="x" * CHUNK_BYTES)),
-    "a chunk is a number": (2, lambda d: d.set_chunk(2, data=7)),
-    "a digest is missing": (2, lambda d: d.chunks.update_one({"_id": d.chunk(2)["_id"]}, {"$unset": {"digest": ""}})),
-    "a digest is text": (2, lambda d: d.set_chunk(2, digest="x" * 32)),
-    "the number of a chunk is text": (2, lambda d: d.set_chunk(2, n="2")),
-    "the number of a chunk is negative": (2, lambda d: d.set_chunk(2, n=-1)),
-    "all chunks are gone": (0, lambda d: d.chunks.delete_many({"files_id": d.file_id})),
-    "a chunk of another file lies there": (
+DAMAGED_BLOCKS: list[tuple[int, Damage]] = [
+    (2, lambda d: d.drop_chunk(2)),
+    (5, lambda d: d.drop_chunk(5)),
+    (2, lambda d: d.set_chunk(2, data=d.chunk(2)["data"][:-1])),
+    (2, lambda d: d.set_chunk(2, data=bytes(15 << 20))),
+    (5, lambda d: d.set_chunk(5, data=d.chunk(5)["data"] + b"x")),
+    (2, lambda d: d.flip(2)),
+    (1, lambda d: d.swap(1, 3, "data", "digest")),
+    (2, lambda d: d.set_chunk(2, data="x" * CHUNK_BYTES)),
+    (2, lambda d: d.chunks.update_one({"_id": d.chunk(2)["_id"]}, {"$unset": {"digest": ""}})),
+    (2, lambda d: d.set_chunk(2, n="2")),
+    (0, lambda d: d.chunks.delete_many({"files_id": d.file_id})),
+    (
         2,
         lambda d: d.set_chunk(
             2, **{k: d.chunks.find_one({"n": 2, "files_id": {"$ne": d.file_id}})[k] for k in ("data", "digest")}
         ),
     ),
-}
+]
 
-DAMAGED_POINTERS: dict[str, Damage] = {
-    "length is smaller": lambda d: d.set_pointer(length=1000),
-    "length is larger": lambda d: d.set_pointer(length=len(CONTENT) + 1),
-    "length is huge": lambda d: d.set_pointer(length=(1 << 62)),
-    "length is text": lambda d: d.set_pointer(length="1000"),
-    "length is negative": lambda d: d.set_pointer(length=-1),
-    "length is a fraction": lambda d: d.set_pointer(length=1000.5),
-    "length is true": lambda d: d.set_pointer(length=True),
-    "length is a list": lambda d: d.set_pointer(length=[1000]),
-    "length is missing": lambda d: d.unset_pointer("length"),
-    "chunkSize is 0": lambda d: d.set_pointer(chunkSize=0),
-    "chunkSize is 1": lambda d: d.set_pointer(chunkSize=1),
-    "chunkSize is twice as much": lambda d: d.set_pointer(chunkSize=2 * CHUNK_BYTES),
-    "chunkSize is huge": lambda d: d.set_pointer(chunkSize=1 << 40),
-    "chunkSize is negative": lambda d: d.set_pointer(chunkSize=-CHUNK_BYTES),
-    "chunkSize is text": lambda d: d.set_pointer(chunkSize="65536"),
-    "chunkSize is missing": lambda d: d.unset_pointer("chunkSize"),
-    "sha256 is another": lambda d: d.set_pointer(sha256="0" * 64),
-    "sha256 is bytes": lambda d: d.set_pointer(sha256=b"0" * 32),
-    "sha256 is missing": lambda d: d.unset_pointer("sha256"),
-    "file_id is another": lambda d: d.set_pointer(file_id=ObjectId()),
-    "file_id is an operator": lambda d: d.set_pointer(file_id={"$ne": None}),
-    "file_id is text": lambda d: d.set_pointer(file_id=str(d.file_id)),
-    "file_id is that of another resource": lambda d: d.set_pointer(file_id=d.resources.find_one({"_id": "other"})["file_id"]),
-    "all is that of another resource": lambda d: d.set_pointer(
-        **{k: v for k, v in d.resources.find_one({"_id": "other"}).items() if k != "_id"}
-    ),
-    "it says it is small": lambda d: d.set_pointer(data=b"evil", digest=b"0" * 32),
-    "everything is missing": lambda d: d.resources.replace_one({"_id": "victim"}, {}),
-    "modified is text": lambda d: d.set_pointer(modified="now"),
-}
+DAMAGED_POINTERS: list[Damage] = [
+    lambda d: d.set_pointer(length=1000),
+    lambda d: d.set_pointer(length=(1 << 62)),
+    lambda d: d.set_pointer(length="1000"),
+    lambda d: d.set_pointer(length=True),
+    lambda d: d.unset_pointer("length"),
+    lambda d: d.set_pointer(chunkSize=0),
+    lambda d: d.set_pointer(chunkSize=1 << 40),
+    lambda d: d.set_pointer(sha256="0" * 64),
+    lambda d: d.set_pointer(sha256=b"0" * 32),
+    lambda d: d.set_pointer(file_id={"$ne": None}),
+    lambda d: d.set_pointer(file_id=d.resources.find_one({"_id": "other"})["file_id"]),
+    lambda d: d.set_pointer(**{k: v for k, v in d.resources.find_one({"_id": "other"}).items() if k != "_id"}),
+    lambda d: d.set_pointer(data=b"evil", digest=b"0" * 32),
+    lambda d: d.resources.replace_one({"_id": "victim"}, {}),
+    lambda d: d.set_pointer(modified="now"),
+]
 
 
 @pytest.fixture
@@ -387,24 +271,63 @@ def damager(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> Damag
     return Damager(mongodb)
 
 
-@pytest.mark.parametrize("kind", DAMAGED_BLOCKS)
-def test_a_damaged_block_is_named_and_never_read(connector: MongoDBStorageConnector, damager: Damager, kind: str) -> None:
-    block, damage = DAMAGED_BLOCKS[kind]
-    damage(damager)
-
+def test_a_damaged_block_is_named_and_never_read(
+    connector: MongoDBStorageConnector, damager: Damager, mongodb: Database[Any]
+) -> None:
     tracemalloc.start()
-    with connector.get_resource("victim") as resource, pytest.raises(DamagedBlockError) as raised:
-        resource.read()
-    with pytest.raises(DamagedBlockError) as raised_by_ranges:
-        connector.read_ranges("victim", [(block * CHUNK_BYTES + 5, 3)])
+    for block, damage in DAMAGED_BLOCKS:
+        damage(Damager(mongodb))
+
+        with connector.get_resource("victim") as resource, pytest.raises(DamagedBlockError) as raised:
+            resource.read()
+        with pytest.raises(DamagedBlockError) as raised_by_ranges:
+            connector.read_ranges("victim", [(block * CHUNK_BYTES + 5, 3)])
+
+        for error in (raised.value, raised_by_ranges.value):
+            assert (error.identifier, error.block) == ("victim", block)
+        connector.set_resource("victim", CONTENT)
+        assert content(connector, "victim") == CONTENT
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    for error in (raised.value, raised_by_ranges.value):
-        assert (error.identifier, error.block) == ("victim", block)
-        assert "'victim'" in str(error)
     assert peak < 50 << 20
     assert content(connector, "other") == CONTENT[::-1]
+
+
+def test_a_damaged_pointer_is_an_error_of_ours(
+    connector: MongoDBStorageConnector, damager: Damager, mongodb: Database[Any]
+) -> None:
+    tracemalloc.start()
+    for damage in DAMAGED_POINTERS:
+        damage(Damager(mongodb))
+
+        for ask in (content, MongoDBStorageConnector.verify_resource):
+            with pytest.raises(DataStackError, match="'victim'"):
+                ask(connector, "victim")
+        connector.set_resource("victim", CONTENT)
+        assert content(connector, "victim") == CONTENT
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 50 << 20
+    assert content(connector, "other") == CONTENT[::-1]
+
+
+def test_a_damaged_small_resource_is_an_error_of_ours(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
+    damaged: list[dict[str, Any]] = [
+        {"data": b"evil!"},
+        {"data": "small"},
+        {"data": None},
+        {"length": 1 << 50},
+        {"data": b"evil!", "sha256": hashlib.sha256(b"evil!").hexdigest()},
+        *({"data": bytes([*b"small"[:i], b"small"[i] ^ 1 << i, *b"small"[i + 1 :]])} for i in range(5)),
+    ]
+    for fields in damaged:
+        connector.set_resource("victim", b"small")
+        mongodb["data_stack.resources"].update_one({"_id": "victim"}, {"$set": fields})
+
+        with pytest.raises(DataStackError, match="'victim'"):
+            content(connector, "victim")
 
 
 def test_a_pointer_of_an_earlier_format_is_refused_and_gives_way_to_what_is_stored_again(
@@ -420,31 +343,6 @@ def test_a_pointer_of_an_earlier_format_is_refused_and_gives_way_to_what_is_stor
     assert content(connector, "victim") == b"again"
 
 
-@pytest.mark.parametrize("kind", DAMAGED_POINTERS)
-def test_a_damaged_pointer_is_an_error_of_ours(connector: MongoDBStorageConnector, damager: Damager, kind: str) -> None:
-    DAMAGED_POINTERS[kind](damager)
-
-    tracemalloc.start()
-    for ask in (content, MongoDBStorageConnector.verify_resource):
-        with pytest.raises(DataStackError, match="'victim'"):
-            ask(connector, "victim")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-
-    assert peak < 50 << 20
-    assert content(connector, "other") == CONTENT[::-1]
-
-
-@pytest.mark.parametrize("kind", [*DAMAGED_BLOCKS, *DAMAGED_POINTERS])
-def test_what_is_damaged_can_be_stored_again(connector: MongoDBStorageConnector, damager: Damager, kind: str) -> None:
-    damage = DAMAGED_POINTERS[kind] if kind in DAMAGED_POINTERS else DAMAGED_BLOCKS[kind][1]
-    damage(damager)
-
-    connector.set_resource("victim", CONTENT)
-
-    assert content(connector, "victim") == CONTENT
-
-
 def test_what_tools_add_to_documents_is_left_alone(connector: MongoDBStorageConnector, damager: Damager) -> None:
     damager.set_pointer(comment="kept since 2019", tags=["a", {"b": 1}], data=b"evil")
     damager.set_chunk(2, comment="x")
@@ -452,41 +350,3 @@ def test_what_tools_add_to_documents_is_left_alone(connector: MongoDBStorageConn
     damager.files.update_one({"_id": damager.file_id}, {"$set": {"contentType": "x", "aliases": ["y"]}})
 
     assert content(connector, "victim") == CONTENT
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"data": b"evil!"},
-        {"data": b"evil"},
-        {"data": "small"},
-        {"length": 4},
-        {"length": 1 << 50},
-        {"sha256": hashlib.sha256(b"evil!").hexdigest()},
-        {"data": b"evil!", "sha256": hashlib.sha256(b"evil!").hexdigest()},
-        {"data": None},
-    ],
-    ids=repr,
-)
-def test_a_damaged_small_resource_is_an_error_of_ours(
-    connector: MongoDBStorageConnector, mongodb: Database[Any], fields: dict[str, Any]
-) -> None:
-    connector.set_resource("victim", b"small")
-    mongodb["data_stack.resources"].update_one({"_id": "victim"}, {"$set": fields})
-
-    with pytest.raises(DataStackError, match="'victim'"):
-        content(connector, "victim")
-
-
-def test_one_flipped_bit_anywhere_in_a_small_resource_is_found(
-    connector: MongoDBStorageConnector, mongodb: Database[Any]
-) -> None:
-    data = os.urandom(50)
-    connector.set_resource("victim", data)
-    for place in range(len(data)):
-        damaged = bytearray(data)
-        damaged[place] ^= 1 << (place % 8)
-        mongodb["data_stack.resources"].update_one({"_id": "victim"}, {"$set": {"data": Binary(bytes(damaged))}})
-
-        with pytest.raises(DamagedBlockError, match="'victim'"):
-            content(connector, "victim")

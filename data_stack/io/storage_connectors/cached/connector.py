@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -15,7 +17,6 @@ from data_stack.exception import ConfigError, ResourceNotFoundError, StorageFull
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.cached.folder import CacheFolder, Content
-from data_stack.io.storage_connectors.cached.limit import remove
 from data_stack.io.storage_connectors.cached.remote import Remote
 from data_stack.io.storage_connectors.cached.source import CachedSource
 from data_stack.io.storage_connectors.connector import (
@@ -32,7 +33,7 @@ from data_stack.io.storage_connectors.writer import ResourceWriter
 __all__ = ["CacheInfo", "CachedStorageConnector"]
 
 _REMEMBERED = 1 << 16
-_NOTHING: Final = (0.0, False, False)
+_NOTHING: Final = (-math.inf, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class CachedStorageConnector(StorageConnector):
 
     The remote stays the store: it is asked for the digest of a resource each time that one is opened, and the cache only
     answers what the bytes of that digest are. So a resource that was replaced comes out new, and whoever has the old one
-    open finishes with the old bytes. Resources up to 1 MiB come whole, longer ones by blocks of 128 KiB as they are read.
+    open finishes with the old bytes. Resources up to 1 MiB come whole, longer ones by blocks of 64 KiB as they are read.
     Bytes are held against their SHA-256 before they count as held, and again when the file was changed by anybody. What is
     damaged is dropped and comes again from the remote. A cache that is full, read-only or broken costs speed, never a read.
 
@@ -102,11 +103,12 @@ class CachedStorageConnector(StorageConnector):
         self._asked = Remote(remote, self._folder)
         # Each connector of this class knows what its remote knows.
         vars(self)["knows_digests"] = remote.knows_digests
-        #: When the remote said what, and whether that is noted on the disk.
-        self._last: dict[str, tuple[float, ResourceInfo | Literal[False] | None, bool]] = {}
+        #: When the remote said what.
+        self._last: dict[str, tuple[float, ResourceInfo | Literal[False] | None]] = {}
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return _rebuilt, (type(self), self._remote, self._local, self._max_bytes, self._fresh_seconds)
+    def __reduce__(self) -> tuple[Any, ...]:
+        made = functools.partial(type(self), fresh_seconds=self._fresh_seconds)
+        return made, (self._remote, self._local, self._max_bytes)
 
     def __repr__(self) -> str:
         limit = "" if self._max_bytes is None else f", max_bytes={self._max_bytes}"
@@ -133,7 +135,7 @@ class CachedStorageConnector(StorageConnector):
 
     def has_resource(self, identifier: str) -> bool:
         checked_identifier(identifier)
-        noted = self._said(identifier)
+        noted = self._folder.noted(identifier)
         if self._asked.is_silent() and noted is not False:
             return noted is not None
         try:
@@ -174,13 +176,18 @@ class CachedStorageConnector(StorageConnector):
             ResourceNotFoundError: the remote has no such resource.
         """
         wanted = self._remote.list_resources() if identifiers is None else list(identifiers)
+        contents = {}
         for identifier in wanted:
             info = self._look_up(identifier)
-            content = Content.of(info.sha256, info.size)
+            contents[identifier] = content = Content.of(info.sha256, info.size)
             if content is not None:
                 with contextlib.closing(CachedSource(self._asked, identifier, content)) as source:
                     source.fill()
-        lacking = [identifier for identifier in wanted if not self._holds_whole(identifier)]
+        lacking = [
+            identifier
+            for identifier, content in contents.items()
+            if content is None or not os.path.exists(self._folder.whole_path(content))
+        ]
         if lacking:
             raise StorageFullError(
                 f"{len(lacking)} of {len(wanted)} resources, {lacking[0]!r} first, cannot be held in the cache at {self._local}: "
@@ -190,7 +197,7 @@ class CachedStorageConnector(StorageConnector):
 
     def cache_info(self) -> CacheInfo:
         """How often the cache helped, and how much it holds (this looks at all its files)."""
-        return CacheInfo(**self._asked.counts(), held_bytes=self._folder.held_bytes(), max_bytes=self._max_bytes)
+        return CacheInfo(**self._asked.counts, held_bytes=self._folder.held_bytes(), max_bytes=self._max_bytes)
 
     # ------------------------------------------------------------------ writing, by the remote
 
@@ -226,19 +233,11 @@ class CachedStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ upkeep
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
-        return [*self._folder.sweep(), *self._remote.remove_abandoned(prefix)]
+        return self._remote.remove_abandoned(prefix)
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
         """As the remote does; and from the cache, what was replaced or deleted in the remote."""
-        found = []
-        if not dry_run:
-            self._folder.sweep()
-        for content, garbage in self._folder.unnamed(grace_seconds):
-            found.append(garbage)
-            if not dry_run and content is not None:
-                self._folder.drop(content)
-            elif not dry_run:
-                remove(garbage.name)
+        found = list(self._folder.unnamed(grace_seconds, dry_run=dry_run))
         return [*found, *self._remote.collect_garbage(grace_seconds, dry_run=dry_run)]
 
     # ------------------------------------------------------------------ inside
@@ -246,7 +245,7 @@ class CachedStorageConnector(StorageConnector):
     def _look_up(self, identifier: str, *, must_be_held: bool = True) -> ResourceInfo:
         """What the remote says of a resource; while it is away, what it said last."""
         checked_identifier(identifier)
-        when, said, _ = self._last.get(identifier, _NOTHING)
+        when, said = self._last.get(identifier, _NOTHING)
         if said and time.monotonic() - when < self._fresh_seconds:
             return said
         if self._asked.is_silent() and (info := self._noted(identifier, must_be_held)) is not None:
@@ -271,7 +270,7 @@ class CachedStorageConnector(StorageConnector):
         Raises:
             ResourceNotFoundError: that there is no such resource.
         """
-        noted = self._said(identifier)
+        noted = self._folder.noted(identifier)
         if noted is None:
             raise ResourceNotFoundError(identifier, repr(self))
         if noted is False:
@@ -279,17 +278,12 @@ class CachedStorageConnector(StorageConnector):
         content = Content.of(noted.sha256, noted.size)
         return noted if not must_be_held or (content is not None and self._folder.holds(content)) else None
 
-    def _said(self, identifier: str) -> ResourceInfo | Literal[False] | None:
-        """What the remote said last: None, that there is no such resource; False: nothing is known."""
-        noted = self._folder.noted(identifier)
-        return self._last.get(identifier, _NOTHING)[1] if noted is False else noted
-
     def _note(self, identifier: str, info: ResourceInfo | None) -> None:
-        _, said, is_noted = self._last.get(identifier, _NOTHING)
-        is_noted = (is_noted and said == info) or self._folder.note(identifier, info)
+        if self._last.get(identifier, _NOTHING)[1] != info:
+            self._folder.note(identifier, info)
         if len(self._last) >= _REMEMBERED:
             self._last.clear()
-        self._last[identifier] = time.monotonic(), info, is_noted
+        self._last[identifier] = time.monotonic(), info
 
     @contextlib.contextmanager
     def _changing(self, identifier: str) -> Iterator[None]:
@@ -303,14 +297,3 @@ class CachedStorageConnector(StorageConnector):
     def _forget(self, identifier: str) -> None:
         self._last.pop(identifier, None)
         self._folder.forget(identifier)
-
-    def _holds_whole(self, identifier: str) -> bool:
-        said = self._said(identifier)
-        content = Content.of(said.sha256, said.size) if said else None
-        return content is not None and os.path.exists(self._folder.whole_path(content))
-
-
-def _rebuilt(
-    cls: type[CachedStorageConnector], remote: StorageConnector, local: str, max_bytes: int | None, fresh_seconds: float
-) -> CachedStorageConnector:
-    return cls(remote, local, max_bytes, fresh_seconds=fresh_seconds)

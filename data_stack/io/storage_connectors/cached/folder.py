@@ -3,11 +3,10 @@
 ::
 
     whole/<sha256>-<size>           all bytes, held against their digest before they came here
-    parts/<sha256>-<size>           a sparse file: those blocks of a resource that were read
-    parts/<sha256>-<size>.map       8 bytes a block: the digest of what was written there, zeros for nothing
+    parts/<sha256>-<size>           a sparse file: the blocks that were read, then 8 bytes for each block: its digest, or zeros
     notes/<remote>/a/b.gz~          what the remote said last of "a/b.gz": for reading offline
-    unfinished/…                    temporaries, which name the process that writes them
-    used                            how much all that takes (limit.py)
+    unfinished/…                    temporaries
+    used                            the lock of all who write here, and how much all that takes
 
 Nothing of it is trusted. A whole file that was found right gets a time of change that lies in the last century and stands for
 its content; whoever writes to it later changes that time, and then it is held against its digest once more. Its time of access is
@@ -17,38 +16,40 @@ that of its last use. What does not fit is removed, and comes again from the rem
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
-import json
 import logging
 import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
-from data_stack.io.integrity import DIGEST_BYTES, block_digest, block_digest_at
-from data_stack.io.storage_connectors.cached.limit import PAGE_BYTES, Item, SizeLimit, item_of, remove
-from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage, ResourceInfo
-from data_stack.io.storage_connectors.owners import is_dead, this_machine, this_process
+from data_stack.io.integrity import block_digest_at, sealed_json, unsealed_json
+from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo
+from data_stack.io.storage_connectors.digest_notes import FileVersion, facts_of
+from data_stack.io.storage_connectors.file_source import OpenedFile
+from data_stack.io.storage_connectors.owners import this_machine
 from data_stack.io.storage_connectors.writer import COPY_BYTES
-from data_stack.util.forks import call_in_forks
+from data_stack.util.lock_file import locked_file, unlock
 
-__all__ = ["CacheFolder", "Content", "written_whole"]
+__all__ = ["WHOLE_BYTES", "CacheFolder", "Content"]
 
 logger = logging.getLogger(__name__)
 
+#: What is no longer comes in one request. It is not made durable, but held against its digest again after the next boot.
+WHOLE_BYTES = 1 << 20
+_PAGE_BYTES = 4096
 #: How often a use is noted where nothing is evicted.
 _USE_SECONDS = 60.0
-#: What is at least so long is made durable; what is shorter is held against its digest again after the next boot.
-_SYNC_BYTES = 1 << 20
+#: Who holds the lock only counts, writes a few MiB, or evicts; who waits longer than this reads on without caching …
+_LOCK_SECONDS = 2.0
+#: … and for so long does not even try: the holder is stopped, or scans a huge folder.
+_LOCKED_OUT_SECONDS = 20.0
+#: Of more items than these some more are removed at a time: counting them for each one that comes takes longer than fetching it.
+_MANY = 500
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
-#: What opening says if a folder is missing, or a folder, link or socket is where a file belongs.
-_IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -72,12 +73,20 @@ class Content:
     @property
     def seal_ns(self) -> int:
         """The time of change of a file that has these bytes for certain: in whole seconds, which all file systems keep."""
-        boot = b"" if self.size >= _SYNC_BYTES else this_machine().encode()
+        boot = b"" if self.size > WHOLE_BYTES else this_machine().encode()
         return (1 + int.from_bytes(block_digest_at(boot, self.key.encode()), "big") % (1 << 29)) * 1_000_000_000
 
 
+class _Item(NamedTuple):
+    """A file of the cache: when it was used last, seconds since 1970; what it takes on the disk."""
+
+    used: float
+    disk_bytes: int
+    path: str
+
+
 class CacheFolder:
-    """The local side of a cache. Every method copes with a folder that is full, read-only, damaged or gone.
+    """The local side of a cache. Where the folder is full, read-only, damaged or gone, that is said once, and nothing is kept.
 
     Args:
         path: absolute path of the folder; made when first written to.
@@ -86,85 +95,14 @@ class CacheFolder:
     """
 
     def __init__(self, path: str, remote: str, max_bytes: int | None) -> None:
-        self.path = path
-        self.limit = SizeLimit(lambda: self.opened(os.path.join(path, "used"), os.O_RDWR | os.O_CREAT), max_bytes)
+        self.path, self._max_bytes = path, max_bytes
         self._use_seconds = _USE_SECONDS if max_bytes is None else 0.0
         self._notes = os.path.join(path, "notes", hashlib.sha256(remote.encode()).hexdigest()[:16])
         self._said: set[str] = set()
-        self._begin()
-        call_in_forks(self._begin)
+        self._locked_out_until = 0.0
+        self._is_counted = False
 
-    def _begin(self) -> None:
-        self._owner = ""
-
-    # ------------------------------------------------------------------ whole resources
-
-    def open_whole(self, content: Content) -> int | None:
-        """A descriptor of all bytes of ``content``, which are known to be right; None if they are not here."""
-        self._begun()
-        path = self.whole_path(content)
-        handle = -1
-        try:
-            handle = os.open(path, _READ_FLAGS)
-            if self._is_right(content, handle):
-                result, handle = handle, -1
-                return result
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            self.cannot("read", error)
-            if error.errno in (errno.EMFILE, errno.ENFILE, errno.EACCES):
-                return None
-        finally:
-            if handle >= 0:
-                os.close(handle)
-        self.drop(content)
-        return None
-
-    def store_whole(self, content: Content, data: bytes) -> int | None:
-        """Keep ``data``, which was held against its digest, and open it; None if it cannot be kept."""
-        path = self.whole_path(content)
-        try:
-            with self.room(len(data)) as fits:
-                if not fits:
-                    return None
-                self._replace(path, data, content.seal_ns)
-                return os.open(path, _READ_FLAGS)
-        except OSError as error:
-            self.cannot("write to", error)
-            return None
-
-    def is_sealed_as(self, content: Content, handle: int) -> bool:
-        """Hold all bytes of an open file against their digest; if they are right, it is known from now on."""
-        os.utime(handle, ns=(0, 0))  # another time than any clock's, so that a change meanwhile shows
-        digest, size = hashlib.sha256(), 0
-        while chunk := os.pread(handle, COPY_BYTES, size):
-            digest.update(chunk)
-            size += len(chunk)
-        if (digest.hexdigest(), size) != (content.sha256, content.size):
-            return False
-        if os.fstat(handle).st_mtime_ns == 0:
-            os.utime(handle, ns=(time.time_ns(), content.seal_ns))
-        return True
-
-    def holds(self, content: Content) -> bool:
-        """Whether all or a part of the bytes is here, as far as can be seen without reading them."""
-        return os.path.exists(self.whole_path(content)) or os.path.exists(self.parts_path(content))
-
-    def drop(self, content: Content) -> None:
-        """Forget the bytes of ``content``; whoever has them open reads on."""
-        whole, parts = self.whole_path(content), self.parts_path(content)
-        are_removed = [remove(path) for path in (whole, parts + ".map", parts)]
-        if not all(are_removed):
-            self.say("what is damaged there cannot be removed; the remote is read instead")
-
-    def verify(self, content: Content) -> None:
-        """Hold what is whole here against its digest, whatever its time says; what is damaged is dropped."""
-        with contextlib.suppress(OSError):
-            os.utime(self.whole_path(content), ns=(0, 0), follow_symlinks=False)
-        handle = self.open_whole(content)
-        if handle is not None:
-            os.close(handle)
+    # ------------------------------------------------------------------ content
 
     def whole_path(self, content: Content) -> str:
         """Where all bytes lie."""
@@ -174,94 +112,235 @@ class CacheFolder:
         """Where single blocks lie."""
         return os.path.join(self.path, "parts", content.key)
 
-    def _is_right(self, content: Content, handle: int) -> bool:
-        status = os.fstat(handle)
-        if status.st_size != content.size or status.st_mtime_ns != content.seal_ns:
-            if stat.S_ISREG(status.st_mode) and status.st_size == content.size and self.is_sealed_as(content, handle):
-                return True
-            self.say(f"{self.whole_path(content)!r} is damaged; it is dropped and comes again from the remote", once=False)
-            return False
-        if time.time() - status.st_atime >= self._use_seconds:
-            with contextlib.suppress(OSError):
+    def open_whole(self, content: Content) -> OpenedFile | None:
+        """All bytes of ``content``, which are known to be right; None if they are not here."""
+        path = self.whole_path(content)
+        handle = -1
+        try:
+            handle = os.open(path, _READ_FLAGS)
+            status = os.fstat(handle)
+            is_sealed = status.st_mtime_ns == content.seal_ns
+            if status.st_size == content.size and (is_sealed or self.is_right(content, handle)):
+                is_due = time.time() - status.st_atime >= self._use_seconds if is_sealed else os.fstat(handle).st_mtime_ns == 0
+                with contextlib.suppress(OSError):
+                    if is_due:
+                        os.utime(handle, ns=(time.time_ns(), content.seal_ns))
+                status = os.fstat(handle)
+                opened = OpenedFile(handle, status, FileVersion(content.size, content.sha256, facts_of(status)))
+                handle = -1
+                return opened
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.cannot("read", error)
+            return None
+        finally:
+            if handle >= 0:
+                os.close(handle)
+        self.say(f"{path!r} is damaged; it is dropped and comes again from the remote", once=False)
+        self.drop(content)
+        return None
+
+    def is_right(self, content: Content, handle: int) -> bool:
+        """Hold the bytes of an open file against their digest; its time of change is 0 then, unless it is written toamid that."""
+        os.utime(handle, ns=(0, 0))
+        digest, size = hashlib.sha256(), 0
+        while chunk := os.pread(handle, min(COPY_BYTES, content.size - size), size):
+            digest.update(chunk)
+            size += len(chunk)
+        return (digest.hexdigest(), size) == (content.sha256, content.size)
+
+    def store_whole(self, content: Content, data: bytes) -> None:
+        """Keep ``data``, which was held against its digest, if there is room."""
+        self._replace(self.whole_path(content), data, content.seal_ns)
+
+    def complete(self, content: Content, handle: int) -> None:
+        """Make a whole resource of its blocks, which were found right, unless they were evicted, or written to since.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        os.fsync(handle)
+        with self.room(_PAGE_BYTES) as fits:
+            status = os.fstat(handle)
+            if fits and status.st_nlink and status.st_mtime_ns == 0:
+                os.truncate(handle, content.size)
                 os.utime(handle, ns=(time.time_ns(), content.seal_ns))
-        return True
+                self._make_folder(self.whole_path(content))
+                os.replace(self.parts_path(content), self.whole_path(content))
+
+    def holds(self, content: Content) -> bool:
+        """Whether all or a part of the bytes is here, as far as can be seen without reading them."""
+        return os.path.exists(self.whole_path(content)) or os.path.exists(self.parts_path(content))
+
+    def drop(self, content: Content) -> None:
+        """Forget the bytes of ``content``; whoever has them open reads on."""
+        for path in (self.whole_path(content), self.parts_path(content)):
+            _remove(path)
+
+    def verify(self, content: Content) -> None:
+        """Hold what is whole here against its digest, whatever its time says; what is damaged is dropped."""
+        with contextlib.suppress(OSError):
+            os.utime(self.whole_path(content), ns=(0, 0), follow_symlinks=False)
+        opened = self.open_whole(content)
+        if opened is not None:
+            os.close(opened.handle)
 
     # ------------------------------------------------------------------ notes
 
-    def note(self, identifier: str, info: ResourceInfo | None) -> bool:
-        """Remember what the remote said of a resource (None: that there is none); whether that was possible."""
-        if self.noted(identifier) == info:
-            return True
-        record: dict[str, Any] = {"identifier": identifier}
-        if info is not None:
-            record = {**asdict(info), "blocks": info.blocks.hex()}
-        text = json.dumps(record).encode()
-        data = block_digest(text) + text
-        try:
-            with self.room(len(data)) as fits:
-                if fits:
-                    self._replace(self._note_path(identifier), data)
-                return fits
-        except OSError as error:
-            self.cannot("write to", error)
-            return False
+    def note(self, identifier: str, info: ResourceInfo | None) -> None:
+        """Remember what the remote said of a resource (None: that there is none)."""
+        if self.noted(identifier) != info:
+            record = {"identifier": identifier} if info is None else asdict(info)
+            self._replace(self._note_path(identifier), sealed_json(record))
 
     def noted(self, identifier: str) -> ResourceInfo | Literal[False] | None:
         """What the remote said last of a resource: None, that there is none; False: nothing is known."""
-        record = _read_note(self._note_path(identifier))
+        record = unsealed_json(self._note_path(identifier))
         if record.pop("identifier", None) != identifier:
             return False
         try:
-            return ResourceInfo(identifier, **{**record, "blocks": bytes.fromhex(record["blocks"])}) if record else None
-        except (ValueError, KeyError, TypeError):
+            return ResourceInfo(identifier, **record) if record else None
+        except TypeError:  # of an earlier format
             return False
 
     def forget(self, identifier: str) -> None:
         """Know nothing of a resource any more."""
-        with contextlib.suppress(OSError):
-            os.unlink(self._note_path(identifier))
+        _remove(self._note_path(identifier))
 
     def _note_path(self, identifier: str) -> str:
         # No identifier ends with "~", so the note of "a" never meets the folder of the note of "a/b".
         return os.path.join(self._notes, identifier + "~")
 
-    # ------------------------------------------------------------------ upkeep
+    # ------------------------------------------------------------------ room
 
-    def room(self, size: int) -> AbstractContextManager[bool]:
-        """Make room for a file of ``size`` bytes to be written while the block lasts; False: there is none."""
-        return self.limit.room(-(-size // PAGE_BYTES) * PAGE_BYTES, self._items())
+    def admits(self, size: int) -> bool:
+        """Whether something of this size could be kept at all."""
+        return self._max_bytes is None or size + size // _PAGE_BYTES + 8 * _PAGE_BYTES <= self._max_bytes
+
+    @contextlib.contextmanager
+    def room(self, size: int) -> Iterator[bool]:
+        """Write to the folder while the block lasts, alone, and ``size`` bytes at most; False: that cannot be.
+
+        Room is counted before it is written to, so that a process killed in between leaves the count too high, and the next one
+        that needs the room counts again. A count from before this process is not believed either: a power cut may have lost it.
+
+        Raises:
+            OSError: the folder cannot be written to.
+        """
+        os.makedirs(self.path, mode=0o700, exist_ok=True)
+        handle = self._locked()
+        if handle is None:
+            yield False
+            return
+        try:
+            fits = True
+            if self._max_bytes is not None:
+                size = -(-size // _PAGE_BYTES) * _PAGE_BYTES
+                text = os.pread(handle, 64, 0).strip()
+                used = int(text) if text.isdigit() and self._is_counted else self._max_bytes + 1
+                if used + size > self._max_bytes:
+                    used, self._is_counted = self._evict(self._max_bytes - size), True
+                if fits := used + size <= self._max_bytes:
+                    used += size
+                os.pwrite(handle, (b"%d" % used).ljust(64), 0)
+            yield fits
+        finally:
+            unlock(handle)
+            os.close(handle)
+
+    def _locked(self) -> int | None:
+        """The file of the count, locked for this thread alone; None if that cannot be had soon."""
+        end = time.monotonic() + _LOCK_SECONDS
+        while time.monotonic() >= self._locked_out_until:
+            handle = locked_file(os.path.join(self.path, "used"))
+            if handle is not None:
+                return handle
+            if time.monotonic() > end:  # waiting in the kernel would have no end, should the holder be stopped
+                self._locked_out_until = time.monotonic() + _LOCKED_OUT_SECONDS
+            time.sleep(0.002)
+        return None
+
+    def _evict(self, most: int) -> int:
+        """Count anew; if that is more than ``most``, remove what was not used for longest until it fits."""
+        items = sorted(self._items(), reverse=True)
+        used = _PAGE_BYTES + sum(item.disk_bytes for item in items)
+        goal = most if used <= most or len(items) <= _MANY else most - most // 10
+        while items and used > goal:
+            item = items.pop()
+            _remove(item.path)
+            used -= item.disk_bytes
+        return used
 
     def held_bytes(self) -> int:
         """What all files take on the disk now."""
         return sum(item.disk_bytes for item in self._items())
 
-    def sweep(self) -> list[str]:
-        """Remove what processes that died left behind; return the paths."""
-        removed = []
-        for path in self._files("unfinished"):
-            with contextlib.suppress(OSError):
-                age = time.time() - os.stat(path, follow_symlinks=False).st_mtime
-                if (is_dead(os.path.basename(path).rpartition("-")[0]) or age > DAY_SECONDS) and remove(path):
-                    removed.append(path)
-        for path in self._files("parts"):
-            # Completed by a process that died before it could remove the map.
-            key = os.path.basename(path).removesuffix(".map")
-            if os.path.exists(os.path.join(self.path, "whole", key)) and remove(path):
-                removed.append(path)
-        return removed
-
-    def unnamed(self, grace_seconds: float) -> list[tuple[Content | None, Garbage]]:
-        """Content that no note of any remote names, and that was not used for a while: of replaced and deleted resources."""
-        notes = [_read_note(path) for path in self._files("notes")]
+    def unnamed(self, grace_seconds: float, *, dry_run: bool) -> Iterator[Garbage]:
+        """Remove content that no note of any remote names, and that was not used for a while: of what was replaced or deleted."""
+        notes = [unsealed_json(item.path) for item in self._items(("notes",))]
         named = {f"{note.get('sha256')}-{note.get('size')}" for note in notes}
-        found = []
-        for item in self._items(("parts", "whole")):
-            key = os.path.basename(item.paths[-1])
-            if key not in named and time.time() - item.used > grace_seconds:
-                sha256, _, size = key.partition("-")
-                content = Content.of(sha256, int(size)) if size.isdecimal() and size.isascii() else None
-                found.append((content, Garbage(item.paths[-1], item.disk_bytes, "cached, and no resource has these bytes now")))
-        return found
+        for item in list(self._items(("unfinished", "parts", "whole"))):
+            if os.path.basename(item.path) not in named and time.time() - item.used > grace_seconds:
+                if not dry_run:
+                    _remove(item.path)
+                yield Garbage(item.path, item.disk_bytes, "cached, and no resource has these bytes now")
+
+    def _items(self, folders: tuple[str, ...] = ("unfinished", "parts", "whole", "notes")) -> Iterator[_Item]:
+        # In the order in which a file moves through the folders: one that does so meanwhile is met twice rather than never.
+        for folder in folders:
+            for above, _, names in os.walk(os.path.join(self.path, folder)):
+                for name in names:
+                    path = os.path.join(above, name)
+                    with contextlib.suppress(OSError):
+                        status = os.stat(path, follow_symlinks=False)
+                        yield _Item(max(status.st_atime, status.st_mtime), status.st_blocks * 512, path)
+
+    def _replace(self, path: str, data: bytes, time_ns: int | None = None) -> None:
+        """Write a file whole, or not at all; with a time of change, if one is given."""
+        temporary = os.path.join(self.path, "unfinished", secrets.token_hex(8))
+        try:
+            with self.room(len(data)) as fits:
+                if not fits:
+                    return
+                self._make_folder(temporary)
+                try:
+                    with open(temporary, "xb") as file:
+                        file.write(data)
+                    if time_ns is not None:
+                        os.utime(temporary, ns=(time.time_ns(), time_ns))
+                    self._make_folder(path)
+                    os.replace(temporary, path)
+                except BaseException:
+                    _remove(temporary)
+                    raise
+        except OSError as error:
+            self.cannot("write to", error)
+
+    def opened_parts(self, content: Content, size: int) -> int:
+        """A descriptor of the file of blocks, ``size`` bytes long.
+
+        Raises:
+            OSError: there cannot be one.
+        """
+        path = self.parts_path(content)
+        with self.room(_PAGE_BYTES) as fits:
+            if not fits:
+                raise OSError("there is no room")
+            self._make_folder(path)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+            try:
+                if os.fstat(handle).st_size != size:
+                    os.truncate(handle, size)
+                return handle
+            except BaseException:
+                os.close(handle)
+                raise
+
+    def _make_folder(self, path: str) -> None:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+
+    # ------------------------------------------------------------------ trouble
 
     def say(self, text: str, *, once: bool = True) -> None:
         """Log a warning, once for each kind of trouble."""
@@ -273,109 +352,7 @@ class CacheFolder:
         """The cache is an aid: what goes wrong with it is said once, and is no error of the reader."""
         self.say(f"cannot {action} it ({error.strerror or type(error).__name__}); the remote is read instead")
 
-    def _items(self, folders: tuple[str, ...] = ("unfinished", "parts", "whole", "notes")) -> Iterator[Item]:
-        # In the order in which a file moves through the folders: one that does so meanwhile is met twice rather than never.
-        for folder in folders:
-            paths = set(self._files(folder))
-            if folder == "parts":  # maps go first: bytes without them are no bytes
-                for path in {path.removesuffix(".map") for path in paths}:
-                    yield item_of(path + ".map", path)
-            else:
-                # What is unfinished is removed by nobody but sweep().
-                yield from (item_of(path, is_removable=folder != "unfinished") for path in paths)
 
-    def _files(self, folder: str) -> Iterator[str]:
-        pending = [os.path.join(self.path, folder)]
-        while pending:
-            with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    if folder == "notes" and entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
-                    else:
-                        yield entry.path
-
-    def _begun(self) -> str:
-        """The name of this process, which sweeps before it does anything else here."""
-        if not self._owner:
-            self._owner = this_process()
-            self.sweep()
-        return self._owner
-
-    def moved(self, path: str, target: str) -> None:
-        """Give a file its final name."""
-        try:
-            os.replace(path, target)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            self._make_folder(os.path.dirname(target))
-            if os.path.isdir(target):
-                remove(target)
-            os.replace(path, target)
-
-    def _replace(self, path: str, data: bytes, time_ns: int | None = None) -> None:
-        """Write a file whole, or not at all; with a time of change, if one is given."""
-        temporary = os.path.join(self.path, "unfinished", f"{self._begun()}-{secrets.token_hex(4)}")
-        handle = self.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            try:
-                written_whole(handle, data, 0)
-                if len(data) >= _SYNC_BYTES:
-                    os.fsync(handle)
-                if time_ns is not None:
-                    os.utime(handle, ns=(time.time_ns(), time_ns))
-            finally:
-                os.close(handle)
-            self.moved(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-
-    def opened(self, path: str, flags: int) -> int:
-        """Open a file of the folder to write to, and make what is missing above it."""
-        flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        try:
-            handle = os.open(path, flags, 0o600)
-            if stat.S_ISREG(os.fstat(handle).st_mode):
-                return handle
-            os.close(handle)
-        except OSError as error:
-            if error.errno not in _IN_THE_WAY:
-                raise
-        remove(path)
-        self._make_folder(os.path.dirname(path))
-        return os.open(path, flags, 0o600)
-
-    def _make_folder(self, path: str) -> None:
-        try:
-            os.makedirs(self.path, mode=0o700, exist_ok=True)  # of those above the last, the mode is not heeded
-            os.makedirs(path, mode=0o700, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            inside = self.path
-            for name in os.path.relpath(path, self.path).split(os.sep):
-                inside = os.path.join(inside, name)
-                if os.path.lexists(inside) and not os.path.isdir(inside):
-                    os.unlink(inside)  # a file where a folder of ours belongs
-            os.makedirs(path, mode=0o700, exist_ok=True)
-
-
-def written_whole(handle: int, data: bytes | memoryview, offset: int) -> None:
-    """Write all of ``data``: a disk that is filling up takes a part and says so only at the next write."""
-    view = memoryview(data)
-    while view:
-        n_written = os.pwrite(handle, view, offset)
-        offset, view = offset + n_written, view[n_written:]
-
-
-def _read_note(path: str) -> dict[str, Any]:
-    """The fields of a note; none if a bit of it is not as it was written."""
-    with contextlib.suppress(OSError, ValueError):
-        handle = os.open(path, _READ_FLAGS)
-        try:
-            data = os.read(handle, 1 << 24)
-        finally:
-            os.close(handle)
-        if data[:DIGEST_BYTES] == block_digest(data[DIGEST_BYTES:]):
-            record = json.loads(data[DIGEST_BYTES:])
-            if isinstance(record, dict):
-                return record
-    return {}
+def _remove(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)

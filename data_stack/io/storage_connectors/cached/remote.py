@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
 from data_stack.exception import ResourceNotFoundError, StorageUnavailableError
-from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.cached.folder import CacheFolder
 from data_stack.io.storage_connectors.connector import StorageConnector
-from data_stack.util.forks import ForkLock
 
 __all__ = ["Remote"]
 
@@ -26,14 +25,13 @@ class Remote:
     Attributes:
         store: the connector.
         folder: the local side.
+        counts: what happened so far.
     """
 
     def __init__(self, store: StorageConnector, folder: CacheFolder) -> None:
         self.store, self.folder = store, folder
+        self.counts: Counter[str] = Counter(hits=0, misses=0, fetched_bytes=0)
         self._silent_until = 0.0
-        self._counts = {"hits": 0, "misses": 0, "fetched_bytes": 0}
-        # One of each process: that of a parent may be held by a thread that its child does not have.
-        self._counting = ForkLock()
 
     def ask(self, identifier: str, request: Callable[[], _Answer]) -> _Answer:
         """The answer of the store to a request.
@@ -60,25 +58,9 @@ class Remote:
 
     def is_silent(self) -> bool:
         """Whether the store let us wait in vain a moment ago."""
-        return self._silent_until > 0.0 and time.monotonic() < self._silent_until
+        return time.monotonic() < self._silent_until
 
     def is_gone(self) -> bool:
         """Whether the store is a folder that is not there: a disk or share that is not mounted looks like an empty store."""
         root = getattr(self.store, "root_path", None)
         return isinstance(root, str) and not os.path.isdir(root)
-
-    def resource(self, identifier: str) -> StreamedResource:
-        """Open a resource in the store."""
-        return self.ask(identifier, lambda: self.store.get_resource(identifier))
-
-    def count(self, *, hits: int = 0, misses: int = 0, fetched_bytes: int = 0) -> None:
-        """Note what happened."""
-        with self._counting:
-            self._counts["hits"] += hits
-            self._counts["misses"] += misses
-            self._counts["fetched_bytes"] += fetched_bytes
-
-    def counts(self) -> dict[str, int]:
-        """What happened so far."""
-        with self._counting:
-            return dict(self._counts)

@@ -1,31 +1,29 @@
-"""The bytes of one resource, out of the local disk as far as they are there, else out of the remote and onto the disk."""
+"""Reads a resource out of the cache, and what is not there out of the remote."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import io
 import os
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import NoReturn
 
-from data_stack.exception import ChecksumMismatchError, DataStackError, ResourceChangedError
-from data_stack.io.integrity import BLOCK_BYTES
+import numpy as np
+
+from data_stack.exception import ChecksumMismatchError, ResourceChangedError
+from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
-from data_stack.io.storage_connectors.cached.folder import Content
-from data_stack.io.storage_connectors.cached.parts import PartialContent
+from data_stack.io.storage_connectors.cached.folder import WHOLE_BYTES, Content
 from data_stack.io.storage_connectors.cached.remote import Remote
 from data_stack.io.storage_connectors.connector import ResourceInfo
+from data_stack.io.storage_connectors.file_source import FileSource
 from data_stack.io.storage_connectors.memory import BytesSource
-from data_stack.util.forks import call_in_forks
+from data_stack.util.forks import ForkLock
 
 __all__ = ["CachedSource"]
 
-#: What is shorter comes in one request, and is held against its digest before a byte of it is handed out.
-WHOLE_BYTES = 1 << 20
 #: The most that is asked for and held in memory at once.
-_AT_ONCE_BLOCKS = (4 << 20) // BLOCK_BYTES
+_AT_ONCE_BYTES = 4 << 20
 
 
 class CachedSource(ByteSource):
@@ -39,222 +37,185 @@ class CachedSource(ByteSource):
 
     def __init__(self, remote: Remote, identifier: str, content: Content) -> None:
         self._remote, self._identifier, self._content = remote, identifier, content
-        #: All bytes in a file of the cache; or what else they are read from.
-        self._handle = -1
-        self._others: ByteSource | None = None
+        self._source: ByteSource | None = None
         self._blocks: _CachedBlocks | None = None
-        self._resource: StreamedResource | None = None
-        self._is_open, self._is_pinned = False, True
-        self._retired: list[int] = []
-        self._renew_lock()
-        call_in_forks(self._renew_lock)
-
-    def _renew_lock(self) -> None:
-        self._lock = threading.RLock()
-
-    # ------------------------------------------------------------------ what ByteSource asks for
+        #: Blocks that are a file by now; another thread may still be reading from them.
+        self._retired: ByteSource | None = None
+        self._lock = ForkLock()
 
     @property
     def size(self) -> int:
-        self._opened()
-        return self._content.size
+        return self._opened().size
 
     @property
     def sha256(self) -> str | None:
-        self._opened()
-        return self._content.sha256 if self._is_pinned else None
+        return self._opened().sha256
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
-        others = self._opened()
-        if others is not None:
-            return others.readinto_at(offset, buffer)
-        try:
-            n_read = os.preadv(self._handle, [buffer], offset)
-        except OSError:
-            n_read = -1
-        if n_read == len(buffer) or (n_read >= 0 and offset + n_read >= self._content.size):
-            return n_read
-        with self._lock:
-            if self._handle >= 0:
-                # Cut short, or the disk fails. Other threads may be reading from the descriptor: closed later.
-                self._remote.folder.say(f"{self._content.key} is damaged; the remote is read instead", once=False)
-                self._retired.append(self._handle)
-                self._handle, self._is_open = -1, False
-                self._remote.folder.drop(self._content)
-        return self.readinto_at(offset, buffer)
+        return self._opened().readinto_at(offset, buffer)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        others = self._opened()
-        return super().read_ranges(ranges) if others is None else others.read_ranges(ranges)
+        return self._opened().read_ranges(ranges)
 
     @property
     def prefetches(self) -> bool:
-        others = self._opened()
-        return others is not None and others.prefetches
+        return self._opened().prefetches
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        others = self._opened()
-        return len(ranges) if others is None else others.prefetch(ranges)
+        return self._opened().prefetch(ranges)
+
+    def fileno(self) -> int:
+        return self._opened().fileno()
 
     def fill(self) -> None:
         """Bring everything to the local disk, as far as there is room."""
-        self._opened()
-        if self._blocks is not None:
-            self._blocks.fill()
-
-    def fileno(self) -> int:
-        if self._opened() is not None:
-            raise io.UnsupportedOperation(
-                f"resource {self._identifier!r} is not whole in the cache yet: read it to its end, or fetch() it first"
-            )
-        return self._handle
+        size = self.size  # opens it
+        buffer = memoryview(bytearray(_AT_ONCE_BYTES if self._blocks is not None else 0))
+        for offset in range(0, size, _AT_ONCE_BYTES) if buffer else ():
+            self.readinto_at(offset, buffer)
 
     def close(self) -> None:
-        others, self._others = self._others, None
-        if others is not None:
-            others.close()
-        for handle in [*self._retired, self._handle]:
-            if handle >= 0:
-                os.close(handle)
-        self._handle, self._retired = -1, []
-        resource, self._resource = self._resource, None
-        if resource is not None:
-            resource.close()
+        for source in (self._source, self._retired):
+            if source is not None:
+                source.close()
+        self._source = self._blocks = self._retired = None
 
-    # ------------------------------------------------------------------ opening
-
-    def _opened(self) -> ByteSource | None:
-        """What to read from; None: the file of the cache."""
-        if not self._is_open:
+    def _opened(self) -> ByteSource:
+        source = self._source
+        if source is None or (self._blocks is not None and self._blocks.is_complete()):
             with self._lock:
-                if not self._is_open:
-                    self._open()
-                    self._is_open = True
-        return self._others if self._handle < 0 else None
+                if self._source is None:
+                    self._source = self._open()
+                elif self._blocks is not None and (whole := self._open_whole()) is not None:
+                    self._retired, self._source, self._blocks = self._source, whole, None
+                source = self._source
+        return source
 
-    def _open(self) -> None:
-        folder = self._remote.folder
-        self._others = self._blocks = None
-        if self.open_whole():
-            self._remote.count(hits=1)
-            return
-        self._remote.count(misses=1)
-        here = os.path.exists(folder.parts_path(self._content))
-        if not (here and self._remote.is_silent()):
+    def _open(self) -> ByteSource:
+        remote, content = self._remote, self._content
+        whole = self._open_whole()
+        if whole is not None:
+            remote.counts["hits"] += 1
+            return whole
+        is_here = os.path.exists(remote.folder.parts_path(content))
+        resource = None
+        if not (is_here and remote.is_silent()):
             try:
-                self.open_remote()
+                resource, self._content = self._open_remote()
             except OSError:
-                if not here:  # blocks that are here serve while the remote is away
+                if not is_here:  # blocks that are here serve while the remote is away
                     raise
-            if self.open_whole():  # the remote had been given other bytes in between
-                return
-        if self._content.size <= WHOLE_BYTES and self._is_pinned:
-            self._fetch_whole()
-            return
-        parts = None
-        # What is not pinned may have been replaced since the digest was told, so it is not kept.
-        if folder.limit.admits(self._content.size) and self._is_pinned:
-            try:
-                parts = PartialContent(folder, self._content)
-            except OSError as error:
-                folder.cannot("write to", error)
-        self._blocks = _CachedBlocks(self, self._remote, self._identifier, self._content, parts)
-        self._others = BlockedSource(self._blocks)
-
-    def open_whole(self) -> bool:
-        """Read from the file of the cache from now on, if all bytes are there."""
-        with self._lock:
-            handle = self._remote.folder.open_whole(self._content) if self._handle < 0 else None
-            if handle is not None:
-                self._handle = handle
-            return self._handle >= 0
-
-    def open_remote(self) -> StreamedResource:
-        """The resource in the remote, kept open, so that this reader finishes with the bytes that it began with."""
-        with self._lock:
-            if self._resource is None:
-                resource = self._remote.resource(self._identifier)
-                try:
-                    size, sha256 = self._remote.ask(self._identifier, lambda: (resource.size, resource.sha256))
-                    pinned = Content.of(sha256, size)
-                    content = pinned or Content(self._content.sha256, size)
-                    if self._is_open and pinned != self._content:
-                        raise ResourceChangedError(
-                            self._identifier, f"sha256 {self._content.sha256}", f"sha256 {sha256}, {size:,} bytes"
-                        )
-                except BaseException:
-                    resource.close()
-                    raise
-                self._resource, self._content, self._is_pinned = resource, content, pinned is not None
-            return self._resource
-
-    def _fetch_whole(self) -> None:
-        resource, content = self.open_remote(), self._content
-        data = self._remote.ask(self._identifier, lambda: resource.read_at(0, content.size))
-        self._remote.count(fetched_bytes=len(data))
+        if resource is not None and self._content != content:  # it was given other bytes in between
+            resource.close()
+            return self._open()
+        remote.counts["misses"] += 1
+        if content.size > WHOLE_BYTES or resource is None:
+            self._blocks = _CachedBlocks(self, remote, self._identifier, content, resource)
+            return BlockedSource(self._blocks)
+        with resource:
+            data = remote.ask(self._identifier, lambda: resource.read_at(0, content.size))
+        remote.counts["fetched_bytes"] += len(data)
         actual = hashlib.sha256(data).hexdigest()
         if actual != content.sha256:
-            raise ChecksumMismatchError(self._identifier, repr(self._remote.store), content.sha256, actual)
-        handle = self._remote.folder.store_whole(content, data) if self._remote.folder.limit.admits(content.size) else None
-        if handle is None:
-            self._others = BytesSource(data, ResourceInfo(self._identifier, content.size, content.sha256))
-        else:
-            self._handle = handle
-        self._resource = None
-        resource.close()
+            raise ChecksumMismatchError(self._identifier, repr(remote.store), content.sha256, actual)
+        remote.folder.store_whole(content, data)
+        return self._open_whole() or BytesSource(data, ResourceInfo(self._identifier, content.size, content.sha256))
+
+    def _open_whole(self) -> FileSource | None:
+        opened = self._remote.folder.open_whole(self._content)
+        return None if opened is None else FileSource(lambda: opened, _raise)
+
+    def _open_remote(self) -> tuple[StreamedResource, Content]:
+        """The resource in the remote, kept open, so that this reader finishes with the bytes that it began with."""
+        remote, identifier = self._remote, self._identifier
+        resource = remote.ask(identifier, lambda: remote.store.get_resource(identifier))
+        try:
+            content = remote.ask(identifier, lambda: Content.of(resource.sha256, resource.size))
+            if content is None:
+                raise ResourceChangedError(identifier, f"sha256 {self._content.sha256}", "bytes of an unknown digest")
+            return resource, content
+        except BaseException:
+            resource.close()
+            raise
+
+    def open_remote_again(self) -> StreamedResource:
+        """The resource in the remote, which was away when this was opened.
+
+        Raises:
+            ResourceChangedError: it has other bytes by now.
+        """
+        resource, content = self._open_remote()
+        if content != self._content:
+            resource.close()
+            raise ResourceChangedError(self._identifier, f"sha256 {self._content.sha256}", f"sha256 {content.sha256}")
+        return resource
 
 
 class _CachedBlocks(Blocks):
-    """The blocks of a resource that is not whole in the cache: those that are here, and the others out of the remote."""
+    """The blocks of a resource that is not whole in the cache: those that are here, and the others out of the remote.
+
+    A block counts as here if its slot at the end of the file holds its digest. After a kill, a torn write, a power cut or a
+    flipped bit the two do not fit, and the block is fetched again. Any number of threads and processes may fill in at once.
+    """
 
     block_bytes = BLOCK_BYTES
 
     def __init__(
-        self, source: CachedSource, remote: Remote, identifier: str, content: Content, parts: PartialContent | None
+        self, source: CachedSource, remote: Remote, identifier: str, content: Content, resource: StreamedResource | None
     ) -> None:
-        self._source, self._remote, self._identifier, self._parts = source, remote, identifier, parts
-        self._content, self._keeps = content, parts is not None
+        self._source, self._remote, self._identifier = source, remote, identifier
+        self._content, self._resource = content, resource
         self.size, self.sha256 = content.size, content.sha256
+        self._n_blocks = -(-content.size // BLOCK_BYTES)
+        self._slots = self._n_blocks * BLOCK_BYTES
+        self._handle, self._keeps, self._n_put, self._n_missing = -1, remote.folder.admits(content.size), 0, 0
+        if self._keeps:
+            try:
+                self._handle = remote.folder.opened_parts(content, self._slots + self._n_blocks * DIGEST_BYTES)
+                self._count()
+            except OSError as error:
+                self._give_up(error)
+
+    def is_complete(self) -> bool:
+        """Whether the file has become a whole one, here or elsewhere: the slots at its end are cut off then."""
+        return self._handle >= 0 and os.fstat(self._handle).st_size == self.size
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        found: dict[int, bytes] = {}
-        if self._parts is not None:
-            with self._local_trouble():
-                found = self._parts.read(numbers)
+        found = {number: block for number in numbers if (block := self._kept(number)) is not None}
         missing = [number for number in numbers if number not in found]
         if missing:
             fetched = dict(zip(missing, self._fetched(missing), strict=True))
             found |= fetched
-            if self._keeps and self._parts is not None:
-                with self._local_trouble():
-                    # If there is no room, or it was evicted or completed by somebody else, so much for keeping blocks.
-                    self._keeps = self._parts.put(fetched)
-                    if not self._keeps:
-                        self._source.open_whole()
-                    elif self._parts.seems_complete():
-                        self._complete(self._parts)
+            if self._keeps:
+                self._keep(fetched)
+                if 2 * self._n_put >= self._n_missing:
+                    self._complete()
         return [found[number] for number in numbers]
 
-    def fill(self) -> None:
-        """Bring all blocks here, as far as there is room."""
-        parts = self._parts
-        with self._local_trouble():
-            for first in range(0, 0 if parts is None else parts.n_blocks, _AT_ONCE_BLOCKS):
-                if self._keeps:
-                    self.fetch(range(first, min(first + _AT_ONCE_BLOCKS, -(-self.size // BLOCK_BYTES))))
-            if self._keeps and parts is not None and parts.seems_complete():
-                self._complete(parts)
-
     def close(self) -> None:
-        parts, self._parts = self._parts, None
-        if parts is not None:
-            with contextlib.suppress(OSError):
-                if self._keeps and parts.seems_complete():
-                    parts.complete()
-            parts.close()
+        if self._keeps:
+            self._complete()
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+        if self._resource is not None:
+            self._resource.close()
+
+    def _kept(self, number: int) -> bytes | None:
+        """A block that is here, and right."""
+        if self._handle < 0:
+            return None
+        try:
+            slot = os.pread(self._handle, DIGEST_BYTES, self._slots + number * DIGEST_BYTES)
+            if slot.strip(b"\0"):
+                block = os.pread(self._handle, min(BLOCK_BYTES, self.size - number * BLOCK_BYTES), number * BLOCK_BYTES)
+                return block if block_digest(block) == slot else None
+        except OSError as error:
+            self._give_up(error)
+        return None
 
     def _fetched(self, numbers: Sequence[int]) -> list[bytes]:
-        resource = self._source.open_remote()
+        resource = self._resource = self._resource or self._source.open_remote_again()
         ranges = [(number * BLOCK_BYTES, min(BLOCK_BYTES, self.size - number * BLOCK_BYTES)) for number in numbers]
         if numbers[-1] - numbers[0] == len(numbers) - 1:
             start, size = ranges[0][0], sum(size for _, size in ranges)
@@ -263,26 +224,66 @@ class _CachedBlocks(Blocks):
             blocks = [bytes(data[offset - start : offset - start + length]) for offset, length in ranges]
         else:
             blocks = self._remote.ask(self._identifier, lambda: resource.read_ranges(ranges))
-        self._remote.count(fetched_bytes=sum(map(len, blocks)))
+        self._remote.counts["fetched_bytes"] += sum(map(len, blocks))
         for (offset, length), block in zip(ranges, blocks, strict=True):
             if len(block) != length:
-                raise ChecksumMismatchError(
-                    self._identifier, repr(self._remote.store), str(self.size), str(offset + len(block)), "size"
-                )
+                end = str(offset + len(block))
+                raise ChecksumMismatchError(self._identifier, repr(self._remote.store), str(self.size), end, "size")
         return blocks
 
-    def _complete(self, parts: PartialContent) -> None:
-        if not parts.complete():
-            raise ChecksumMismatchError(self._identifier, repr(self._remote.store), self._content.sha256, "another one")
-        self._source.open_whole()
-
-    @contextlib.contextmanager
-    def _local_trouble(self) -> Iterator[None]:
-        """What goes wrong with the local disk ends the caching of this resource, not the reading."""
+    def _keep(self, blocks: dict[int, bytes]) -> None:
+        """Write blocks, unless there is no room, or the file was evicted or completed by somebody else."""
         try:
-            yield
+            with self._remote.folder.room(sum(map(len, blocks.values())) + 8192 * len(blocks)) as fits:
+                # Once evicted, going on would fill a disk with what nobody can count or find.
+                self._keeps = fits and os.fstat(self._handle).st_nlink > 0 and not self.is_complete()
+                if not self._keeps:
+                    return
+                numbers = sorted(blocks)
+                starts = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1] + 1]
+                for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
+                    # In long pieces: a file that was written in short ones is read more slowly, out of memory too. What a disk
+                    # that is filling up does not take does not have its digest.
+                    run = [blocks[number] for number in numbers[start:end]]
+                    os.pwritev(self._handle, run, numbers[start] * BLOCK_BYTES)
+                    slots = b"".join(map(block_digest, run))
+                    os.pwrite(self._handle, slots, self._slots + numbers[start] * DIGEST_BYTES)
+                self._n_put += len(blocks)
         except OSError as error:
-            if isinstance(error, DataStackError):
-                raise  # what the remote said
-            self._keeps = False
-            self._remote.folder.cannot("use", error)
+            self._give_up(error)
+
+    def _count(self) -> None:
+        slots = os.pread(self._handle, self._n_blocks * DIGEST_BYTES, self._slots).ljust(self._n_blocks * DIGEST_BYTES, b"\0")
+        self._n_missing, self._n_put = self._n_blocks - int(np.count_nonzero(np.frombuffer(slots, np.uint64))), 0
+
+    def _complete(self) -> None:
+        """Make a whole resource of all blocks once they are here.
+
+        Raises:
+            ChecksumMismatchError: the bytes as they came from the remote are not what the remote said.
+        """
+        folder = self._remote.folder
+        try:
+            self._count()
+            if self._n_missing or self.is_complete():
+                return
+            if folder.is_right(self._content, self._handle):
+                folder.complete(self._content, self._handle)
+                return
+            is_as_it_came = all(self._kept(number) is not None for number in range(self._n_blocks))
+        except OSError as error:
+            self._give_up(error)
+            return
+        folder.drop(self._content)
+        self._keeps = False
+        if is_as_it_came:
+            raise ChecksumMismatchError(self._identifier, repr(self._remote.store), self._content.sha256, "another one")
+
+    def _give_up(self, error: OSError) -> None:
+        """What goes wrong with the local disk ends the caching of this resource, not the reading."""
+        self._keeps = False
+        self._remote.folder.cannot("use", error)
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error

@@ -52,7 +52,6 @@ from data_stack.io.storage_connectors.connector import (
 )
 from data_stack.io.storage_connectors.fsspec.object_blocks import ObjectBlocks, adopted_blocks
 from data_stack.io.storage_connectors.fsspec.pointer import (
-    MAX_INLINE_BYTES,
     MAX_POINTER_BYTES,
     MAX_RESOURCE_BYTES,
     OBJECTS,
@@ -80,6 +79,8 @@ _LAST_LOOK_SECONDS: Final = 1.0
 _MOST_UPLOADS: Final = 3
 _POINTERS_AT_ONCE: Final = 16
 _MOST_NOTE_BYTES: Final = 4096
+#: Resources up to this size are stored in their pointer, in one request.
+_INLINE_BYTES: Final = 65_536
 
 
 class FsspecStorageConnector(StorageConnector):
@@ -97,7 +98,6 @@ class FsspecStorageConnector(StorageConnector):
         read_only: never write, not even a lease.
         timeout_seconds: the most that a single request may take, retries included; listings may take ten times as long. File
             systems without asynchronous client (HDFS, SFTP) keep it as far as their client does.
-        inline_bytes: resources up to this size (at most 1 MiB) are stored in their pointer, in one request.
         storage_options: for the class of the file system, e.g. ``endpoint_url="https://…"`` for ``s3fs.S3FileSystem``.
 
     Raises:
@@ -114,23 +114,19 @@ class FsspecStorageConnector(StorageConnector):
         *,
         read_only: bool = False,
         timeout_seconds: float = 30.0,
-        inline_bytes: int = 65_536,
         **storage_options: Any,
     ) -> None:
         if not 0 < timeout_seconds < float("inf"):
             raise ConfigError(f"timeout_seconds must be a positive number, got {timeout_seconds!r}")
-        if not 0 <= inline_bytes <= MAX_INLINE_BYTES:
-            raise ConfigError(f"inline_bytes must be between 0 and {MAX_INLINE_BYTES:,}, got {inline_bytes!r}")
-        self._configuration = (url, read_only, timeout_seconds, inline_bytes, storage_options)
-        self._read_only, self._inline_bytes = read_only, inline_bytes
+        self._configuration = (url, read_only, timeout_seconds, storage_options)
+        self._read_only = read_only
         self._files = RemoteFiles(url, timeout_seconds, storage_options)
-        self._leases_seen: dict[str, tuple[bytes, float]] = {}
 
     @classmethod
     def from_url(cls, url: str) -> FsspecStorageConnector:
         """A connector as a URL with options describes it: ``"s3://bucket/folder?endpointUrl=https://…&region=eu-1"``.
 
-        Options of every scheme: ``readOnly`` and ``anonymous`` (true or false), ``timeoutSeconds``, ``inlineBytes``. Besides,
+        Options of every scheme: ``readOnly``, ``anonymous`` (true or false) and ``timeoutSeconds``. Besides,
         s3: ``endpointUrl``, ``region``, ``profile``, ``requesterPays``; gs: ``endpointUrl``, ``project``; az: ``account``;
         sftp: ``keyFile``, ``knownHosts`` (a file besides ``~/.ssh/known_hosts``), ``hostKeyPolicy`` (of a server whose key is in
         none: ``reject``, the default, ``warning`` or ``auto_add``); hdfs: ``user``, ``kerberosTicket``.
@@ -197,10 +193,10 @@ class FsspecStorageConnector(StorageConnector):
             self._files.delete(_note_path(identifier))
 
     def list_resources(self, prefix: str = "") -> list[str]:
-        adopted = self._adopted_files(prefix)
+        adopted = self._adopted(prefix)
         folder = prefix.rpartition("/")[0]
         pointers = self._files.files(f"{_RESOURCES}/{folder}" if folder else _RESOURCES)
-        identifiers = {_identifier_of(file.path) for file in pointers} | set(adopted)
+        identifiers = {_identifier_of(file.path) for file in pointers} | adopted
         return sorted(identifier for identifier in identifiers if identifier is not None and identifier.startswith(prefix))
 
     def stat(self, identifier: str) -> ResourceInfo:
@@ -226,17 +222,7 @@ class FsspecStorageConnector(StorageConnector):
         if self._read_only:
             return contextlib.nullcontext(Lease())
         path = f"{_LEASES}/{hashlib.sha256(identifier.encode()).hexdigest()}"
-        return contextlib.closing(HeartbeatLease(self._files, path, self._leases_seen))
-
-    def remove_abandoned(self, prefix: str = "") -> list[str]:
-        """Remove unfinished files of processes of this machine that died, and of others after an hour by the store's clock.
-
-        Object stores have none. A connector for reading only removes nothing.
-        """
-        checked_prefix(prefix)
-        if self._read_only:
-            return []
-        return self._without_writer(dry_run=False)
+        return contextlib.closing(HeartbeatLease(self._files, path))
 
     # ------------------------------------------------------------------ upkeep
 
@@ -253,7 +239,7 @@ class FsspecStorageConnector(StorageConnector):
         parts, leases = self._files.files(OBJECTS), self._files.files(_LEASES)
         if not parts and not leases and not self._files.files(TEMPORARIES):
             return []
-        now = self._now()
+        now = time.time() if self._read_only else self._files.now()  # without writing there is no other clock
 
         def is_old(file: RemoteFile) -> bool:
             # Rounded down, as some answers of some stores are.
@@ -283,12 +269,7 @@ class FsspecStorageConnector(StorageConnector):
         return None if document is None else Pointer.decoded(document, identifier, repr(self))
 
     def _pointers(self) -> Iterator[Pointer]:
-        """All pointers of the store."""
-        for identifier, document in self._documents():
-            yield Pointer.decoded(document, identifier, repr(self))
-
-    def _documents(self) -> Iterator[tuple[str, bytes]]:
-        """What lies where pointers lie, with the identifiers it is for; many at a time."""
+        """All pointers of the store, read many at a time."""
         paths = [file.path for file in self._files.files(_RESOURCES)]
         named = [(path, identifier) for path in paths if (identifier := _identifier_of(path)) is not None]
         for start in range(0, len(named), _POINTERS_AT_ONCE):
@@ -296,7 +277,7 @@ class FsspecStorageConnector(StorageConnector):
             documents = self._files.read_ranges([(path, 0, MAX_POINTER_BYTES + 1) for path, _ in group])
             for (_, identifier), document in zip(group, documents, strict=True):
                 if document is not None:  # it may have been deleted meanwhile
-                    yield identifier, document
+                    yield Pointer.decoded(document, identifier, repr(self))
 
     def _publish(self, pointer: Pointer) -> None:
         path, document = _pointer_path(pointer.identifier), pointer.encoded()
@@ -335,7 +316,7 @@ class FsspecStorageConnector(StorageConnector):
         pieces = in_pieces(binary_chunks(resource), PART_BYTES)
         first = next(pieces, b"")
         # The last piece is the only short one, so what fits is all there is.
-        version = None if len(first) <= self._inline_bytes else secrets.token_hex(16)
+        version = None if len(first) <= _INLINE_BYTES else secrets.token_hex(16)
         whole, blocks, n_bytes = hashlib.sha256(), BlockDigests(block_bytes_for(size)), 0
 
         def hashed() -> Iterator[bytes]:
@@ -361,28 +342,27 @@ class FsspecStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ listing
 
-    def _adopted_files(self, prefix: str) -> dict[str, RemoteFile]:
-        """What other tools put there, by identifier."""
+    def _adopted(self, prefix: str) -> set[str]:
+        """The identifiers of what other tools put there."""
         folder = checked_prefix(prefix).rpartition("/")[0]
         if folder.startswith(_OWN_FOLDER):
-            return {}
+            return set()
         found, folders = self._files.entries(folder)
         for each in folders:
             if each != _OWN_FOLDER and (each + "/").startswith(prefix):
                 found += self._files.files(each)
-        files = {}
+        identifiers = set()
         for file in found:
             with contextlib.suppress(MalformedIdentifierError):
-                if file.path.startswith(prefix):
-                    files[checked_identifier(file.path)] = file
-        return files
+                identifiers.add(checked_identifier(file.path))
+        return identifiers
 
     def _without_writer(self, *, dry_run: bool) -> list[str]:
         """Paths of unfinished files whose writer died, or that are too old to have one; they are removed, or only named."""
         temporaries = self._files.files(TEMPORARIES)
         if not temporaries:
             return []
-        now = self._now()
+        now = time.time() if self._read_only else self._files.now()  # without writing there is no other clock
         old = [
             file.path
             for file in temporaries
@@ -394,11 +374,6 @@ class FsspecStorageConnector(StorageConnector):
                 self._files.delete(path)
         return old
 
-    def _now(self) -> float:
-        if self._read_only:
-            return time.time()  # the only clock that there is without writing
-        return self._files.now()
-
 
 # ---------------------------------------------------------------------- names and values
 
@@ -408,10 +383,9 @@ def _made(
     url: str,
     read_only: bool,
     timeout_seconds: float,
-    inline_bytes: int,
     options: dict[str, Any],
 ) -> FsspecStorageConnector:
-    return cls(url, read_only=read_only, timeout_seconds=timeout_seconds, inline_bytes=inline_bytes, **options)
+    return cls(url, read_only=read_only, timeout_seconds=timeout_seconds, **options)
 
 
 def _pointer_path(identifier: str) -> str:

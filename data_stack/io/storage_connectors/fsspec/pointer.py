@@ -51,15 +51,6 @@ class Pointer:
     version: str | None
     inline: bytes = b""
 
-    @property
-    def n_parts(self) -> int:
-        """How many objects hold the content."""
-        return 0 if self.version is None else -(-self.size // PART_BYTES)
-
-    def part_size(self, number: int) -> int:
-        """Length of a part in bytes."""
-        return min(PART_BYTES, self.size - number * PART_BYTES)
-
     def encoded(self) -> bytes:
         """The file."""
         names = ("identifier", "size", "sha256", "block_bytes", "version")

@@ -37,7 +37,6 @@ from data_stack.util.forks import call_in_forks
 try:
     import fsspec
     from fsspec.asyn import AsyncFileSystem, sync
-    from fsspec.implementations.local import LocalFileSystem
     from fsspec.implementations.memory import MemoryFileSystem
 except ImportError as error:
     raise MissingDependencyError("FsspecStorageConnector", "fsspec", "cloud") from error
@@ -237,19 +236,8 @@ class RemoteFiles:
 
     def _put_by_renaming(self, path: str, data: bytes) -> None:
         temporary = f"{TEMPORARIES}/{this_process()}.{secrets.token_hex(8)}"
-        file_system = self._handle().file_system
-
-        def write() -> None:
-            if not isinstance(file_system, LocalFileSystem):
-                self._run("pipe_file", self._full(temporary), data)
-                return
-            with file_system.open(self._full(temporary), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-
         try:
-            self._in_folder_of(temporary, write)
+            self._in_folder_of(temporary, lambda: self._run("pipe_file", self._full(temporary), data))
             n_written = self._run("info", self._full(temporary))["size"]
             if n_written != len(data):
                 raise OSError(errno.ENOSPC, f"only {n_written:,} of {len(data):,} bytes were stored")
@@ -414,13 +402,8 @@ class RemoteFiles:
         return str(self._class._strip_protocol(name)).removeprefix(self.root).strip("/")
 
     def _is_ours(self, info: Mapping[str, Any]) -> bool:
-        """Whether this is a file that lies below the root, and not one elsewhere that a link leads to."""
-        if info.get("type") != "file" or info.get("islink"):
-            return False
-        if not issubclass(self._class, LocalFileSystem):
-            return True
-        name, root = os.path.realpath(str(info["name"])), os.path.realpath(self.root)
-        return name.startswith(root.rstrip("/") + "/")
+        """Whether this is a file, and no link, which may lead elsewhere."""
+        return info.get("type") == "file" and not info.get("islink")
 
     def _described(self, info: Mapping[str, Any]) -> RemoteFile:
         modified = next(

@@ -10,7 +10,7 @@ from data_stack.exception import ConfigError
 __all__ = ["parse_options"]
 
 _FLAGS: Final = {"readOnly", "anonymous", "requesterPays"}
-_CONNECTOR_OPTIONS: Final = {"readOnly": "read_only", "timeoutSeconds": "timeout_seconds", "inlineBytes": "inline_bytes"}
+_CONNECTOR_OPTIONS: Final = {"readOnly": "read_only", "timeoutSeconds": "timeout_seconds"}
 _S3: Final = {
     "endpointUrl": "endpoint_url",
     "region": "client_kwargs.region_name",
@@ -61,9 +61,9 @@ def _value(name: str, text: str) -> Any:
         if text.lower() not in ("true", "false"):
             raise ConfigError(f"the option {name} is true or false")
         return text.lower() == "true"
-    if name in ("timeoutSeconds", "inlineBytes"):
+    if name == "timeoutSeconds":
         try:
-            return float(text) if name == "timeoutSeconds" else int(text)
+            return float(text)
         except ValueError:
             raise ConfigError(f"the option {name} is a number") from None
     if not text:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bson import ObjectId
 from pymongo import ReadPreference
-from pymongo.client_session import ClientSession
 
 from data_stack.exception import DamagedBlockError
 from data_stack.io.integrity import ALGORITHM, block_digest_at
@@ -65,30 +64,19 @@ class FileChunks(Blocks):
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
         chunks = self._connection.readable("chunks")
-        found = self._connection.reading("read", self._identifier, lambda: self._found(numbers, chunks))
-        if len(found) < len(numbers):
-            # A secondary, or a primary that was deposed, may not have them yet.
-            primary = chunks.with_options(read_preference=ReadPreference.PRIMARY)
-            found = self._connection.reading_in_session(
-                "read", self._identifier, lambda session: self._found(numbers, primary, session)
-            )
+        with self._connection.operation("read", self._identifier):
+            found = self._found(numbers, chunks)
+            if len(found) < len(numbers):  # a secondary may not have them yet
+                found = self._found(numbers, chunks.with_options(read_preference=ReadPreference.PRIMARY))
         return [self._verified(number, found.get(number)) for number in numbers]
 
-    def _found(
-        self, numbers: Sequence[int], chunks: Documents, session: ClientSession | None = None
-    ) -> dict[int, dict[str, Any]]:
+    def _found(self, numbers: Sequence[int], chunks: Documents) -> dict[int, dict[str, Any]]:
         first, last = numbers[0], numbers[-1]
         is_run = last - first == len(numbers) - 1
         places = {"$gte": first, "$lte": last} if is_run else {"$in": list(numbers)}
         # The limit lets the server close its cursor with the answer, and bounds what a hostile collection can send.
-        query = chunks.find(
-            {"files_id": self._file_id, "n": places},
-            _WANTED,
-            limit=len(numbers) + 1,
-            batch_size=len(numbers) + 1,
-            session=session,
-        )
-        with query as cursor:
+        most = len(numbers) + 1
+        with chunks.find({"files_id": self._file_id, "n": places}, _WANTED, limit=most, batch_size=most) as cursor:
             return {document["n"]: document for document in cursor if isinstance(document.get("n"), int)}
 
     def _verified(self, number: int, document: dict[str, Any] | None) -> bytes:

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from bson import ObjectId
-from pymongo.client_session import ClientSession
 from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, ServerSelectionTimeoutError
 
 from data_stack.exception import (
@@ -42,12 +41,7 @@ from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.mongodb import upkeep
 from data_stack.io.storage_connectors.mongodb.chunks import FileChunks
-from data_stack.io.storage_connectors.mongodb.connection import (
-    Connection,
-    UnreadableAnswerError,
-    connection_of,
-    readable_answers,
-)
+from data_stack.io.storage_connectors.mongodb.connection import Connection, connection_of
 from data_stack.io.storage_connectors.mongodb.gridfs_files import GridFSFile
 from data_stack.io.storage_connectors.mongodb.leases import LeaseDocuments
 from data_stack.io.storage_connectors.mongodb.pointers import Pointer
@@ -56,15 +50,15 @@ from data_stack.io.storage_connectors.mongodb.settings import (
     DEFAULT_CHUNK_BYTES,
     DEFAULT_INLINE_BYTES,
     Settings,
+    parse_url,
 )
 from data_stack.io.storage_connectors.mongodb.uploads import Upload
 from data_stack.io.storage_connectors.writer import (
     COPY_BYTES,
-    LocalWriter,
     ResourceWriter,
     binary_chunks,
     in_pieces,
-    local_file,
+    local_writer,
     sealing,
 )
 
@@ -73,10 +67,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["ANYTHING", "MongoDBStorageConnector"]
+__all__ = ["MongoDBStorageConnector"]
 
-#: As ``expected_sha256``: replace whatever is there.
-ANYTHING: Final = "anything"
 _ATTEMPTS: Final = 8
 
 
@@ -88,16 +80,14 @@ class MongoDBStorageConnector(StorageConnector):
     atomic update, acknowledged by the majority of the servers and their journals. A resource that was opened is pinned to its
     file: it goes on reading it when the identifier is replaced or deleted. Every chunk is verified on every read.
 
-    What was acknowledged to a connector, or read by it, is what all connectors of this process for the same replica set read from
-    then on, also of a primary that has been replaced and does not know it yet.
-
     Reading asks for the chunks that hold the wanted bytes, and for no others; a batch of ranges is one query. Operations end
     within ``timeout_seconds`` (an upload: each batch of it). Nothing is contacted before the first operation. Connectors of the
     same settings share one client a process; :meth:`close`, or the end of the last of them, closes it.
 
     Args:
         uri: MongoDB's connection string: ``mongodb://user:password@host:27017/database``, with TLS, replica set and other options
-            of the driver. It is never shown. It is part of a pickled connector, as a worker needs it.
+            of the driver. It is never shown. It is part of a pickled connector, as a worker needs it. With a ``readPreference``,
+            what a secondary does not have yet is asked of the primary; ``readConcernLevel`` is ``majority`` by default.
         database: in which to store; default: that of ``uri``, or else ``data_stack``.
         bucket: what the names of the collections begin with.
         read_only: write nothing, not even indexes; storing raises ReadOnlyStorageError.
@@ -105,11 +95,6 @@ class MongoDBStorageConnector(StorageConnector):
             has to be found within 5 s (or the connection string's ``serverSelectionTimeoutMS``).
         chunk_bytes: length of the chunks that are written, 64 KiB to 1 MiB serve well.
         inline_bytes: resources up to this length are stored in their pointer document, in one round trip.
-        read_preference: from which servers to read, e.g. ``"secondaryPreferred"``, ``"nearest"``; default: what ``uri`` says, or
-            else ``"primary"``. What a secondary does not have yet is asked of the primary.
-        read_concern: level of reads; default: what ``uri`` says, or else ``"majority"``. Below that one may see what a failover
-            takes back. With ``"linearizable"``, looking for resources and listing them tells what is current at this moment, and
-            asks the majority of the servers each time; chunks, which never change, are read by ``"majority"``.
         allow_invalid_certificates: accept that the connection string turns the check of certificates off.
 
     Raises:
@@ -129,46 +114,29 @@ class MongoDBStorageConnector(StorageConnector):
         timeout_seconds: float = 30.0,
         chunk_bytes: int = DEFAULT_CHUNK_BYTES,
         inline_bytes: int = DEFAULT_INLINE_BYTES,
-        read_preference: str | None = None,
-        read_concern: str | None = None,
         allow_invalid_certificates: bool = False,
     ) -> None:
-        self._settings = Settings.checked(
-            uri,
-            database,
-            bucket=bucket,
-            read_only=read_only,
-            timeout_seconds=timeout_seconds,
-            chunk_bytes=chunk_bytes,
-            inline_bytes=inline_bytes,
-            read_preference=read_preference,
-            read_concern=read_concern,
-            allow_invalid_certificates=allow_invalid_certificates,
+        self._settings = Settings(
+            uri, database, bucket, read_only, timeout_seconds, chunk_bytes, inline_bytes, allow_invalid_certificates
         )
         self._shared: Connection | None = None
-        self._leases_seen: dict[str, tuple[bytes, float]] = {}
 
     @classmethod
     def from_url(cls, url: str) -> Self:
         """The connector of a URL: a connection string whose query may also hold ``bucket``, ``readOnly``, ``timeoutSeconds``,
-        ``chunkBytes``, ``inlineBytes``, ``readPreference``, ``readConcernLevel`` and ``allowInvalidCertificates``.
+        ``chunkBytes``, ``inlineBytes`` and ``allowInvalidCertificates``.
 
         Raises:
             ConfigError: something in it is not allowed; no part of it is in the message.
         """
-        return cls._of(Settings.of_url(url))
-
-    @classmethod
-    def _of(cls, settings: Settings) -> Self:
-        connector = cls.__new__(cls)
-        connector._settings, connector._shared, connector._leases_seen = settings, None, {}
-        return connector
+        uri, options = parse_url(url)
+        return cls(uri, **options)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._settings.name!r}{', read_only=True' if self._settings.read_only else ''})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_settings": self._settings, "_shared": None, "_leases_seen": {}}
+        return {"_settings": self._settings, "_shared": None}
 
     @property
     def _connection(self) -> Connection:
@@ -210,16 +178,13 @@ class MongoDBStorageConnector(StorageConnector):
 
     def list_resources(self, prefix: str = "") -> list[str]:
         checked_prefix(prefix)
-
-        def found(session: ClientSession) -> list[str]:
-            resources, below = self._connection.readable("resources"), {"_id": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}
-            with resources.find(below, {"_id": 1}, sort=[("_id", 1)], session=session) as cursor:
-                return [document["_id"] for document in cursor]
-
+        below = {"_id": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}
         identifiers = []
-        for identifier in self._connection.reading_in_session("list", prefix, found):
-            with contextlib.suppress(MalformedIdentifierError):
-                identifiers.append(checked_identifier(identifier))
+        with self._connection.operation("list", prefix):
+            with self._connection.readable("resources").find(below, {"_id": 1}, sort=[("_id", 1)]) as cursor:
+                for document in cursor:
+                    with contextlib.suppress(MalformedIdentifierError):
+                        identifiers.append(checked_identifier(document["_id"]))
         return identifiers
 
     def from_gridfs(self, bucket: str, filename: str) -> StreamedResource:
@@ -255,32 +220,29 @@ class MongoDBStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ writing
 
-    def set_resource(self, identifier: str, resource: Storable, *, expected_sha256: str | None = ANYTHING) -> None:
+    def set_resource(self, identifier: str, resource: Storable) -> None:
         """Store ``resource`` under ``identifier``, as every connector does.
 
         Args:
             identifier: its name.
             resource: anything with ``read``, or an iterable of bytes.
-            expected_sha256: publish only if what is replaced has this digest (None: if nothing is there). Of several writers that
-                expect the same, one wins. By default the last one wins.
 
         Raises:
-            StorageConflictError: something else is there by now. Nothing was published.
             StorageUnavailableError: the server did not answer. The resource is as before, or (only if the message says so)
                 perhaps published whole.
         """
         self._check_writable("store", identifier)
-        self._store(identifier, binary_chunks(resource), expected_sha256)
+        self._store(identifier, binary_chunks(resource))
 
     @contextlib.contextmanager
     def create(self, identifier: str) -> Iterator[ResourceWriter]:
         self._check_writable("store", identifier)
         # HDF5 and zip writers go back to what they wrote. Chunks that are on the server do not change, so it waits in a file.
-        with local_file(identifier) as file:
-            with sealing(LocalWriter(identifier, file)) as writer:
+        with local_writer(identifier) as (local, file):
+            with sealing(local) as writer:
                 yield writer
             file.seek(0)
-            self._store(identifier, iter(lambda: file.read(COPY_BYTES), b""), ANYTHING)
+            self._store(identifier, iter(lambda: file.read(COPY_BYTES), b""))
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         self._check_writable("move", new_identifier)
@@ -288,10 +250,10 @@ class MongoDBStorageConnector(StorageConnector):
         if identifier == new_identifier:
             return
         moved = dataclasses.replace(pointer, identifier=new_identifier, write_id=ObjectId())
-        before = self._publish(moved, ANYTHING)
-        with self._connection.operation("move", identifier), self._connection.session() as session:
+        before = self._publish(moved)
+        with self._connection.operation("move", identifier):
             ours = {"_id": identifier, "write_id": pointer.write_id}
-            is_deleted = self._connection.writable("resources").delete_one(ours, session=session).deleted_count > 0
+            is_deleted = self._connection.writable("resources").delete_one(ours).deleted_count > 0
             if not is_deleted:  # what it stood for may have been swept meanwhile
                 self._take_back(moved, before)
         if not is_deleted:
@@ -301,13 +263,13 @@ class MongoDBStorageConnector(StorageConnector):
 
     def delete_resource(self, identifier: str) -> None:
         self._check_writable("delete", identifier)
-        with self._connection.operation("delete", identifier), self._connection.session() as session:
+        with self._connection.operation("delete", identifier):
             resources = self._connection.writable("resources")
             try:
-                deleted = resources.find_one_and_delete({"_id": identifier}, {"file_id": 1, "_id": 1}, session=session)
+                deleted = resources.find_one_and_delete({"_id": identifier}, {"file_id": 1, "_id": 1})
             except ConnectionFailure:
                 # Done or not done: done again, both come to the same.
-                resources.delete_one({"_id": identifier}, session=session)
+                resources.delete_one({"_id": identifier})
                 return
         if deleted is None:
             raise ResourceNotFoundError(identifier, repr(self))
@@ -318,19 +280,19 @@ class MongoDBStorageConnector(StorageConnector):
         if self._settings.read_only:
             raise ReadOnlyStorageError(f"could not {action} {identifier!r}: {self!r} was opened for reading only", 30)
 
-    def _store(self, identifier: str, source: Iterable[Buffer], expected: str | None) -> None:
+    def _store(self, identifier: str, source: Iterable[Buffer]) -> None:
         inline_bytes, chunk_bytes = self._settings.inline_bytes, self._settings.chunk_bytes
         pieces = in_pieces(source, chunk_bytes)
         head = list(itertools.islice(pieces, inline_bytes // chunk_bytes + 1))
         if sum(map(len, head)) > inline_bytes:
-            self._store_file(identifier, itertools.chain(head, pieces), expected)
+            self._store_file(identifier, itertools.chain(head, pieces))
             return
         digest, data = Digest(), b"".join(head)
         digest.update(data)
         pointer = Pointer(identifier, len(data), digest.sha256, ObjectId(), data, block_digest(data))
-        self._mark_replaced(self._publish(pointer, expected))
+        self._mark_replaced(self._publish(pointer))
 
-    def _store_file(self, identifier: str, pieces: Iterable[bytes], expected: str | None) -> None:
+    def _store_file(self, identifier: str, pieces: Iterable[bytes]) -> None:
         connection, chunk_bytes = self._connection, self._settings.chunk_bytes
         with connection.operation("store", identifier):
             connection.make_indexes()
@@ -340,7 +302,7 @@ class MongoDBStorageConnector(StorageConnector):
             upload.complete()
             digest = upload.digest
             pointer = Pointer(identifier, digest.size, digest.sha256, ObjectId(), file_id=upload.file_id, chunk_bytes=chunk_bytes)
-            before = self._publish(pointer, expected)
+            before = self._publish(pointer)
             self._check_published(pointer, before, upload)
         except _OutcomeUnknownError:
             raise  # the file may belong to a resource now
@@ -368,69 +330,50 @@ class MongoDBStorageConnector(StorageConnector):
     def _take_back(self, pointer: Pointer, before: dict[str, Any] | None) -> None:
         """Make what was published what it was before, unless somebody else has published since."""
         resources, ours = self._connection.writable("resources"), {"_id": pointer.identifier, "write_id": pointer.write_id}
-        with self._connection.session() as session:
-            if before is None:
-                resources.delete_one(ours, session=session)
-            else:
-                resources.replace_one(ours, before, session=session)
+        if before is None:
+            resources.delete_one(ours)
+        else:
+            resources.replace_one(ours, before)
 
-    def _publish(self, pointer: Pointer, expected: str | None) -> dict[str, Any] | None:
+    def _publish(self, pointer: Pointer) -> dict[str, Any] | None:
         """Make the pointer document this one, in one step; returns the one before.
 
         Raises:
-            StorageConflictError: what was expected is not there.
             StorageUnavailableError: it was not published; _OutcomeUnknownError, which is one: or perhaps it was.
         """
         connection, identifier = self._connection, pointer.identifier
-        with connection.operation("publish", identifier), connection.session() as session:
+        with connection.operation("publish", identifier):
             resources = connection.writable("resources")
             is_asking = False
             for attempt in range(_ATTEMPTS):
                 try:
-                    with readable_answers():
-                        if is_asking and self._is_published(pointer, session):
-                            return None
-                        before = resources.find_one_and_update(
-                            _condition(identifier, expected),
-                            pointer.update(),
-                            upsert=expected is ANYTHING or expected is None,
-                            session=session,
-                        )
-                    is_conflict = before is None and expected not in (ANYTHING, None)
+                    if is_asking and self._is_published(pointer):
+                        return None
+                    before: dict[str, Any] | None = resources.find_one_and_update(
+                        {"_id": identifier}, pointer.update(), upsert=True
+                    )
+                    return before
                 except DuplicateKeyError:
-                    if expected is not None:
-                        continue  # two created it at once; now it is there
-                    before, is_conflict = None, True
+                    continue  # two created it at once; now it is there
                 except PyMongoError as error:
                     if isinstance(error, ServerSelectionTimeoutError) and not is_asking:
                         raise  # there was nobody to send it to
                     # Was it done, and only the answer lost? The pointer tells, as soon as somebody answers again.
-                    is_unknown = isinstance(error, (ConnectionFailure, UnreadableAnswerError)) or error.timeout
-                    is_unknown = is_unknown or "write concern" in str(error).lower()
-                    if not is_unknown:
+                    is_lost = isinstance(error, ConnectionFailure) or error.timeout or "write concern" in str(error).lower()
+                    if not is_lost:
                         raise
                     if error.timeout or attempt == _ATTEMPTS - 1:
                         raise self._unknown(identifier, error) from error
                     is_asking = True
-                    continue
-                if is_conflict:
-                    if is_asking and self._is_published(pointer, session):
-                        return None  # the server was still at it when it was asked
-                    what = "nothing was to be there" if expected is None else f"sha256 {expected} was to be replaced"
-                    raise StorageConflictError(
-                        f"{identifier!r} in {self!r} is not what it was expected to be ({what}): somebody else was first. "
-                        f"Nothing was published; look at what is there now."
-                    )
-                return before
         raise StorageError(
             f"could not publish {identifier!r} in {self!r}: {_ATTEMPTS} times somebody else created and deleted it"
         )
 
-    def _is_published(self, pointer: Pointer, session: ClientSession) -> bool:
+    def _is_published(self, pointer: Pointer) -> bool:
         """Whether an update whose answer was lost was done; if it was, it is durable when this returns."""
         ours = {"_id": pointer.identifier, "write_id": pointer.write_id}
         resources = self._connection.writable("resources")
-        return bool(resources.update_one(ours, {"$currentDate": {"modified": True}}, session=session).matched_count)
+        return bool(resources.update_one(ours, {"$currentDate": {"modified": True}}).matched_count)
 
     def _mark_replaced(self, before: Mapping[str, Any] | None, now: Pointer | None = None) -> None:
         """Start the grace period of the file that a pointer had; should that fail, the sweeper finds it without."""
@@ -455,13 +398,7 @@ class MongoDBStorageConnector(StorageConnector):
         checked_identifier(identifier)
         if self._settings.read_only:
             return contextlib.nullcontext(Lease())
-        return contextlib.closing(HeartbeatLease(LeaseDocuments(self._connection), identifier, self._leases_seen))
-
-    def remove_abandoned(self, prefix: str = "") -> list[str]:
-        checked_prefix(prefix)
-        if self._settings.read_only:
-            return []
-        return upkeep.remove_abandoned(self._connection, prefix)
+        return contextlib.closing(HeartbeatLease(LeaseDocuments(self._connection), identifier))
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
         if self._settings.read_only and not dry_run:
@@ -471,10 +408,3 @@ class MongoDBStorageConnector(StorageConnector):
 
 class _OutcomeUnknownError(StorageUnavailableError):
     """A pointer may have been published, or not."""
-
-
-def _condition(identifier: str, expected: str | None) -> dict[str, Any]:
-    if expected is ANYTHING:
-        return {"_id": identifier}
-    # None: no document fulfils this, so the upsert inserts, and fails if there is one.
-    return {"_id": identifier, "sha256": expected} if expected is not None else {"_id": identifier, "format": None}

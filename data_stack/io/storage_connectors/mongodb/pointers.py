@@ -55,15 +55,10 @@ class Pointer:
     modified: datetime.datetime | None = None
 
     @property
-    def n_chunks(self) -> int:
-        """Number of chunks of its file."""
-        return 0 if self.chunk_bytes is None else -(-self.length // self.chunk_bytes)
-
-    @property
     def info(self) -> ResourceInfo:
         """What the store knows of it."""
         modified = None if self.modified is None else self.modified.replace(tzinfo=datetime.timezone.utc).timestamp()
-        return ResourceInfo(self.identifier, self.length, self.sha256, b"", modified)
+        return ResourceInfo(self.identifier, self.length, self.sha256, modified)
 
     def update(self) -> dict[str, Any]:
         """The update that makes a document of the collection ``resources`` this pointer, in one step."""

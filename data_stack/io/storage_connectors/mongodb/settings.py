@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from data_stack.exception import ConfigError
 
-__all__ = ["DEFAULT_BUCKET", "DEFAULT_CHUNK_BYTES", "DEFAULT_INLINE_BYTES", "Settings"]
+__all__ = ["DEFAULT_BUCKET", "DEFAULT_CHUNK_BYTES", "DEFAULT_INLINE_BYTES", "Settings", "parse_url"]
 
 DEFAULT_BUCKET: Final = "data_stack"
 DEFAULT_DATABASE: Final = "data_stack"
@@ -38,82 +38,45 @@ _OPTIONS: Final[Mapping[str, tuple[str, type]]] = {
 class Settings:
     """What tells one store from another, checked.
 
+    Raises:
+        ConfigError: something is not allowed. No part of the connection string is in the message.
+
     Attributes:
         uri: MongoDB's connection string, with credentials if it has any: never to be shown. See ``name``.
-        database, bucket: the collections are ``database.bucket.resources`` and so on.
+        database, bucket: the collections are ``database.bucket.resources`` and so on; by default the database of ``uri``, or else
+            ``data_stack``.
         read_only: refuse to write, and send nothing that writes.
         timeout_seconds: how long one operation may take in all.
         chunk_bytes: length of the chunks that are written; also what one digest covers.
         inline_bytes: resources up to this length lie in their pointer document.
-        read_preference, read_concern: as MongoDB calls them, e.g. ``"secondaryPreferred"``, ``"majority"``; ``"linearizable"`` is
-            for what changes, not for chunks.
         allow_invalid_certificates: accept a server that cannot prove who it is.
     """
 
     uri: str = field(repr=False)
-    database: str
+    database: str | None = None
     bucket: str = DEFAULT_BUCKET
     read_only: bool = False
     timeout_seconds: float = 30.0
     chunk_bytes: int = DEFAULT_CHUNK_BYTES
     inline_bytes: int = DEFAULT_INLINE_BYTES
-    read_preference: str = "primary"
-    read_concern: str = "majority"
     allow_invalid_certificates: bool = False
-
-    @classmethod
-    def checked(cls, uri: str, database: str | None, **options: Any) -> Settings:
-        """Settings of a connection string and options.
-
-        Raises:
-            ConfigError: something is not allowed. No part of the connection string is in the message.
-        """
-        match = _matched(uri)
-        database = database if database is not None else unquote(match["database"] or "") or DEFAULT_DATABASE
-        if not _DATABASE.fullmatch(str(database)):
-            raise ConfigError("a database of MongoDB has 1 to 63 characters, none of them '/\\. \"$*<>:|?'; check the URL's path")
-        given = {name.lower(): value for name, value in parse_qsl(match["query"] or "")}
-        for option, in_uri in (("read_preference", "readpreference"), ("read_concern", "readconcernlevel")):
-            if options.get(option) is None:
-                options.pop(option, None)
-                options |= {option: given[in_uri]} if in_uri in given else {}
-        return cls(uri, database, **options)
-
-    @classmethod
-    def of_url(cls, url: str) -> Settings:
-        """Settings of a URL whose query may hold, besides MongoDB's options, ``bucket``, ``readOnly``, ``timeoutSeconds``,
-        ``chunkBytes``, ``inlineBytes`` and ``allowInvalidCertificates``.
-        """
-        _matched(url)  # as it was written: what is put together again below is encoded
-        head, question, query = url.partition("?")
-        options: dict[str, Any] = {}
-        kept = []
-        for name, value in parse_qsl(query, keep_blank_values=True):
-            known = _OPTIONS.get(name.lower())
-            if known is not None:
-                options[known[0]] = _parsed(name, value, known[1])
-            else:
-                kept.append((name, value))
-        return cls.checked(head + (question + urlencode(kept, quote_via=quote) if kept else ""), None, **options)
 
     @property
     def name(self) -> str:
         """The URL without credentials and options."""
-        match = _URI.fullmatch(self.uri)
-        authority = match["authority"].rpartition("@")[2] if match else ""
-        scheme = match["scheme"] if match else "mongodb"
-        return f"{scheme}://{authority}/{self.database}?bucket={self.bucket}"
-
-    @property
-    def deployment(self) -> str:
-        """The URL as far as the hosts, without credentials."""
-        return self.name.rpartition("/")[0]
+        match = _matched(self.uri)
+        return f"{match['scheme']}://{match['authority'].rpartition('@')[2]}/{self.database}?bucket={self.bucket}"
 
     def options_given(self) -> set[str]:
         """Options that the connection string sets by itself, in lower case."""
         return {name.lower() for name, _ in parse_qsl(self.uri.partition("?")[2], keep_blank_values=True)}
 
     def __post_init__(self) -> None:
+        match = _matched(self.uri)
+        if self.database is None:
+            object.__setattr__(self, "database", unquote(match["database"] or "") or DEFAULT_DATABASE)
+        if not _DATABASE.fullmatch(str(self.database)):
+            raise ConfigError("a database of MongoDB has 1 to 63 characters, none of them '/\\. \"$*<>:|?'; check the URL's path")
         bucket: Any = self.bucket
         if not isinstance(bucket, str) or not _BUCKET.fullmatch(bucket) or bucket.endswith(".") or ".." in bucket:
             raise ConfigError(
@@ -135,6 +98,23 @@ class Settings:
                 "the connection string turns the check of the server's certificate off; name the authority with tlsCAFile=…, "
                 "or pass allow_invalid_certificates=True (in a URL: allowInvalidCertificates=true) if anybody may be the server"
             )
+
+
+def parse_url(url: str) -> tuple[str, dict[str, Any]]:
+    """The connection string in a URL whose query may also hold ``bucket``, ``readOnly``, ``timeoutSeconds``, ``chunkBytes``,
+    ``inlineBytes`` and ``allowInvalidCertificates``; and these options.
+    """
+    _matched(url)  # as it was written: what is put together again below is encoded
+    head, question, query = url.partition("?")
+    options: dict[str, Any] = {}
+    kept = []
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        known = _OPTIONS.get(name.lower())
+        if known is not None:
+            options[known[0]] = _parsed(name, value, known[1])
+        else:
+            kept.append((name, value))
+    return head + (question + urlencode(kept, quote_via=quote) if kept else ""), options
 
 
 def _matched(uri: str) -> re.Match[str]:

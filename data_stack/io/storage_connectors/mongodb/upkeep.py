@@ -1,11 +1,18 @@
-"""Sweeping what no resource needs, in a store that others go on using.
+"""Sweeping what no resource needs, in a store that others go on using: nobody loses a file.
 
-What is found here may be out of date a moment later; :func:`.sweeping.sweep` decides.
+A file belongs to the upload that writes it, as long as that has a record in ``bucket.uploads``, and then to the one pointer
+that was published for it; another pointer gets it only when the resource is moved. Who sweeps a file first *condemns* the record
+of its upload, if there is one, and then looks for a pointer; who uploads publishes the pointer first, and then looks whether the
+record is there and not condemned. Both write before they look, so in any order of events one of both sees the other. The record
+of a process that died counts for nothing where that is known, and elsewhere after a while.
+
+All ages are by the server's clock.
 """
 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from typing import Any, Final
 
 from bson import ObjectId
@@ -14,38 +21,13 @@ from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage
 from data_stack.io.storage_connectors.heartbeat import is_left_by_the_dead
 from data_stack.io.storage_connectors.mongodb.connection import Connection
-from data_stack.io.storage_connectors.mongodb.sweeping import is_alive, release_record, server_time, sweep, unchanged
+from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
 
-__all__ = ["collect_garbage", "remove_abandoned"]
+__all__ = ["collect_garbage", "release_record", "sweep"]
 
 #: An upload of another machine that was not heard of for so long is given up when garbage is collected without grace.
 _LEAST_SILENCE_SECONDS: Final = 600.0
 _OBJECT_IDS: Final[dict[str, Any]] = {"$match": {"files_id": {"$type": "objectId"}}}
-
-
-def remove_abandoned(connection: Connection, prefix: str) -> list[str]:
-    """Remove unfinished files of identifiers that begin with ``prefix``, whose writer is dead or silent for a day.
-
-    A file that is finished is left to the collection of garbage and its grace: the server may just be publishing it, if the
-    writer was killed after it had sent that.
-    """
-    with connection.operation("clean up", prefix):
-        uploads = connection.writable("uploads")
-        if uploads.find_one({}, {"_id": 1}) is None:
-            return []
-        now = server_time(connection)
-        records = list(uploads.find({"identifier": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}))
-    removed = []
-    for record in records:
-        if is_alive(record, now, DAY_SECONDS):
-            continue
-        with connection.operation("clean up", prefix):
-            is_finished = connection.writable("files").find_one({"_id": {"$eq": record["_id"]}}, {"_id": 1}) is not None
-            if is_finished or not _is_id(record["_id"]):
-                release_record(connection, unchanged(record))
-            elif sweep(connection, record["_id"], unchanged(record)):
-                removed.append(f"{record['identifier']} (unfinished file {record['_id']})")
-    return removed
 
 
 def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bool) -> list[Garbage]:
@@ -57,7 +39,7 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
         raise ConfigError(f"grace_seconds is a number of seconds, 0 or more, got {grace_seconds!r}")
     silence_seconds = max(grace_seconds, _LEAST_SILENCE_SECONDS)
     with connection.operation("look for garbage in", ""):
-        now = server_time(connection)
+        now = _server_time(connection)
         groups = connection.writable("chunks").aggregate([_OBJECT_IDS, {"$group": {"_id": "$files_id"}}])
         chunked = [group["_id"] for group in groups]
     with connection.operation("look for garbage in", ""):
@@ -66,7 +48,7 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
         query = connection.writable("files").find({}, {"length": 1, "metadata": 1})
         files = {file["_id"]: file for file in query if _is_id(file["_id"])}
         needed = _needed(connection)
-    dead = {file_id: each for file_id, each in records.items() if not is_alive(each, now, silence_seconds)}
+    dead = {file_id: each for file_id, each in records.items() if not _is_alive(each, now, silence_seconds)}
     found = []
     for file_id in {*chunked, *files, *dead}:
         file = files.get(file_id)
@@ -79,7 +61,7 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
             continue
         reason = _reason(file_id, file, file_id in dead, now, grace_seconds)
         if reason is not None:
-            record = unchanged(dead.pop(file_id)) if file_id in dead else None
+            record = _unchanged(dead.pop(file_id)) if file_id in dead else None
             if dry_run or sweep(connection, file_id, record):
                 length = None if file is None else file.get("length")
                 found.append(Garbage(f"file {file_id}", length if isinstance(length, int) else None, reason))
@@ -89,7 +71,7 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
     if not dry_run:
         with connection.operation("clean up", ""):
             for record in dead.values():
-                release_record(connection, unchanged(record))
+                release_record(connection, _unchanged(record))
     with connection.operation("look for leases in", ""):
         leases = connection.writable("leases", durable=False)
         for lease in list(leases.find({})):
@@ -128,3 +110,53 @@ def _is_ours(file: dict[str, Any]) -> bool:
 def _needed(connection: Connection) -> set[ObjectId]:
     with connection.writable("resources").find({"file_id": {"$type": "objectId"}}, {"file_id": 1, "_id": 0}) as cursor:
         return {pointer["file_id"] for pointer in cursor if _is_id(pointer["file_id"])}
+
+
+def _server_time(connection: Connection) -> datetime.datetime:
+    """The server's clock, UTC without a zone, as all dates of documents are read."""
+    now: datetime.datetime = connection.client.admin.command("hello")["localTime"]
+    return now
+
+
+def _is_alive(record: Mapping[str, Any], now: datetime.datetime, silence_seconds: float) -> bool:
+    """Whether the process that wrote a record may still be at work."""
+    owner, beat = record.get("owner"), record.get("beat")
+    if isinstance(owner, str) and is_of_this_machine(owner):
+        return not is_dead(owner)
+    return isinstance(beat, datetime.datetime) and (now - beat).total_seconds() < silence_seconds
+
+
+def _unchanged(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A query for a record as long as its process has not been heard of again."""
+    return {name: {"$eq": record.get(name)} for name in ("_id", "beat")}
+
+
+def release_record(connection: Connection, query: Mapping[str, Any]) -> None:
+    """Delete the record of an upload: its file belongs to a resource now, or is as any other that nobody needs."""
+    connection.writable("uploads", durable=False).delete_one(query)
+
+
+def sweep(connection: Connection, file_id: Any, record: Mapping[str, Any] | None) -> bool:
+    """Delete a file unless a resource has it, or its upload goes on; whether it is gone.
+
+    Args:
+        connection: where it is.
+        file_id: which one, of ours; there need be no document of it, only chunks.
+        record: a query for the record of its upload; None if there was none.
+    """
+    with connection.operation("sweep", str(file_id)):
+        uploads = connection.writable("uploads")
+        if record is None:
+            is_uploaded = uploads.find_one({"_id": {"$eq": file_id}}, {"_id": 1}) is not None
+        else:
+            is_uploaded = not uploads.update_one(record, {"$set": {"condemned": True}}).matched_count
+        if is_uploaded:
+            return False
+        if connection.writable("resources").find_one({"file_id": {"$eq": file_id}}, {"_id": 1}) is not None:
+            return False
+        # The record last, and the document before it: what is broken off is found by them. Each durable: a server that is killed
+        # in between must not bring the chunks back after what tells of them is gone.
+        connection.writable("chunks").delete_many({"files_id": {"$eq": file_id}})
+        connection.writable("files").delete_one({"_id": {"$eq": file_id}})
+        uploads.delete_one({"_id": {"$eq": file_id}})
+        return True

@@ -1,6 +1,6 @@
 """Writing a resource's bytes as a file of GridFS that nobody sees yet, with a record by which its remains are found.
 
-The record, a document of ``bucket.uploads`` with the file's id, keeps it for the process that writes it (:mod:`.sweeping`).
+The record, a document of ``bucket.uploads`` with the file's id, keeps it for the process that writes it (:mod:`.upkeep`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from data_stack.exception import StorageError
 from data_stack.io.integrity import Digest
 from data_stack.io.storage_connectors.mongodb.chunks import insert_chunks
 from data_stack.io.storage_connectors.mongodb.connection import Connection
-from data_stack.io.storage_connectors.mongodb.sweeping import release_record, sweep
+from data_stack.io.storage_connectors.mongodb.upkeep import release_record, sweep
 from data_stack.io.storage_connectors.owners import this_process
 
 __all__ = ["Upload"]
