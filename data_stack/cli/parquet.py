@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from data_stack.cli.settings import Settings, common_options, echo, print_json
-from data_stack.dataset.reports.markup import columns, size_text
+from data_stack.dataset.reports.markup import columns
 
 __all__ = ["parquet"]
 
@@ -41,37 +41,17 @@ def info(settings: Settings, source: str, values: bool) -> None:
     if settings.as_json:
         print_json(facts)
         return
-    echo(f"{facts['name']}")
-    n_files, n_groups, (least, most) = facts["n_files"], facts["n_row_groups"], facts["row_group_rows"]
-    raw = size_text(facts["raw_bytes"])
-    for key, value in (
-        ("rows", f"{facts['n_rows']:,}"),
-        ("size", f"{size_text(facts['stored_bytes'])} in {n_files:,} files, {raw} before compression"),
-        ("row groups", f"{n_groups:,}, of {least:,} to {most:,} rows"),
-        ("partitions", ", ".join(facts["partition_by"]) or "none"),
-        ("written by", ", ".join(facts["created_by"])),
-        ("manifest", facts["manifest"]),
-        ("metadata", ", ".join(facts["metadata"]) or "none"),
-        ("schema", f"{facts['schema']['name']!r}, of {facts['schema_from']}"),
-    ):
-        echo(f"{key:<12}{value}")
+    fields, indexes, schema = facts.pop("fields"), facts.pop("indexes"), facts.pop("schema")
+    _tell(settings, {**facts, "schema": schema["name"]})
     echo()
-    table: list[tuple[str, ...]] = [("field", "dtype", "shape", "codec", "nulls", "compression", "size")]
-    for field in facts["fields"]:
-        size = "in the folders' names" if field["stored_bytes"] is None else size_text(field["stored_bytes"])
-        nulls, compression = "may be" if field["nullable"] else "no", ", ".join(field["compression"])
-        table.append((field["name"], field["dtype"], field["shape"], field["codec"], nulls, compression, size))
-    for line in columns(table):
+    for line in columns([tuple(fields[0]), *(tuple(map(_text, field.values())) for field in fields)] if fields else []):
         echo(line)
-    if isinstance(facts["indexes"], str):
-        echo(f"\nrow-group indexes: {facts['indexes']}")
-        return
-    echo("\nrow-group indexes:" if facts["indexes"] else "\nrow-group indexes: none")
-    for index in facts["indexes"]:
+    echo(f"\nrow-group indexes: {indexes if isinstance(indexes, str) else len(indexes)}")
+    for index in indexes if isinstance(indexes, list) else ():
         count = f"{index['n_values']:,} values" if "n_values" in index else f"not null in {index['n_row_groups']:,} row groups"
         echo(f"  {index['name']} of {index['field']}: {count}")
-        for row in index.get("values", ()):
-            echo(f"    {row[0]}: {', '.join(map(str, row[1]))}")
+        for value, groups in index.get("values", ()):
+            echo(f"    {value}: {_text(groups)}")
 
 
 @parquet.command("generate-metadata")
@@ -97,21 +77,15 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
 
     schema = None if schema_file is None else _schema(schema_file)
     report = generate_metadata(located(source), schema=schema, petastorm=petastorm)
-    manifest = report.manifest
-    if settings.as_json:
-        print_json(
-            {
-                "n_files": len(manifest.files),
-                "n_row_groups": manifest.n_row_groups,
-                "n_rows": manifest.n_rows,
-                "schema_from": report.schema_from,
-                "dropped_indexes": report.dropped_indexes,
-            }
-        )
-        return
-    echo(
-        f"{source} has {manifest.n_rows:,} rows in {manifest.n_row_groups:,} row groups of {len(manifest.files):,} files; "
-        f"schema: {report.schema_from}"
+    _tell(
+        settings,
+        {
+            "n_files": len(report.manifest.files),
+            "n_row_groups": report.manifest.n_row_groups,
+            "n_rows": report.manifest.n_rows,
+            "schema_from": report.schema_from,
+            "dropped_indexes": report.dropped_indexes,
+        },
     )
     if report.dropped_indexes:
         echo("Its row-group indexes were of other row groups and are removed; build them again: build_indexes().", err=True)
@@ -139,18 +113,7 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
 @click.option("--overwrite", is_flag=True, help="Remove the dataset at DST first.")
 @common_options
 @_pass_settings
-def copy(
-    settings: Settings,
-    source: str,
-    target: str,
-    fields: tuple[str, ...],
-    not_null: tuple[str, ...],
-    partition_by: tuple[str, ...],
-    row_group_mb: float,
-    file_mb: float,
-    compression: str,
-    overwrite: bool,
-) -> None:
+def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...], **options: Any) -> None:
     """Copy a Parquet dataset: some fields, rows without nulls, other files. No cell is decoded.
 
     An interrupted copy goes on where it was. Row-group indexes are built anew for the copy.
@@ -159,25 +122,9 @@ def copy(
 
     from data_stack.formats.parquet.dataset_copying import copy_dataset
 
-    report = copy_dataset(
-        located(source),
-        located(target),
-        fields=fields or None,
-        not_null=not_null,
-        partition_by=partition_by or None,
-        row_group_mb=row_group_mb,
-        file_mb=file_mb,
-        compression=compression,
-        overwrite=overwrite,
-    )
-    if settings.as_json:
-        print_json(asdict(report))
-        return
-    there = f", {report.n_there:,} of them from before" if report.n_there else ""
-    out = f"; {report.n_left_out:,} with nulls were left out" if report.n_left_out else ""
-    echo(f"{target} has {report.n_rows:,} rows{there}, with {', '.join(report.fields)}{out}; in {report.seconds:.3f} s")
-    if report.indexes:
-        echo(f"row-group indexes: {', '.join(report.indexes)}")
+    options["partition_by"] = options["partition_by"] or None
+    report = copy_dataset(located(source), located(target), fields=fields or None, **options)
+    _tell(settings, asdict(report))
     if report.dropped_indexes:
         echo("Row-group indexes of SRC that are out of date, or of fields that are left out, were not copied.", err=True)
 
@@ -208,13 +155,23 @@ def throughput(settings: Settings, /, source: str, fields: tuple[str, ...], **op
     """
     from data_stack.cli.parquet_facts import measure
 
-    found = measure(located(source), fields or None, **options)
+    _tell(settings, measure(located(source), fields or None, **options))
+
+
+def _tell(settings: Settings, facts: dict[str, Any]) -> None:
     if settings.as_json:
-        print_json(found)
+        print_json(facts)
         return
-    for key, value in found.items():
-        text = ", ".join(value) if isinstance(value, list) else f"{value:,.3f}" if isinstance(value, float) else value
-        echo(f"{key:<21}{text}")
+    for key, value in facts.items():
+        echo(f"{key:<21}{_text(value)}")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_text, value)) or "none"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
+    return str(value)
 
 
 def located(text: str) -> Any:

@@ -35,11 +35,10 @@ def test_info_tells_what_there_is(command: Any, dataset: Path) -> None:
 
     assert outcome.code == 0
     for text in (
-        "rows        20",
-        "2 files",
-        "4, of 5 to 5 rows",
+        "n_rows               20",
+        "row_group_rows       5, 5",
         "up to date",
-        "schema      'frames'",
+        "schema               frames",
         "ZSTD",
         "by_car",
         "car 1: 2, 3",
@@ -86,7 +85,7 @@ def test_metadata_are_made_anew_after_files_were_added(command: Any, dataset: Pa
     assert "out of date" in outdated.out
     assert "build_indexes" in outdated.out
     assert outcome.code == 0
-    assert "30 rows in 6 row groups of 3 files" in outcome.out
+    assert "n_rows               30" in outcome.out
     assert "build them again" in outcome.err
     assert "up to date" in command("parquet", "info", str(dataset)).out
 
@@ -122,8 +121,8 @@ def test_a_copy_is_made_and_told_of(command: Any, dataset: Path, tmp_path: Path)
     outcome = command(*arguments, "--compression", "snappy", "--row-group-mb", "1")
 
     assert outcome.code == 0
-    assert "10 rows" in outcome.out
-    assert "10 with nulls were left out" in outcome.out
+    assert "n_rows               10" in outcome.out
+    assert "n_left_out           10" in outcome.out
     assert "by_car" in outcome.out
     assert sorted(ParquetDataset(target).read_column("id").tolist()) == list(range(1, 20, 2))
     assert command("parquet", "copy", str(dataset), str(target)).code == 2

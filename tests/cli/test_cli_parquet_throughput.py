@@ -60,7 +60,7 @@ def test_the_figures_are_printed_one_a_line(command: Any, table: Path) -> None:
     lines = dict(line.split(maxsplit=1) for line in outcome.out.splitlines())
     assert outcome.code == 0, outcome.err
     assert lines["fields"] == "id, speed"
-    assert (lines["worker_kind"], lines["n_rows"]) == ("inline", "1000")
+    assert (lines["worker_kind"], lines["n_rows"]) == ("inline", "1,000")
     assert {"rows_per_second", "peak_memory_mb"} <= set(lines)
 
 

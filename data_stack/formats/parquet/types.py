@@ -20,7 +20,6 @@ __all__ = [
     "arrow_for_spark",
     "arrow_type_named",
     "arrow_type_of_dtype",
-    "check_type_suits",
     "checked_dtype",
     "described_type",
     "dtype_name",
@@ -229,33 +228,14 @@ def element_type(dtype: FieldDtype, name: str | None) -> pa.DataType:
     if name is None:
         return arrow_type_of_dtype(dtype)
     type_ = arrow_type_named(name)
-    check_type_suits(dtype, type_)
+    if _kind(dtype) not in (_kind(dtype_of_arrow(type_)), "O"):
+        raise ConfigError(f"a column of type {type_} holds no values of dtype {dtype_name(dtype)}")
     return type_
 
 
-def check_type_suits(dtype: FieldDtype, type_: pa.DataType) -> None:
-    """Whether values of a dtype are made of those of a type.
-
-    Raises:
-        ConfigError: they are not.
-    """
-    if dtype is Decimal:
-        kind = "#"
-    else:
-        kind = numpy_dtype(dtype).kind
-        kind = "#" if kind in "biuf" else kind
-    if pa.types.is_decimal(type_) or pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_):
-        suits = kind == "#"
-    elif is_text(type_) or is_bytes(type_):
-        suits = kind in "US"
-    elif pa.types.is_date(type_) or pa.types.is_timestamp(type_):
-        suits = kind == "M"
-    elif pa.types.is_time(type_) or pa.types.is_duration(type_):
-        suits = kind == "m"
-    else:
-        suits = kind == "O"
-    if not suits and kind != "O":
-        raise ConfigError(f"a column of type {type_} holds no values of dtype {dtype_name(dtype)}")
+def _kind(dtype: FieldDtype) -> str:
+    kind = numpy_dtype(dtype).kind if dtype is not Decimal else "f"
+    return {"b": "f", "i": "f", "u": "f", "S": "U"}.get(kind, kind)
 
 
 def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:

@@ -446,11 +446,6 @@ def _columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _at_least(name: str, value: Any, least: float) -> float:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float, np.integer, np.floating))
-        or not value >= least
-        or value <= 0
-    ):
+    if not isinstance(value, (int, float, np.number)) or not value >= least or value <= 0:
         raise ConfigError(f"{name} is a number of at least {least or 'more than 0'}, not {value!r:.40}")
     return float(value)

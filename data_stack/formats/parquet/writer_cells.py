@@ -271,23 +271,15 @@ class _CellBuffer:
 
 
 def _encoded_column(field: Field, type_: pa.DataType, values: Any, are_cells: bool) -> pa.Array:
+    if isinstance(values, np.ndarray):
+        values = values.copy()  # its owner may change it
     cells = pa.array(values, type_) if are_cells else field.cells.encode_column(field, values)
     if isinstance(cells, pa.ChunkedArray):
         cells = cells.combine_chunks()
     if cells.type != type_:
         cells = cells.cast(type_)
-    if cells.null_count and not field.nullable:
-        row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
-        raise CellValueError(row, "the value is null, and the field is not nullable")
-    return _owned(cells, values)
-
-
-def _owned(cells: pa.Array, values: Any) -> pa.Array:
-    """Cells that share no memory with the caller's array, which may change."""
-    if isinstance(values, np.ndarray) and values.dtype != object and values.size:
-        for buffer in cells.buffers():
-            if buffer is not None and buffer.size and np.may_share_memory(np.frombuffer(buffer, np.uint8), values):
-                return cells.take(pa.array(np.arange(len(cells))))
+    if are_cells and cells.null_count and not field.nullable:
+        raise ValueError("a cell is null, and the field is not nullable")
     return cells
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
+from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader.state import check_seal, seal
 from data_stack_petastorm.iteration import Reader
@@ -17,7 +17,6 @@ from data_stack_petastorm.iteration import Reader
 __all__ = ["WeightedSamplingReader"]
 
 _STATE: Final = "data_stack_petastorm_weighted_reader"
-_DRAWN_AT_ONCE: Final = 1024
 
 
 class WeightedSamplingReader:
@@ -68,10 +67,10 @@ class WeightedSamplingReader:
         self.num_epochs = None if any(reader.num_epochs is None for reader in readers) else 1
         self._begin()
 
-    def _begin(self) -> None:
-        self._n_drawn = 0
+    def _begin(self, n_drawn: int = 0) -> None:
+        self._n_drawn = n_drawn
         self._alive = self._weights.copy()
-        self._draws: list[float] = []
+        self._draws = np.random.Generator(np.random.PCG64(derived_seed("weighted", self.seed)).advance(n_drawn))
         self._is_over = False
 
     # ------------------------------------------------------------------ iteration
@@ -103,12 +102,9 @@ class WeightedSamplingReader:
         return sum(len(reader) for reader, weight in zip(self._readers, self._weights, strict=True) if weight)
 
     def _draw(self) -> int:
-        block, place = divmod(self._n_drawn, _DRAWN_AT_ONCE)
-        if place == 0 or not self._draws:
-            self._draws = derived_generator(derived_seed("weighted", self.seed), block).random(_DRAWN_AT_ONCE).tolist()
         self._n_drawn += 1
         ends = np.cumsum(self._alive)
-        number = int(np.searchsorted(ends, self._draws[place] * ends[-1], side="right"))
+        number = int(np.searchsorted(ends, self._draws.random() * ends[-1], side="right"))
         return min(number, int(np.flatnonzero(self._alive)[-1]))  # the product may be rounded up to the sum
 
     @property
@@ -165,16 +161,6 @@ class WeightedSamplingReader:
         for reader, its_state in zip(self._readers, state["readers"], strict=True):
             reader.load_state_dict(its_state)
         self.seed = state["seed"]
-        self._begin()
-        self._n_drawn, self._is_over = state["drawn"], state["is_over"]
+        self._begin(state["drawn"])
+        self._is_over = state["is_over"]
         self._alive[list(state["exhausted"])] = 0.0
-
-    @property
-    def diagnostics(self) -> dict[str, Any]:
-        """Of each reader."""
-        return {str(number): reader.diagnostics for number, reader in enumerate(self._readers)}
-
-    def __repr__(self) -> str:
-        shares = self._weights / self._weights.sum()
-        parts = [f"{share:.0%} {reader!r}" for share, reader in zip(shares, self._readers, strict=True)]
-        return f"<WeightedSamplingReader: {', '.join(parts)}>"

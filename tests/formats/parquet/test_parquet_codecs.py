@@ -561,7 +561,7 @@ def test_memory_is_not_made_for_a_shape_that_a_damaged_schema_claims(codec: Fiel
 
     column = huge.cells.column(huge, cells, has_nulls=False)
 
-    with pytest.raises(CellError, match=r"shape \(4, 4\)"):
+    with pytest.raises(CellError, match=r"shape is \(4, 4\)"):
         taken(column)
 
 

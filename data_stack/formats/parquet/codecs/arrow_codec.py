@@ -55,11 +55,11 @@ class ArrowCodec(ABC):
         Raises:
             CellValueError: one of them is no value of the field, or null where the field is not nullable.
         """
-        if not field.nullable:
-            row = _first_missing(values)
-            if row is not None:
-                raise CellValueError(row, "it is null, but the field is not nullable")
-        return self._encode_column(field, values)
+        cells = self._encode_column(field, values)
+        if cells.null_count and not field.nullable:
+            row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
+            raise CellValueError(row, "it is null, but the field is not nullable")
+        return cells
 
     def column(self, field: FieldLike, cells: pa.Array, *, has_nulls: bool) -> GroupColumn:
         """The column of the cells of a row group.
@@ -89,7 +89,7 @@ class ArrowCodec(ABC):
         """As :meth:`column`, which has looked for nulls."""
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
-        """As :meth:`encode_column`, which has looked for nulls."""
+        """As :meth:`encode_column`, which looks for nulls."""
         cells = []
         for row, value in enumerate(values):
             try:
@@ -147,12 +147,3 @@ class CellValueError(ValueError):
 
     def __str__(self) -> str:
         return self.why
-
-
-def _first_missing(values: FieldValues) -> int | None:
-    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
-        if values.dtype.kind not in "mM" or values.ndim != 1:
-            return None
-        missing = np.flatnonzero(np.isnat(values))
-        return int(missing[0]) if len(missing) else None
-    return next((row for row, value in enumerate(values) if is_missing(value)), None)

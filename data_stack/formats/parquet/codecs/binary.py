@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.codecs.codec import Codec, Column, FixedLayout
-from data_stack.codecs.fitting import fits_shape
+from data_stack.codecs.fitting import check_shape, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
 from data_stack.formats.parquet.codecs.cells import CellViews, cell_bytes
@@ -22,7 +22,6 @@ __all__ = ["BinaryCells"]
 
 #: Rows up to this size are copied together, without their headers: that takes less memory, and rows are taken out faster.
 _SMALL_ROW_BYTES = 1024
-_MAX_SHAPES = 4096
 _Array = npt.NDArray[Any]
 
 
@@ -103,8 +102,6 @@ class _Decoder:
     def __init__(self, field: FieldLike, codec: Codec) -> None:
         self._decode, self._shape = codec.decode, field.shape
         self._dtype = _dtype_of(field)
-        # looking a shape up takes a tenth of the time of comparing it
-        self._fitting: set[tuple[int, ...]] = set()
 
     def __call__(self, cell: bytes) -> Any:
         value = self._decode(cell)
@@ -116,15 +113,8 @@ class _Decoder:
             value = np.asarray(value)
         if value.dtype != self._dtype:
             value = _as_dtype(value, self._dtype)
-        if value.shape not in self._fitting:
-            self._check_shape(value.shape)
+        check_shape(value.shape, self._shape)
         return value if value.ndim else value[()]
-
-    def _check_shape(self, shape: tuple[int, ...]) -> None:
-        if not fits_shape(shape, self._shape):
-            raise ValueError(f"a value of shape {shape} where {self._shape} belongs")
-        if len(self._fitting) < _MAX_SHAPES:
-            self._fitting.add(shape)
 
 
 def _checked(field: FieldLike, value: Any) -> Any:

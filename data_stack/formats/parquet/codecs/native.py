@@ -168,7 +168,7 @@ class TensorCodec(_TypedCodec):
     kind = "tensor"
 
     def arrow_type(self, field: FieldLike) -> pa.DataType:
-        sizes = _sizes(field)
+        sizes = [size or 0 for size in field.shape]
         if not sizes or 0 in sizes or not isinstance(field.dtype, np.dtype) or field.dtype.kind not in "iuf":
             raise ConfigError(
                 f"TensorCodec holds arrays of numbers of one shape without zeros or None, not {field.dtype}, {field.shape}"
@@ -183,7 +183,7 @@ class TensorCodec(_TypedCodec):
         if permutation is not None and list(permutation) != sorted(permutation):
             raise ValueError(f"tensors of type {cells.type} lie in another order, which is not read")
         is_null = null_mask(cells) if cells.null_count else None
-        elements, sizes = plain_cells(cells), _sizes(field)
+        elements, sizes = plain_cells(cells), [size or 0 for size in field.shape]
         while pa.types.is_nested(elements.type):
             (elements, *_), offsets = list_parts(elements)
             if len(offsets) > 1 and (np.diff(offsets) != offsets[1] - offsets[0]).any():
@@ -326,11 +326,6 @@ def _has_none(value: Any) -> bool:
 
 def _taken(cells: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
     return cells.slice(int(rows[0]), 1) if len(rows) == 1 else cells.take(pa.array(rows))
-
-
-def _sizes(field: FieldLike) -> tuple[int, ...]:
-    sizes = tuple(size for size in field.shape if size is not None)
-    return sizes if len(sizes) == len(field.shape) else ()
 
 
 def _object_bytes(cells: pa.Array) -> int:
