@@ -7,8 +7,6 @@ import os
 from collections.abc import Sequence
 from typing import NoReturn
 
-import numpy as np
-
 from data_stack.exception import ChecksumMismatchError, ResourceChangedError
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest
 from data_stack.io.resources import ByteSource, StreamedResource
@@ -254,7 +252,7 @@ class _CachedBlocks(Blocks):
 
     def _count(self) -> None:
         slots = os.pread(self._handle, self._n_blocks * DIGEST_BYTES, self._slots).ljust(self._n_blocks * DIGEST_BYTES, b"\0")
-        self._n_missing, self._n_put = self._n_blocks - int(np.count_nonzero(np.frombuffer(slots, np.uint64))), 0
+        self._n_missing, self._n_put = memoryview(slots).cast("Q").tolist().count(0), 0
 
     def _complete(self) -> None:
         """Make a whole resource of all blocks once they are here.
