@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["PngCodec"]
 
 #: Pillow's modes by the channels that a plain PNG file has behind its height and width.
+#: Images of no more are not looked at before they are decoded: who asked for many has made room for all of them.
+_FEW_PIXELS = 1 << 20
 _MODES = {(): "L", (3,): "RGB", (4,): "RGBA"}
 
 
@@ -58,7 +60,8 @@ class PngCodec(ImageCodec):
         if plain is None:
             return self._by_pillow(record)
         shape, dtype = plain
-        self._check_pixels(shape[1], shape[0])
+        if shape[0] * shape[1] > min(self.max_pixels, _FEW_PIXELS):
+            self._check_pixels(shape[1], shape[0])
         is_deep = dtype == np.uint16 and len(shape) == 3
         if self.mode not in (None, _MODES[shape[2:]]) or (is_deep and not self.deep):
             return self._by_pillow(record)

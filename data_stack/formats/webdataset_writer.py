@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from data_stack.codecs.codec import Codec
 from data_stack.exception import ConfigError, UnsafeArchiveError
 from data_stack.formats.webdataset import (
+    BLOCK_BYTES,
     INDEX_KIND,
     KEY,
     SHARD_INDEX,
@@ -213,9 +213,9 @@ class _TarWriter:
     def __init__(self, folder: Folder, name: str) -> None:
         self.name, self.n_samples = name, 0
         self._stack = contextlib.ExitStack()
-        file: Any = self._stack.enter_context(folder.create(name))
-        self._tar = tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT, encoding="utf-8")
+        self._file = self._stack.enter_context(folder.create(name))
         self._keys: set[str] = set()
+        self._size = 0
 
     def add(self, key: str, parts: Iterable[tuple[str, bytes]]) -> None:
         if key in self._keys:
@@ -224,17 +224,23 @@ class _TarWriter:
         for path, data in parts:
             info = tarfile.TarInfo(path)
             info.size = len(data)
-            self._tar.addfile(info, io.BytesIO(data))
+            header = info.tobuf(tarfile.PAX_FORMAT, "utf-8")
+            self._write(b"".join((header, data, bytes(-len(data) % BLOCK_BYTES))))
         self.n_samples += 1
 
     def finish(self) -> None:
-        self._tar.close()
+        self._write(bytes(2 * BLOCK_BYTES))
+        self._write(bytes(-self._size % tarfile.RECORDSIZE))
         self._stack.close()
 
     def abandon(self) -> None:
         given_up = ConfigError("given up")
         with contextlib.suppress(ConfigError):
             self._stack.__exit__(ConfigError, given_up, None)
+
+    def _write(self, data: bytes) -> None:
+        self._size += len(data)
+        self._file.write(data)
 
 
 def _path(key: str, field: str) -> str:

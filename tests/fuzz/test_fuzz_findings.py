@@ -165,4 +165,4 @@ def test_arrays_with_fields_keep_them(tmp_path: Path) -> None:
     with records.open(tmp_path / "data") as reader:
         for found in (reader[0]["rows"], reader.read_batch([1])["rows"][0]):
             assert found.dtype == dtype
-            assert found.tolist() == value.tolist()
+            assert found.tobytes() == value.tobytes()

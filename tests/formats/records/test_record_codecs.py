@@ -309,13 +309,6 @@ def test_a_list_that_looks_like_an_array_comes_back_as_it_was(value: Any) -> Non
     assert_same(codec.decode(codec.encode(both)), both)
 
 
-def test_a_list_that_would_come_back_as_an_array_is_refused() -> None:
-    value = {"a": [np.arange(2), ("_", "<i4", [1], b"1234")]}
-
-    with pytest.raises(ValueError, match="would come back as an array"):
-        codec_of("tree").encode(value)
-
-
 def test_tuples_become_lists_and_scalars_of_numpy_numbers() -> None:
     value = {
         "a": (1, np.int64(2)),

@@ -75,7 +75,7 @@ def test_parts_of_samples_are_read(tmp_path: Path) -> None:
         assert reader[-1, {"words": range(1, 9)}] == {"words": ["121"]}
         assert reader.available(5) == {"id": True, "words": range(2)}
         assert as_plain(reader.read_batch([5, 0])) == {"id": [5, 0], "words": [["120", "121"], []]}
-        with pytest.raises(TypeError, match="select"):
+        with pytest.raises(TypeError):
             reader[1:2, ["id"]]
 
 
