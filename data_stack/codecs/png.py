@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PngCodec"]
 
-#: Pillow's modes by the channels that a plain PNG file has behind its height and width.
 #: Images of no more are not looked at before they are decoded: who asked for many has made room for all of them.
 _FEW_PIXELS = 1 << 20
+#: Pillow's modes by the channels that a plain PNG file has behind its height and width.
 _MODES = {(): "L", (3,): "RGB", (4,): "RGBA"}
 
 

@@ -19,7 +19,6 @@ from pymongo.database import Database
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import hdf5, idx, numpy_arrays, rows, torch_tensors
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
@@ -274,26 +273,6 @@ def test_of_npz_only_the_arrays_asked_for_are_read(store: FarStorageConnector) -
 
 
 # ---------------------------------------------------------------------- other stores
-
-
-@pytest.mark.parametrize("layout", [{}, {"chunks": (1, ROW)}], ids=str)
-def test_through_a_cache_a_batch_is_one_request_and_the_next_time_none(
-    store: FarStorageConnector, tmp_path: Path, layout: dict[str, Any]
-) -> None:
-    stored(store, lambda file: write_hdf5(file, **layout))
-    cached = CachedStorageConnector(store, tmp_path / "cache")
-    n_requests = []
-    with cached.get_resource("x") as resource:
-        iterator = hdf5.HDF5DatasetIterator(resource, ["train/samples"])
-        iterator.read_batch(indices(9))  # visits the directory of the chunks
-        for _ in range(2):
-            store.requests.clear()
-            (values,) = iterator.read_batch(indices(12))
-            n_requests.append(len(store.requests))
-
-    np.testing.assert_array_equal(values, VALUES[indices(12)])
-    assert n_requests[0] <= (20 if layout else 3)  # chunk by chunk, and one for a part of the directory
-    assert n_requests[1] == 0
 
 
 @pytest.mark.parametrize("layout", [{"chunks": (4, 256), "compression": "gzip"}], ids=str)

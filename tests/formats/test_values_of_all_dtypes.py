@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from exact_values import meaning
@@ -250,32 +248,6 @@ def test_what_was_verified_is_read_back_and_what_is_refused_leaves_nothing(tmp_p
 
 
 # ---------------------------------------------------------------------- Decimals
-
-PRICES = [Decimal("1.50"), Decimal("0.00"), Decimal("-7.25"), None]
-
-
-@pytest.fixture
-def decimals(tmp_path: Path) -> Path:
-    table = pa.table(
-        {
-            "price": pa.array([price or Decimal(0) for price in PRICES], pa.decimal128(9, 2)),
-            "maybe": pa.array(PRICES, pa.decimal128(9, 2)),
-            "several": pa.array([[price] for price in PRICES], pa.list_(pa.decimal128(9, 2))),
-        }
-    )
-    pq.write_table(table, tmp_path / "source.parquet")
-    return tmp_path / "source.parquet"
-
-
-@pytest.mark.parametrize(("target", "columns"), [("out", None), ("out.npz", "price")])
-def test_decimals_become_text_digit_by_digit(tmp_path: Path, decimals: Path, target: str, columns: str | None) -> None:
-    report = convert(decimals, tmp_path / target, columns=columns)
-
-    source = open_source(location_of(tmp_path / target), report.target_format)
-    assert source.read(np.arange(4), ["price"])["price"].tolist() == ["1.50", "0.00", "-7.25", "0.00"]
-    assert columns or source.read(np.arange(4), ["maybe"])["maybe"].tolist() == ["1.50", "0.00", "-7.25", None]
-    source.close()
-    assert report.n_verified == 4
 
 
 # ---------------------------------------------------------------------- tensors of several kinds

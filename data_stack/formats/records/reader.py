@@ -231,7 +231,7 @@ class RecordReader(AccessedDatasetIterator):
                 sample[name] = column.value(first)
                 continue
             places = np.arange(first, first + count)
-            if hasattr(part, "start"):
+            if isinstance(part, (range, slice)):
                 places = places[part.start : part.stop : part.step]
             sample[name] = column.values(places) if len(places) else []
         return sample

@@ -98,21 +98,6 @@ def test_our_files_are_granulars_byte_for_byte(tmp_path: Path) -> None:
     assert files(tmp_path / "ours") == files(tmp_path / "theirs")
 
 
-def test_columns_written_whole_are_granulars_byte_for_byte(tmp_path: Path) -> None:
-    x, label = np.arange(3000, dtype=np.float32).reshape(1000, 3), np.arange(1000) % 7
-    text = [f"{i}" * (i % 5) for i in range(1000)]
-    spec = {"label": "i64", "text": "utf8", "x": "array"}
-    rows = [{"label": int(label[i]), "text": text[i], "x": x[i]} for i in range(1000)]
-    write_by_granular(tmp_path / "theirs", spec, rows)
-
-    with RecordWriter(tmp_path / "ours", spec) as writer:
-        writer.extend({"label": label[:400], "text": text[:400], "x": x[:400]})
-        writer.append(rows[400])
-        writer.extend({"label": label[401:], "text": text[401:], "x": x[401:]})
-
-    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
-
-
 def test_granular_goes_on_with_what_we_left(tmp_path: Path) -> None:
     samples = [sample(i) for i in range(30)]
     write_by_granular(tmp_path / "whole", SPEC, samples)

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from layer_laws import as_plain, check_all_ways_agree
+from layer_laws import check_all_ways_agree
 
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.png import PngCodec
-from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView
+from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import (
@@ -76,44 +76,6 @@ class TestRecordReader(DatasetIteratorContract):
     def iterator(self, tmp_path: Path, expected: list[Any]) -> Iterator[DatasetIteratorIF]:
         with RecordReader(tmp_path, columns=EVEN) as reader:
             yield reader
-
-
-class TestRecordReaderOfSequences(DatasetIteratorContract):
-    @pytest.fixture
-    def expected(self, tmp_path: Path) -> list[Any]:
-        written = [
-            {"frames": [np.full((2, 2), 10 * i + k, np.uint8) for k in range(i % 3)], "id": i, "words": ["w"] * (i % 4)}
-            for i in range(7)
-        ]
-        with RecordWriter(tmp_path, {"frames": Column("array[]", "uint8", (2, 2)), "id": "i64", "words": "utf8[]"}) as writer:
-            for sample in written:
-                writer.append(sample)
-        return written
-
-    @pytest.fixture
-    def iterator(self, tmp_path: Path, expected: list[Any]) -> Iterator[DatasetIteratorIF]:
-        with RecordReader(tmp_path) as reader:
-            yield reader
-
-    def test_a_batch_is_its_samples_stacked(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
-        for positions in ([0, 3, 6], [5, 1], [2, 2, 4, 0]):
-            batch: Any = iterator.read_batch(positions)
-
-            assert as_plain(batch) == {key: as_plain([expected[position][key] for position in positions]) for key in expected[0]}
-
-    def test_a_view_of_it_can_be_stacked_and_read_in_batches(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
-        view = DatasetIteratorView(DatasetIteratorView(iterator, [6, 5, 4, 3]), [3, 2])
-
-        assert as_plain(view.read_batch([1, 0])) == {key: as_plain([expected[4][key], expected[3][key]]) for key in expected[0]}
-
-    def test_a_column_is_one_value_of_each_sample(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
-        for key in expected[0]:
-            assert as_plain(iterator.read_column(key)) == as_plain([sample[key] for sample in expected])
-
-    def test_an_empty_batch_has_the_columns_of_a_full_one(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
-        batch: Any = iterator.read_batch([])
-
-        assert {key: len(column) for key, column in batch.items()} == {"frames": 0, "id": 0, "words": 0}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -252,15 +214,14 @@ def test_records_of_one_size_and_different_headers_are_each_read_as_what_they_ar
     ids=lambda value: value.dtype.str,
 )  # fmt: skip
 @pytest.mark.parametrize("manifest", [True, False])
-@pytest.mark.parametrize("mapped", [True, False])
-def test_arrays_of_every_kind_come_back(tmp_path: Path, value: Any, manifest: bool, mapped: bool) -> None:
+def test_arrays_of_every_kind_come_back(tmp_path: Path, value: Any, manifest: bool) -> None:
     with RecordWriter(tmp_path, {"x": Column("array", value.dtype, value.shape)}) as writer:
         for _ in range(3):
             writer.append({"x": value})
     if not manifest:
         (tmp_path / "manifest.json").unlink()
 
-    with RecordReader(tmp_path, mapped=mapped) as reader:
+    with RecordReader(tmp_path, mapped=manifest) as reader:
         for _ in range(80):
             sample = reader[1]["x"]
         assert_same(sample, value)
@@ -463,16 +424,3 @@ def test_opening_reads_no_index_if_there_is_a_manifest(tmp_path: Path) -> None:
         assert reader.read_column("mat").shape == (5, 2, 3)  # rows of one size need none
         with pytest.raises(DatasetFileCorruptError, match=r"name\.idx is damaged"):
             reader.read_column("name")
-
-
-def test_a_reader_says_whether_its_codecs_release_the_gil(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "images", {"image": "png", "label": "int"}) as writer:
-        writer.append({"image": np.zeros((4, 4, 3), np.uint8), "label": 1})
-    with RecordWriter(tmp_path / "numbers", {"x": "array", "label": "int"}) as writer:
-        writer.append({"x": np.zeros(4), "label": 1})
-
-    images, numbers = access_to(RecordReader(tmp_path / "images")), access_to(RecordReader(tmp_path / "numbers"))
-
-    assert (images.releases_gil, images.fixed_columns) == (True, False)
-    assert numbers.releases_gil is False
-    assert images.locate(0) == f"record 0 of {tmp_path / 'images'}"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from layer_laws import as_plain, check_all_ways_agree
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordWriter, ShardedRecordReader
 from data_stack.testing import DatasetIteratorContract
@@ -144,11 +144,3 @@ def test_it_pickles_small_and_opens_shards_when_they_are_read(tmp_path: Path) ->
     assert_same(copy[-1], expected[-1])
     assert sum(shard is not None for shard in copy._readers) == 1
     assert_same(list(copy), chosen)
-
-
-def test_a_folder_without_shards_is_none(tmp_path: Path) -> None:
-    (tmp_path / "0").mkdir()
-
-    for open_it in (ShardedRecordReader, records.open):
-        with pytest.raises(ResourceNotFoundError, match="000000"):
-            open_it(tmp_path)

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mongodb_server import folder_in_memory
 
-from data_stack.exception import ConfigError, StorageConflictError
+from data_stack.exception import ConfigError
 from data_stack.formats import records
-from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
+from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordWriter
 from data_stack.io.storage_connectors import FileStorageConnector
 
 SPEC: dict[str, str | Column] = {"id": "i64", "name": "utf8"}
@@ -107,31 +107,6 @@ def test_shards_of_granular_are_gone_on_with_and_completed(tmp_path: Path) -> No
             writer.append(row(i))
 
     assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13]]
-
-
-def test_writers_side_by_side_have_shards_of_their_own(tmp_path: Path) -> None:
-    with (
-        ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=2, shardstart=0, shardstep=2) as even,
-        ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=2, shardstart=1, shardstep=2) as odd,
-    ):
-        for i in range(4):
-            odd.append(row(100 + i))
-            even.append(row(i))
-        assert len(odd) == len(even) == 4
-
-    assert ids(tmp_path / "a") == [[0, 1], [100, 101], [2, 3], [102, 103]]
-    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=2, shardstart=1, shardstep=2) as odd:
-        assert len(odd) == 4
-    with ShardedRecordReader(tmp_path / "a", shardstart=1, shardstep=2) as reader:
-        assert reader.read_column("id").tolist() == [100, 101, 102, 103]
-
-
-def test_two_writers_of_the_same_shard_are_refused(tmp_path: Path) -> None:
-    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4) as writer:
-        writer.append(row(0), flush=True)
-
-        with pytest.raises(StorageConflictError):
-            ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4)
 
 
 @pytest.mark.parametrize("in_store", [False, True])
