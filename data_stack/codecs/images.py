@@ -59,6 +59,9 @@ class ImageCodec(Codec):
     releases_gil = True
     is_compressed = True
 
+    #: What of Pillow reads the format.
+    _module: ClassVar[str]
+    _class: ClassVar[str]
     _signature: ClassVar[bytes]
     _dtypes: ClassVar[tuple[str, ...]] = ("uint8",)
     _channels: ClassVar[tuple[int, ...]]
@@ -109,10 +112,6 @@ class ImageCodec(Codec):
         return image if self.mode in (None, image.mode) else image.convert(self.mode)
 
     @abstractmethod
-    def _file(self, stream: io.BytesIO) -> ImageFile.ImageFile:
-        """The file by the one class that reads this format: ``Image.open`` would look for others, and has limits of its own."""
-
-    @abstractmethod
     def _encoded(self, pixels: npt.NDArray[Any]) -> bytes:
         """The record of an array that :meth:`_pixels` gave."""
 
@@ -153,7 +152,8 @@ class ImageCodec(Codec):
         if not record.startswith(self._signature):
             raise ValueError(f"this is no {self.name} image: it begins with {record[:12]!r}")
         try:
-            image = self._file(io.BytesIO(record))
+            # By the one class that reads this format: Image.open would look for others, and has limits of its own.
+            image: ImageFile.ImageFile = getattr(pillow(self._module), self._class)(io.BytesIO(record))
         except Exception as error:  # Pillow's parsers raise SyntaxError, struct.error, OverflowError and others
             raise ValueError(f"this is no whole {self.name} image: {error!s:.200}") from error
         self._check_pixels(*image.size)

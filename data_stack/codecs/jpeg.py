@@ -66,6 +66,7 @@ class JpgCodec(ImageCodec):
 
     name, extensions, media_type = "jpg", ("jpg", "jpeg"), "image/jpeg"
 
+    _module, _class = "JpegImagePlugin", "JpegImageFile"
     _signature = b"\xff\xd8\xff"
     _channels = (1, 3)
 
@@ -97,10 +98,6 @@ class JpgCodec(ImageCodec):
 
     def _converted(self, image: ImageFile.ImageFile) -> Image.Image:
         return image.convert("RGB") if self.mode is None and image.mode not in ("L", "RGB") else super()._converted(image)
-
-    def _file(self, stream: io.BytesIO) -> ImageFile.ImageFile:
-        file: ImageFile.ImageFile = pillow("JpegImagePlugin").JpegImageFile(stream)
-        return file
 
     def _check_scans(self, record: bytes, n_pixels: int) -> None:
         most = _MAX_SCANS_OF_ALL_PIXELS * self.max_pixels

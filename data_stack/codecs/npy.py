@@ -78,7 +78,9 @@ class NpyCodec(Codec):
     def decode(self, record: bytes) -> npt.NDArray[Any]:
         header = _header_of(record)
         if len(record) != header.offset + header.n_bytes:
-            raise _wrong_size(header, len(record))
+            raise ValueError(
+                f"an .npy file of {header.offset + header.n_bytes} bytes is cut short or goes on: it has {len(record)}"
+            )
         array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, bytearray(record), header.offset, order=header.order)
         return array
 
@@ -125,13 +127,6 @@ def _parsed_header(start: bytes) -> NpyHeader:
     return read_npy_header(io.BytesIO(start))
 
 
-def _wrong_size(header: NpyHeader, n_bytes: int) -> Exception:
-    stored = n_bytes - header.offset
-    if stored < header.n_bytes:
-        return DatasetFileCorruptError(f"an .npy file is cut short: {stored} of {header.n_bytes} bytes of values are there")
-    return ValueError(f"an .npy file of {header.offset + header.n_bytes} bytes is followed by {stored - header.n_bytes} others")
-
-
 def _is_plain(dtype: np.dtype[Any]) -> bool:
     """Whether dtypes that are equal to this one have one header."""
     return not (dtype.names or dtype.metadata or dtype.hasobject)
@@ -164,22 +159,18 @@ def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
         RequestLimitError: it would unpack to more than a request may take.
     """
     with lent_or_opened(file) as opened:
-        return _read_array(opened)
-
-
-def _read_array(file: Readable) -> npt.NDArray[Any]:
-    header = read_npy_header(file)
-    data = bytearray()
-    with reading(name_of(file), ".npy file"):
-        while len(data) < header.n_bytes:
-            piece = file.read(min(_BLOCK_BYTES, header.n_bytes - len(data)))
-            if not piece:
-                raise DatasetFileCorruptError(
-                    f"{name_of(file)!r} is cut short: {len(data)} of {header.n_bytes} bytes of values are there"
-                )
-            data += piece
-            check_unpacked(file, len(data))
-        array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, data, order=header.order)
+        header = read_npy_header(opened)
+        data, name = bytearray(), name_of(opened)
+        with reading(name, ".npy file"):
+            while len(data) < header.n_bytes:
+                piece = opened.read(min(_BLOCK_BYTES, header.n_bytes - len(data)))
+                if not piece:
+                    raise DatasetFileCorruptError(
+                        f"{name!r} is cut short: {len(data)} of {header.n_bytes} bytes of values are there"
+                    )
+                data += piece
+                check_unpacked(opened, len(data))
+            array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, data, order=header.order)
     return array
 
 

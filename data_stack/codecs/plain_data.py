@@ -67,8 +67,10 @@ def to_plain(
         if isinstance(value, (set, frozenset)):
             return {"set": sorted((plain(item, within) for item in value), key=canonical_json)}
         if isinstance(value, range):
-            if not _is_countable(value):
-                raise ConfigError(f"{shown(value)} has more numbers than can be counted, so it cannot be written as plain data")
+            try:
+                len(value)
+            except OverflowError as error:
+                raise ConfigError(f"{shown(value)} has more numbers than can be counted, so it is no plain data") from error
             return {"range": [value.start, value.stop, value.step]}
         if isinstance(value, slice):
             return {"slice": [plain(end, within) for end in (value.start, value.stop, value.step)]}
@@ -147,13 +149,6 @@ def shown(value: Any) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
 
 
-def _is_countable(numbers: range) -> bool:
-    try:
-        return len(numbers) >= 0
-    except OverflowError:
-        return False
-
-
 def _is_of_plain_values(array: Any) -> bool:
     if isinstance(array, np.ma.MaskedArray):  # its mask would be lost
         return False
@@ -195,13 +190,11 @@ def _array(content: Any) -> Any:
     if len(data) != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"{len(data)} bytes are no array of this shape")
     array = np.frombuffer(data, dtype=dtype).reshape(shape)
-    if (dtype.kind == "b" and max(data, default=0) > 1) or (dtype.kind == "U" and _has_no_characters(data)):
+    if (dtype.kind == "b" and max(data, default=0) > 1) or (
+        dtype.kind == "U" and int(np.frombuffer(data, "<u4").max(initial=0)) > _LAST_CHARACTER
+    ):
         raise ValueError(f"the bytes are no values of dtype {text}")
     return array
-
-
-def _has_no_characters(data: bytearray) -> bool:
-    return int(np.frombuffer(data, dtype="<u4").max(initial=0)) > _LAST_CHARACTER
 
 
 def _scalar(content: Any) -> Any:
@@ -260,10 +253,6 @@ def _base64(text: Any) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-def _float(text: Any) -> float:
-    return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[text]
-
-
 def _checked_list(data: Any) -> list[Any]:
     if not isinstance(data, list):
         raise ValueError("a list is needed")
@@ -271,7 +260,7 @@ def _checked_list(data: Any) -> list[Any]:
 
 
 _MAKERS: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
-    "float": lambda content, value: _float(content),
+    "float": lambda content, value: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[content],
     "tuple": lambda content, value: tuple(map(value, _checked_list(content))),
     "dict": _dict,
     "set": lambda content, value: frozenset(map(value, _checked_list(content))),

@@ -47,6 +47,7 @@ class PngCodec(ImageCodec):
 
     name, extensions, media_type = "png", ("png",), "image/png"
 
+    _module, _class = "PngImagePlugin", "PngImageFile"
     _signature = SIGNATURE
     _dtypes = ("uint8", "uint16")
     _channels = (1, 2, 3, 4)
@@ -79,10 +80,6 @@ class PngCodec(ImageCodec):
         if record.startswith(self._signature):
             check_chunks(record)
         return super()._opened(record)
-
-    def _file(self, stream: io.BytesIO) -> ImageFile.ImageFile:
-        file: ImageFile.ImageFile = pillow("PngImagePlugin").PngImageFile(stream)
-        return file
 
     def _takes(self, dtype: np.dtype[Any], channels: int) -> bool:
         name = dtype.newbyteorder("=").name

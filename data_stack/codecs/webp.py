@@ -36,6 +36,7 @@ class WebpCodec(ImageCodec):
 
     name, extensions, media_type = "webp", ("webp",), "image/webp"
 
+    _module, _class = "WebPImagePlugin", "WebPImageFile"
     _signature = b"RIFF"
     _channels = (3, 4)
 
@@ -51,10 +52,6 @@ class WebpCodec(ImageCodec):
         # libwebp makes room for the pixels before Pillow tells how many there are.
         self._check_pixels(*_webp_size(record))
         return super()._opened(record)
-
-    def _file(self, stream: io.BytesIO) -> ImageFile.ImageFile:
-        file: ImageFile.ImageFile = pillow("WebPImagePlugin").WebPImageFile(stream)
-        return file
 
     def _encoded(self, pixels: npt.NDArray[Any]) -> bytes:
         stream = io.BytesIO()

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
 from data_stack.dataset.iterator.stacking import stack_values
@@ -119,18 +118,10 @@ class ImageFolderIterator(AccessedDatasetIterator):
     ) -> None:
         self._folder = folder_of(root, prefix)
         self._decodes, self._metadata, self._given_codecs = decode, metadata, codecs
-        self._start_afresh()
-
-    def _start_afresh(self) -> None:
         self._found: _Index | None = None
-        self._codecs: dict[str, Codec] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_found", "_codecs")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._start_afresh()
+        return {**self.__dict__, "_found": None}
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -163,11 +154,8 @@ class ImageFolderIterator(AccessedDatasetIterator):
         if not self._decodes:
             return data
         kind = _type_of(path)
-        codec = self._codecs.get(kind)
-        if codec is None:
-            codec = self._codecs[kind] = codec_of(kind, self._given_codecs)
         try:
-            image = codec.decode(data)
+            image = codec_of(kind, self._given_codecs).decode(data)
             current_request().add(image)
         except RequestLimitError as error:
             raise error.at(self._folder.full_name(path)) from error

@@ -13,7 +13,6 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import codec_of
 from data_stack.exception import ConfigError
 from data_stack.formats.image_folder import FILE_NAME, METADATA, PART, image_type_of_bytes
@@ -50,7 +49,6 @@ class ImageFolderWriter:
     def __init__(self, target: Any, *, prefix: str = "") -> None:
         self._folder = folder_of(target, prefix)
         self._length = 0
-        self._png: Codec | None = None
         self._rows: IO[bytes] = self._resumed() if self._folder.path is not None else io.BytesIO()
         self._is_closed = False
 
@@ -159,10 +157,8 @@ class ImageFolderWriter:
             if kind is None:
                 raise ConfigError(f"the image of sample {position} is {bytes(value[:8])!r}…, no JPEG, PNG or WebP file")
             return bytes(value), kind
-        if self._png is None:
-            self._png = codec_of("png")
         try:
-            return self._png.encode(value), "png"
+            return codec_of("png").encode(value), "png"
         except (TypeError, ValueError) as error:
             raise ConfigError(f"the image of sample {position} cannot be stored as PNG: {error}") from error
 

@@ -170,8 +170,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
 
     def _sample(self, index: int) -> Sample:
         number, position = self._find(index)
-        reader = self._readers[number]
-        return (reader if reader is not None and reader.has_open_files else self._shard(number))[position]
+        return self._shard(number)[position]
 
     def _arguments(self) -> dict[str, Any]:
         return self._shard(0)._arguments()

@@ -258,14 +258,13 @@ class GrowingTarget(Target):
         super().put(parts, n_samples)
 
     def checkpoint(self) -> None:
-        records = {name: record.size for name, record in (self._manifest_there.files if self._manifest_there else {}).items()}
+        earlier = {} if self._manifest_there is None else self._manifest_there.files
         opened = {file: each for name, both in self._files.items() for file, each in _named(name, both)}
-        if self._manifest_there is not None and all(records[file] == each.size for file, each in opened.items()):
+        if earlier and all(earlier[file].size == each.size for file, each in opened.items()):
             return
         # At once: a journaling file system settles them together.
         for _ in waiting.map(LocalFile.sync, opened.values(), at_once=_MOST_SYNCS):
             pass
-        earlier = {} if self._manifest_there is None else self._manifest_there.files
         manifest = self._manifest({file: each.record(earlier.get(file)) for file, each in opened.items()})
         self._create(MANIFEST, manifest.to_json())
         self._manifest_there = manifest
