@@ -9,7 +9,6 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.fitting import as_dtype
 from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.stacking import Batch, Column, keys_of
@@ -47,7 +46,7 @@ class Padded(Collation):
     whose values happen to be equally long is treated as always. So, if no columns are named, those with arrays or lists of
     numbers are all padded, pictures of one size too, which changes nothing about them but that they get lengths; numbers,
     strings, bytes and other objects are left as they are. The dtype is the one that all values of the batch fit in exactly; where
-    a source mixes dtypes or has lists that may all be empty, give one.
+    a source mixes dtypes or has lists that may all be empty, make arrays of one dtype of them by ``iterator.map(…)``.
 
     Lengths are int64, of shape ``(n,)``, or ``(n, k)`` for k extents. In a dict batch those of ``"key"`` are under
     ``"key_lengths"``; a tuple batch gets them at its end, one array for each padded column, in the order of these; a bare
@@ -55,18 +54,16 @@ class Padded(Collation):
 
     Args:
         value: what fills up; or a mapping of columns to what fills up theirs, and then these are the columns that are padded.
-        columns: which to pad, a key or several (of tuple samples: positions; negative ones count from the end); None for all that
-            have arrays of numbers.
+        columns: which to pad, a key or several (of tuple samples: positions); None for all that have arrays of numbers.
         to: the extent that every batch has; or several, for the first extents of a value, None for the largest in the batch.
         truncate: whether what is longer than ``to`` is cut off, and not an error.
         multiple_of: extents are rounded up to a multiple of this; or several, for the first extents. It does not change ``to``.
         lengths: whether lengths are given: True, False, or a number of extents of which they are.
-        dtype: of padded columns, which must hold their values (floats may be rounded). None: see above.
 
     Raises:
         ConfigError: an argument is out of range. When a batch is made: a column is not there or has something else than arrays of
-            numbers; a value is too long, or does not fit the dtype; the dtype does not hold the padding value. The message names
-            the column and the place in the batch.
+            numbers; a value is too long; the dtype does not hold the padding value. The message names the column and the place in
+            the batch.
     """
 
     def __init__(
@@ -78,7 +75,6 @@ class Padded(Collation):
         truncate: bool = False,
         multiple_of: SupportsIndex | Sequence[SupportsIndex] = 1,
         lengths: bool | int = True,
-        dtype: npt.DTypeLike | None = None,
     ) -> None:
         if isinstance(value, Mapping):
             if columns is not None:
@@ -92,10 +88,6 @@ class Padded(Collation):
         if truncate and not self._to:
             raise ConfigError("truncate cuts off what is longer than `to`: give it, too")
         self._n_lengths = checked_integer("lengths", lengths, at_least=0)
-        try:
-            self._dtype: np.dtype[Any] | None = None if dtype is None else np.dtype(dtype)
-        except TypeError:
-            raise ConfigError(f"dtype must be one of numpy, got {dtype!r:.80}") from None
 
     def collated(self, batch: Batch) -> Any:
         """The batch with its columns padded, see the class.
@@ -106,11 +98,11 @@ class Padded(Collation):
         columns: dict[Any, Column] = _columns(batch)
         lengths: list[npt.NDArray[np.int64]] = []
         padded: dict[Any, Any] = dict(columns)
-        for key, given, name in _chosen(columns, self._keys, batch):
+        for key, name in _chosen(columns, self._keys, batch):
             arrays = _values(columns[key], name, is_named=self._keys is not None)
             if arrays is None:
                 continue
-            padded[key], its_lengths = self._padded(arrays, given, name)
+            padded[key], its_lengths = self._padded(arrays, key, name)
             if its_lengths is None:
                 continue
             lengths.append(its_lengths)
@@ -144,9 +136,7 @@ class Padded(Collation):
                     )
                 arrays = _cut(arrays, place, most)
         shapes = np.minimum(shapes, np.array(wanted, dtype=np.int64))
-        if self._dtype is not None:
-            _check_values_fit(arrays, dtype := self._dtype, name)
-        elif isinstance(arrays, np.ndarray):
+        if isinstance(arrays, np.ndarray):
             dtype = arrays.dtype
         else:
             dtype = common_dtype(arrays, name) if arrays else np.dtype(np.float64)
@@ -154,13 +144,10 @@ class Padded(Collation):
         lengths = np.ascontiguousarray(kept) if self._n_lengths else None
         padded = filled((len(shapes), *wanted), value, dtype, name)
         if isinstance(arrays, np.ndarray):
-            if arrays.shape == padded.shape and arrays.dtype == dtype:
+            if arrays.shape == padded.shape:
                 return arrays, lengths
             corner = (slice(None), *map(slice, arrays.shape[1:]))
             padded[corner] = arrays
-        elif n_extents == 1:
-            for row, array in zip(padded, arrays, strict=True):
-                row[: len(array)] = array
         else:
             for row, array in zip(padded, arrays, strict=True):
                 row[tuple(map(slice, array.shape))] = array
@@ -187,8 +174,7 @@ class Concatenated(Collation):
     differ in their first extent alone.
 
     Args:
-        columns: which, a key or several (of tuple samples: positions; negative ones count from the end); None for all that have
-            arrays or lists of numbers.
+        columns: which, a key or several (of tuple samples: positions); None for all that have arrays or lists of numbers.
 
     Raises:
         ConfigError: when a batch is made: a column is not there, has something else than arrays of numbers, or arrays that differ
@@ -206,7 +192,7 @@ class Concatenated(Collation):
         """
         columns: dict[Any, Any] = _columns(batch)
         made = dict(columns)
-        for key, _, name in _chosen(columns, self._keys, batch):
+        for key, name in _chosen(columns, self._keys, batch):
             arrays = _values(columns[key], name, is_named=self._keys is not None)
             if arrays is None or len(arrays) == 0:
                 made[key] = columns[key] if arrays is None else _no_samples(arrays)
@@ -228,18 +214,12 @@ def _columns(batch: Batch) -> dict[Any, Column]:
     return dict(enumerate(batch)) if isinstance(batch, tuple) else {0: batch}
 
 
-def _chosen(columns: Mapping[Any, Column], keys: Sequence[ColumnKey] | None, batch: Batch) -> list[tuple[Any, ColumnKey, str]]:
-    """The columns that are meant, in the order of the batch: key, key as it was given, and name for a message."""
-    given: dict[Any, ColumnKey] = {}
-    for key in columns if keys is None else keys:
-        found = key
-        if isinstance(key, (int, np.integer)) and key < 0 and not isinstance(batch, dict):
-            found = key + len(columns)
-        if found not in columns:
-            raise ConfigError(f"the batch has no column {key!r}: it has {', '.join(map(repr, columns)) or 'none'}")
-        given[found] = key
+def _chosen(columns: Mapping[Any, Column], keys: Sequence[ColumnKey] | None, batch: Batch) -> list[tuple[Any, str]]:
+    """The columns that are meant, in the order of the batch: key, and name for a message."""
+    if missing := [key for key in keys or () if key not in columns]:
+        raise ConfigError(f"the batch has no column {missing[0]!r}: it has {', '.join(map(repr, columns)) or 'none'}")
     is_bare = not isinstance(batch, (dict, tuple))
-    return [(key, given[key], "the column" if is_bare else f"column {key!r}") for key in columns if key in given]
+    return [(key, "the column" if is_bare else f"column {key!r}") for key in columns if keys is None or key in keys]
 
 
 def _values(column: Column, name: str, *, is_named: bool) -> Column | list[Column] | None:
@@ -271,21 +251,6 @@ def _cut(arrays: Column | list[Column], axis: int, most: int) -> Column | list[C
     place = (*[slice(None)] * axis, slice(most))
     of_all = (slice(None), *place)
     return arrays[of_all] if isinstance(arrays, np.ndarray) else [array[place] for array in arrays]
-
-
-def _check_values_fit(arrays: Column | list[Column], dtype: np.dtype[Any], name: str) -> None:
-    """Integers must stay what they are; floats may be rounded to the digits of other floats, but not to integers."""
-    if isinstance(arrays, np.ndarray) and np.can_cast(arrays.dtype, dtype, "safe"):
-        return
-    for place, array in enumerate(arrays):
-        if array.size == 0 or np.can_cast(array.dtype, dtype, "safe"):
-            continue
-        try:
-            as_dtype(array, dtype, rounds=array.dtype.kind in "fc", whole_floats=True)
-        except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"{name} has at place {place} of the batch values of {array.dtype} that do not fit {dtype} exactly: {error}"
-            ) from error
 
 
 def _no_samples(arrays: Column | list[Column]) -> Ragged:

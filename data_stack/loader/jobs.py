@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import threading
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,18 +17,17 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
 from data_stack.dataset.recipes.recipe import at_epoch, held_draws
 from data_stack.exception import LoadingError
-from data_stack.loader.blocks import locate_sample, prefetch_samples
 from data_stack.loader.collation import Collation
+from data_stack.util.forks import ForkLock
 from data_stack.util.functions import has_parameter
 
-__all__ = ["BatchMaker", "EpochStacks", "Job", "MadeBatch", "n_bytes_of"]
+__all__ = ["BatchMaker", "EpochStacks", "Job", "MadeBatch"]
 
 
 class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
     """One batch to make.
 
     Attributes:
-        number: of the batch among those of an iteration, from 0 on.
         epoch: whose stack the samples are of.
         step: number of the batch in the epoch, counted from where the iteration entered the epoch.
         position: of its first sample in the epoch's order.
@@ -38,7 +36,6 @@ class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
         ahead: samples whose neighbours will be asked for soon, shape ``(n,)``: what may be read ahead; None for no change.
     """
 
-    number: int
     epoch: int
     step: int
     position: int
@@ -85,9 +82,7 @@ class EpochStacks:
     """
 
     def __init__(self, iterator: DatasetIteratorIF, redraw: bool) -> None:
-        self._iterator, self._redraw = iterator, redraw
-        self._lock = threading.Lock()
-        self._lock_of = os.getpid()
+        self._iterator, self._redraw, self._lock = iterator, redraw, ForkLock()
         self._drawn: dict[int, DatasetIteratorIF] = {}  # of the last two epochs: at an epoch's end batches of both are made
 
     @property
@@ -103,8 +98,6 @@ class EpochStacks:
         """
         if not self._redraw:
             return self._iterator
-        if self._lock_of != os.getpid():  # forked; a thread of the parent may have held the lock
-            self._lock, self._lock_of = threading.Lock(), os.getpid()
         with self._lock:
             if epoch not in self._drawn:
                 drawn = at_epoch(self._iterator, epoch)
@@ -196,7 +189,7 @@ class BatchMaker:
                 yield self._finished(job, batch, seconds)
             return
         seconds = (time.perf_counter() - started) / len(jobs)
-        sample_bytes = n_bytes_of(joined) // sum(len(job.indices) for job in jobs)
+        sample_bytes = _n_bytes_of(joined) // sum(len(job.indices) for job in jobs)
         if asking := [job for job in jobs if job.ahead is not None]:
             self._prefetch(asking[-1])  # what those before it asked for has been read for this one
         stop = 0
@@ -227,15 +220,16 @@ class BatchMaker:
         return joined
 
     def _prefetch(self, job: Job) -> None:
-        """Let the source read ahead what a job asks for."""
+        """Let the source read ahead what a job asks for; what goes wrong is told to those who ask for the samples."""
         if job.ahead is not None and len(job.ahead):
-            prefetch_samples(access_to(self.stacks.at(job.epoch)), job.ahead)
+            with contextlib.suppress(Exception):
+                access_to(self.stacks.at(job.epoch)).prefetch(job.ahead)
 
     def _finished(self, job: Job, batch: Any, read_seconds: float, sample_bytes: int | None = None) -> MadeBatch:
         n_samples = len(job.indices)
         if self._collate is None and self._transform is None:
             return MadeBatch(
-                batch, n_samples, n_bytes_of(batch) if sample_bytes is None else sample_bytes * n_samples, read_seconds
+                batch, n_samples, _n_bytes_of(batch) if sample_bytes is None else sample_bytes * n_samples, read_seconds
             )
         collate_seconds = transform_seconds = 0.0
         if self._collate is not None:
@@ -243,7 +237,7 @@ class BatchMaker:
             try:
                 batch = self._collate.collated(batch) if isinstance(self._collate, Collation) else self._collate(batch)
             except Exception as error:
-                raise LoadingError(_problem("collate", job), error, epoch=job.epoch, step=job.step) from error
+                raise _failure("a batch could not be collated", job, error) from error
             collate_seconds = time.perf_counter() - started
         if self._transform is not None:
             started = time.perf_counter()
@@ -254,9 +248,9 @@ class BatchMaker:
                 else:
                     batch = self._transform(batch)
             except Exception as error:
-                raise LoadingError(_problem("transform", job), error, epoch=job.epoch, step=job.step) from error
+                raise _failure("the transform of a batch failed", job, error) from error
             transform_seconds = time.perf_counter() - started
-        return MadeBatch(batch, n_samples, _n_bytes_seen(batch), read_seconds, collate_seconds, transform_seconds)
+        return MadeBatch(batch, n_samples, _n_bytes_of(batch), read_seconds, collate_seconds, transform_seconds)
 
     def _blamed(self, job: Job, error: Exception) -> LoadingError:
         """The error of the first sample of a job that cannot be read by itself."""
@@ -268,10 +262,12 @@ class BatchMaker:
             try:
                 samples.sample(index)
             except Exception as its_error:  # noqa: BLE001  # whatever a source raises
-                place = locate_sample(samples, index)
+                place = None
+                with contextlib.suppress(Exception):
+                    place = samples.locate(index)
                 sample = f"sample {index}" if place is None else f"sample {index} ({place})"
                 return LoadingError(f"{sample} could not be read", its_error, epoch=job.epoch, step=job.step, index=index)
-        return LoadingError(_problem("read", job), error, epoch=job.epoch, step=job.step)
+        return _failure("a batch could not be read", job, error)
 
 
 def _has_objects(batch: Any) -> bool:
@@ -291,28 +287,15 @@ def _part_of(batch: Any, start: int, stop: int) -> Any:
     return batch[start:stop]
 
 
-def n_bytes_of(batch: Any) -> int:
+def _n_bytes_of(batch: Any) -> int:
     """Bytes of the arrays and tensors in a batch; of columns of objects, those of the references."""
     if isinstance(batch, dict):
-        return sum(map(n_bytes_of, batch.values()))
+        return sum(map(_n_bytes_of, batch.values()))
     if isinstance(batch, (tuple, list)):
-        return sum(map(n_bytes_of, batch))
+        return sum(map(_n_bytes_of, batch))
     n_bytes = getattr(batch, "nbytes", 0)
     return n_bytes if isinstance(n_bytes, int) else 0
 
 
-def _n_bytes_seen(batch: Any) -> int:
-    """:func:`n_bytes_of`, or 0 for containers that contain themselves, which functions of users may give."""
-    try:
-        return n_bytes_of(batch)
-    except RecursionError:
-        return 0
-
-
-def _problem(what: str, job: Job) -> str:
-    said = {
-        "collate": "a batch could not be collated",
-        "transform": "the transform of a batch failed",
-        "read": "a batch could not be read",
-    }
-    return f"{said[what]} (of the samples {job.samples})"
+def _failure(problem: str, job: Job, error: Exception) -> LoadingError:
+    return LoadingError(f"{problem} (of the samples {job.samples})", error, epoch=job.epoch, step=job.step)

@@ -64,8 +64,8 @@ class Loader:
     name, and are handed out without a copy. Workers end with the iteration; inside of ``with`` they stay for the next one.
 
     Args:
-        iterator: any stack of iterators, or whatever has ``len`` and ``[i]``; or a
-            :class:`~data_stack.loader.sources.StepSource`. It stays the caller's to close.
+        iterator: any stack of iterators, a :class:`~data_stack.loader.sources.StepSource` too, or whatever has ``len`` and
+            ``[i]``. It stays the caller's to close.
         batch_size: samples of each batch, of each rank.
         shuffle: False for the iterator's order; True for another order of all samples in each epoch; or an
             :class:`~data_stack.loader.orders.Order` of its own, such as :class:`~data_stack.loader.orders.BlockShuffled` and
@@ -101,7 +101,7 @@ class Loader:
 
     def __init__(
         self,
-        iterator: DatasetIteratorIF | StepSource | Indexable,
+        iterator: DatasetIteratorIF | Indexable,
         batch_size: SupportsIndex,
         *,
         shuffle: bool | Order = False,
@@ -126,7 +126,7 @@ class Loader:
             raise ConfigError(
                 "a step source has its own order and no end: shuffle and epochs are those of Epochs(source, shuffle=…)"
             )
-        self._iterator = iterator.as_iterator() if isinstance(iterator, StepSource) else adapted(iterator)
+        self._iterator = adapted(iterator)
         self._redraws = checked_bool("redraw", redraw)
         self._stacks = EpochStacks(self._iterator, self._redraws and not self._is_endless)
         checked_seed = checked_integer("the seed of a loader", seed)
@@ -178,7 +178,10 @@ class Loader:
         session.go_to(*session.tell())  # until it gives a batch, another iteration would begin at the same place
         end_epoch = NEVER if self._epochs is None else session.first_epoch + self._epochs
         schedule = Schedule(self._order, session.seed, self._plan_of, session.epoch, session.position, end_epoch)
-        return session.iterate(schedule, self._bar, None if self._conversion is None else self._conversion.convert_all)
+        batches = session.iterate(schedule, None if self._conversion is None else self._conversion.convert_all)
+        if not shows_progress(self._progress):
+            return batches
+        return iter(new_bar(batches, total=None if end_epoch == NEVER or self._is_endless else schedule.n_jobs, unit="batch"))
 
     def __len__(self) -> int:
         """How many batches this rank has in the ``epochs`` epochs of this iteration; if none is under way, of the next one.
@@ -230,11 +233,6 @@ class Loader:
     def batch_size(self) -> int:
         """Samples of each batch, of each rank."""
         return self._session.plan.batch_size
-
-    @property
-    def device(self) -> Any:
-        """Where the batches are sent; None: nowhere."""
-        return self._device if self._conversion is None else self._conversion.device
 
     @property
     def plan(self) -> Plan:
@@ -316,12 +314,7 @@ class Loader:
         content = self._order.content()
         if not self._redraws:
             content = {**content, "redraw": False}
-        try:
-            plain: dict[str, Any] = json.loads(json.dumps(content))
-        except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"the content of {self._order!r:.80} is no JSON data, so it cannot stand in a state: {error}"
-            ) from error
+        plain: dict[str, Any] = json.loads(json.dumps(content))
         return plain
 
     # ------------------------------------------------------------------------------------------------------------- frameworks
@@ -390,10 +383,10 @@ class Loader:
         steps = sorted({0, min(1, n_steps - 1), n_steps - 1}) if n_steps else []
         parts = [plan.part(step) for step in steps] or [range(min(1, plan.n_samples))]
         examples = []
-        for number, part in enumerate(parts):
+        for step, part in enumerate(parts):
             positions = plan.positions([part])
             indices = self._order.indices(positions, plan.n_samples, seed, epoch) if len(part) else positions
-            made = self._maker.make(Job(number, epoch, number, part.start, indices, seed))
+            made = self._maker.make(Job(epoch, step, part.start, indices, seed))
             examples.append((made.batch, len(part)))
         return examples
 
@@ -401,7 +394,7 @@ class Loader:
 
     def stats(self) -> LoaderStatistics:
         """What the current or last iteration did, and how long the consumer waited, see :class:`LoaderStatistics`."""
-        return self._session.counters.statistics(self._session.workers)
+        return self._session.statistics()
 
     def close(self) -> None:
         """End the iteration that is under way, and all workers. The loader can be iterated over again."""
@@ -437,17 +430,6 @@ class Loader:
         except Exception as error:  # whatever a layer raises that reads when it is made
             raise LoadingError(f"the stack of epoch {epoch} could not be made", error, epoch=epoch, step=0) from error
         return plan if n_samples == plan.n_samples else replace(plan, n_samples=n_samples)
-
-    def _bar(self) -> Any:
-        """What draws the progress, if it is to be drawn."""
-        if not shows_progress(self._progress):
-            return None
-        if self._epochs is None or self._is_endless:
-            return new_bar(unit="batch")
-        session, n_steps = self._session, len(self)
-        n_received = sum(self._plan_of(epoch).n_steps() for epoch in range(session.first_epoch, session.epoch + 1))
-        n_received -= self._plan_of(session.epoch).n_steps(session.position)
-        return new_bar(total=n_steps, initial=min(n_received, n_steps), unit="batch")
 
 
 class TensorFlowLoader(Loader):

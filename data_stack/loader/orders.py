@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator import DatasetIteratorIF, access_to
 from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import hashed, hashed_array, permuted_array
@@ -19,10 +19,21 @@ from data_stack.dataset.randomness.permutation import KeyedPermutation
 from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.dataset.recipes.recipe_values import array_digest
 from data_stack.exception import ConfigError
-from data_stack.loader import blocks as stack_blocks
 from data_stack.util.stretches import Stretches
 
-__all__ = ["BlockShuffled", "InOrder", "Order", "Shuffled", "epoch_permutation"]
+__all__ = ["BlockShuffled", "InOrder", "Order", "Shuffled", "block_lengths", "epoch_permutation"]
+
+
+def block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64] | None:
+    """How many consecutive samples of a stack are read together, shape ``(n_blocks,)``, without blocks that have none.
+
+    A source tells it by :meth:`~data_stack.dataset.iterator.SampleAccess.blocks`, as
+    :class:`~data_stack.formats.parquet.ParquetDataset` does. Layers that change or choose samples, but not their order, keep the
+    blocks of what they are stacked on; ``combine`` has those of all. None where the source tells none, or a layer changes the
+    order.
+    """
+    lengths = access_to(iterator).blocks()
+    return None if lengths is None else lengths[lengths > 0]
 
 
 class Order(ABC):
@@ -90,11 +101,8 @@ class InOrder(Order):
     """Where the blocks of the source end, if it tells."""
 
     def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
-        try:
-            lengths = stack_blocks.block_lengths(iterator)
-        except Exception:  # noqa: BLE001  # they are of use, not asked for
-            return self
-        if not len(lengths):
+        lengths = block_lengths(iterator)
+        if lengths is None or not len(lengths):
             return self
         order = copy.copy(self)
         order._block_ends = np.cumsum(lengths)
@@ -176,10 +184,7 @@ class BlockShuffled(Order):
         self._lengths: npt.NDArray[np.int64] | None = None
         if block_lengths is None:
             return
-        try:
-            lengths = np.array(block_lengths)
-        except ValueError:  # lists of different lengths
-            lengths = np.empty((1, 1))
+        lengths = np.array(block_lengths)
         if lengths.ndim == 0:
             self._block_length = checked_integer("the block length of a block-wise shuffle", block_lengths, at_least=1)
             return
@@ -188,12 +193,16 @@ class BlockShuffled(Order):
                 f"block lengths are a positive integer, or one that is not negative for each block, not {block_lengths!r:.80}"
             )
         self._lengths = lengths.astype(np.int64)
-        self._lengths.setflags(write=False)
 
     def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
         if self._block_length is not None or self._lengths is not None:
             return self
-        lengths = stack_blocks.block_lengths(iterator)
+        lengths = block_lengths(iterator)
+        if lengths is None:
+            raise ConfigError(
+                f"{iterator!r:.120} does not tell in which blocks it is read: give the block-wise shuffle their lengths, "
+                f"BlockShuffled(block_lengths=1000) for blocks of 1000 samples; or shuffle below this layer"
+            )
         return BlockShuffled(
             block_lengths=lengths, window=self._window, blocks=self._shuffles_blocks, samples=self._shuffles_samples
         )

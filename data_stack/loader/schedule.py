@@ -75,7 +75,7 @@ class Schedule:
             ConfigError: it never ends, and an epoch has no batch; or the order does not give an index for each position.
             LoadingError: the stack of an epoch could not be made.
         """
-        epoch, position, number = self.epoch, self.position, 0
+        epoch, position = self.epoch, self.position
         n_at_once = 1
         while epoch < self.end_epoch:
             plan = self.plan_of(epoch)
@@ -105,9 +105,8 @@ class Schedule:
                     ahead = None
                     if part.start >= until:
                         ahead, until = self.order.upcoming(part.start, plan.n_samples, self.seed, epoch)
-                    yield Job(number, epoch, step, part.start, indices[start:stop], self.seed, ahead), mark
+                    yield Job(epoch, step, part.start, indices[start:stop], self.seed, ahead), mark
                     start = stop
-                    number += 1
                 first += len(parts)
                 # the first batch waits for no other
                 n_at_once = max(1, min(4 * n_at_once, _MOST_POSITIONS // plan.batch_size))

@@ -12,7 +12,7 @@ from data_stack.loader.conversion import Pairs
 from data_stack.loader.plan import Plan
 from data_stack.loader.process_group import group_shard
 from data_stack.loader.schedule import Mark, Schedule
-from data_stack.loader.statistics import Counters
+from data_stack.loader.statistics import LoaderStatistics
 from data_stack.loader.workers.workers import Workers
 from data_stack.util.forks import call_in_forks
 from data_stack.util.logger import logger
@@ -37,7 +37,6 @@ class Session:
         first_epoch: the epoch with which the iteration began.
         goes_on: whether the next iteration begins right here. Otherwise an iteration has given a batch, and the next one begins
             at the start of an epoch: of the one after an epoch that was broken off.
-        counters: what the iteration does, or the last one did.
         fingerprint: of the stack of iterators, once it has been asked for.
         workers: those of the current or last iteration.
     """
@@ -46,7 +45,7 @@ class Session:
         self.plan, self.seed, self.knows_shard = plan, seed, knows_shard
         self.epoch = self.position = self.first_epoch = 0
         self.goes_on = True
-        self.counters = Counters()
+        self._figures, self._began = LoaderStatistics(), 0.0  # of the iteration, or of the last one
         self.fingerprint: str | None = None
         self.workers: Workers | None = None
         self._iteration: object | None = None  # the one that is under way
@@ -90,20 +89,19 @@ class Session:
 
     # --------------------------------------------------------------------------------------------------------- the iteration
 
-    def iterate(self, schedule: Schedule, bar: Callable[[], Any], convert: Callable[[Pairs], Pairs] | None) -> Iterator[Any]:
+    def iterate(self, schedule: Schedule, convert: Callable[[Pairs], Pairs] | None) -> Iterator[Any]:
         """Begin an iteration here: the batches, made something else of if ``convert`` is given.
 
         When a batch is given, the place is behind it.
         """
-        self.counters, self._iteration = Counters(), object()
-        return self._batches(self._iteration, schedule, bar, convert)
+        self._figures, self._iteration = LoaderStatistics(), object()
+        return self._batches(self._iteration, schedule, convert)
 
     def end_iteration(self) -> None:
         """End the iteration that is under way, if there is one: let go of the workers, or of what they were to make."""
         if self._iteration is None:
             return
-        self._iteration = None
-        self.counters.end()
+        self._figures, self._iteration = self.statistics(), None
         if self.workers is not None and self._keeps_workers:
             self.workers.cancel()
         else:
@@ -120,37 +118,32 @@ class Session:
         self.end_iteration()
         self._close_workers()
 
-    def _batches(
-        self, iteration: object, schedule: Schedule, make_bar: Callable[[], Any], convert: Callable[[Pairs], Pairs] | None
-    ) -> Iterator[Any]:
-        counters, clock, end_epoch = self.counters, time.perf_counter, schedule.end_epoch
+    def _batches(self, iteration: object, schedule: Schedule, convert: Callable[[Pairs], Pairs] | None) -> Iterator[Any]:
+        figures, clock, end_epoch = self._figures, time.perf_counter, schedule.end_epoch
         self._check(iteration)
-        counters.begin()
+        self._began = clock()
         pairs: Iterator[tuple[Any, Mark]] = self._made(schedule)
         if convert is not None:
             pairs = convert(pairs)
-        bar = make_bar()
         try:
             while True:
                 asked = clock()
                 pair = next(pairs, None)
-                counters.waited(clock() - asked)
+                figures.waiting_seconds += clock() - asked
                 if pair is None:
                     # also for a rank that has had a step less than others, or none: all begin the same epoch next
                     self._receive(end_epoch, 0, end_epoch)
                     break
                 batch, mark = pair
                 del pair
-                counters.received(mark.n_samples, mark.n_bytes)
-                if bar is not None:
-                    bar.update()
+                figures.n_batches += 1
+                figures.n_samples += mark.n_samples
+                figures.n_bytes += mark.n_bytes
                 self._receive(mark.epoch, mark.position, end_epoch)  # last: an interruption before it loses no batch
                 yield batch
                 del batch  # what the consumer lets go of is free before the next one is asked for
                 self._check(iteration)
         finally:
-            if bar is not None:
-                bar.close()
             if self._iteration is iteration:
                 self.end_iteration()
 
@@ -169,7 +162,7 @@ class Session:
 
     def _made(self, schedule: Schedule) -> Iterator[tuple[Any, Mark]]:
         """The batches as the workers make them."""
-        counters, clock = self.counters, time.perf_counter
+        figures, clock = self._figures, time.perf_counter
         asked = clock()
         jobs = schedule.jobs()
         marks: deque[Mark] = deque()
@@ -182,17 +175,27 @@ class Session:
                 marks.append(mark)
             if not marks:
                 return
-            n_ready = workers.n_ready
             made = workers.next()
-            counters.made(made, workers, n_ready)
+            figures.read_seconds += made.read_seconds
+            figures.collate_seconds += made.collate_seconds
+            figures.transform_seconds += made.transform_seconds
+            figures.worker_kind, figures.n_workers, figures.choice = workers.kind, workers.n_workers, workers.choice
             mark = marks.popleft()
             mark.n_bytes = made.n_bytes
-            counters.making_seconds += clock() - asked
+            figures.convert_seconds -= clock() - asked  # of what the consumer waits, the rest is conversion
             batch = made.batch
             del made
             yield batch, mark
             del batch
             asked = clock()
+
+    def statistics(self) -> LoaderStatistics:
+        """What the iteration did until now, or the last one until its end."""
+        figures = replace(self._figures)
+        if self._iteration is not None:
+            figures.elapsed_seconds = time.perf_counter() - self._began if figures.waiting_seconds else 0.0
+            figures.convert_seconds = max(0.0, figures.convert_seconds + figures.waiting_seconds)
+        return figures
 
     def _running_workers(self) -> Workers:
         if self.workers is None:
@@ -204,7 +207,7 @@ class Session:
             self.workers.close()  # they are kept, with what they know of the batches, for the next iteration to start them
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"workers": None, "_inherited": None, "_iteration": None, "_keeps_workers": False, "counters": Counters()}
+        own = {"workers": None, "_inherited": None, "_iteration": None, "_keeps_workers": False, "_figures": LoaderStatistics()}
         return {**self.__dict__, **own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import functools
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, SupportsIndex, Union
+from typing import Any, ClassVar, SupportsIndex, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import DatasetIteratorIF, access_to
+from data_stack.dataset.iterator import AccessedDatasetIterator, DatasetIteratorIF, OneToOneAccess, SampleAccess, access_to
+from data_stack.dataset.iterator.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.contract import Indexable, adapted
 from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.mixed import exact_parts
-from data_stack.dataset.iterator.stacking import Batch, join_batches, reordered, stack_samples
-from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import Uint64Array, hashed, hashed_array, high_product_array, permuted_array
 from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.exception import ConfigError
 from data_stack.loader.orders import epoch_permutation
-from data_stack.loader.steps import KINDS, StepIterator, StepSource
 from data_stack.util.functions import has_parameter
 
-__all__ = ["AnySource", "Epochs", "Interleave", "Mix", "Sample", "StepIterator", "StepSource", "Transform", "Truncate"]
+__all__ = ["AnySource", "Epochs", "Interleave", "Mix", "Sample", "StepSource", "Transform", "Truncate"]
+
+_ENDLESS = 2**48
+"""The length of what has no end: at a million samples a second, nine years; and thousands of such lengths can be added."""
 
 # Of a mix so many steps are computed together, in whole blocks.
 _STEPS_AT_ONCE = 1 << 12
@@ -34,106 +39,56 @@ _STEPS_AT_ONCE = 1 << 12
 _recent_permutation = functools.lru_cache(maxsize=16)(epoch_permutation)
 
 
-AnySource = Union[StepSource, DatasetIteratorIF, Indexable, Callable[[int], Any]]
+AnySource = Union["StepSource", DatasetIteratorIF, Indexable, Callable[[int], Any]]
 """What a source can be stacked on: another one; an iterator or whatever has ``len`` and ``[i]``, whose sample i is that of step
 i; or a function of a step (or of an index, where a length is given)."""
 
 
-class _OurSource(StepSource):
-    """A source on some others: each of its steps is a step of one of them. A subclass says which.
+class StepSource(AccessedDatasetIterator):
+    """A sequence of samples, as a rule an endless one: a pure function of a step, and an iterator over all its steps.
 
-    Args:
-        sources: see :data:`AnySource`.
-        arguments: what it was made with besides, for a recipe.
+    A subclass defines ``__call__``; one that can read many steps at once ``read_batch``, too. To reach worker processes it
+    must pickle, and what it does must depend on nothing but what it was made with and the step.
     """
 
-    _takes_list = False
+    _keeps_access = False
 
-    def __init__(self, sources: Sequence[AnySource], **arguments: Any) -> None:
-        if isinstance(sources, (StepSource, DatasetIteratorIF)) or callable(sources):
-            raise ConfigError(f"{type(self).__name__} is given a list of sources, not {sources!r:.80}")
-        self._sources = [_source(each) for each in sources]
-        if not self._sources:
-            raise ConfigError(f"{type(self).__name__} needs at least one source; it was given none")
-        self._given = arguments
-
-    def _route(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts | None, IndexArrayOfInts]:
-        """For each step which source (None: the first one), and which step of it; both of shape ``(n,)``."""
-        return None, steps
-
+    @abstractmethod
     def __call__(self, step: int) -> Any:
-        checked = checked_integer("a step", step, at_least=0)
-        numbers, inner = self._route(np.array([checked], dtype=np.int64))
-        return self._sources[0 if numbers is None else int(numbers[0])](int(inner[0]))
+        """The sample of a step, which is at least 0.
 
-    def read_samples(self, steps: IndexArrayOfInts) -> list[Any]:
-        numbers, inner = self._route(steps)
-        if numbers is None:
-            return self._sources[0].read_samples(inner)
-        samples: list[Any] = [None] * len(steps)
-        for number in np.unique(numbers).tolist():
-            places = np.flatnonzero(numbers == number)
-            for place, sample in zip(places.tolist(), self._sources[number].read_samples(inner[places]), strict=True):
-                samples[place] = sample
-        return samples
+        Raises:
+            DatasetOutOfBoundsError: the source has ended before.
+        """
+        raise NotImplementedError
 
-    def read_steps(self, steps: IndexArrayOfInts) -> Batch:
-        numbers, inner = self._route(steps)
-        if numbers is None:
-            return self._sources[0].read_steps(inner)
-        present = np.unique(numbers).tolist()
-        places = [np.flatnonzero(numbers == number) for number in present]
-        batches = [self._sources[number].read_steps(inner[its]) for number, its in zip(present, places, strict=True)]
-        back = np.empty(len(steps), dtype=np.intp)
-        back[np.concatenate(places)] = np.arange(len(steps))
-        return reordered(join_batches(batches), back)
+    @property
+    def n_steps(self) -> int | None:
+        """How many steps there are; None if it has no end. Its length is 2**48 then."""
+        return None
 
-    def _stacked_on(self) -> list[DatasetIteratorIF]:
-        return [source.iterator if isinstance(source, _Indexed) else source.as_iterator() for source in self._sources]
+    def __len__(self) -> int:
+        return _ENDLESS if self.n_steps is None else self.n_steps
 
-    def _arguments(self) -> dict[str, Any]:
-        return self._given
-
-    @classmethod
-    def _rebuilt(cls, sources: list[Any], arguments: Mapping[str, Any]) -> StepSource:
-        return cls(sources, **arguments) if cls._takes_list else cls(*sources, **arguments)
+    def make_access(self) -> SampleAccess:
+        return _CallAccess(self)
 
     def __repr__(self) -> str:
         arguments = [f"{name}={value!r:.60}" for name, value in self._arguments().items() if value is not None]
-        return f"{type(self).__name__}({', '.join([*map(repr, self._sources), *arguments])})"
+        return f"{type(self).__name__}({', '.join([*map(repr, self.underlying_iterators), *arguments])})"
 
 
-class _Indexed(StepSource):
-    """Sample i of an iterator at step i."""
+class _CallAccess(SampleAccess):
+    """Access to the steps of a source, one by one."""
 
-    def __init__(self, iterator: DatasetIteratorIF) -> None:
-        self.iterator = iterator
+    def __init__(self, source: StepSource) -> None:
+        self._source, self.n_samples = source, len(source)
 
-    @property
-    def n_steps(self) -> int:
-        return len(self.iterator)
-
-    def __call__(self, step: int) -> Any:
-        return self.read_samples(np.array([step]))[0]
-
-    def read_samples(self, steps: IndexArrayOfInts) -> list[Any]:
-        return self.iterator.__getitems__(self._checked(steps))
-
-    def read_steps(self, steps: IndexArrayOfInts) -> Batch:
-        return access_to(self.iterator).batch(self._checked(steps))
-
-    def _checked(self, steps: IndexArrayOfInts) -> IndexArrayOfInts:
-        if (step := int(steps.max(initial=0))) >= len(self.iterator):
-            raise DatasetOutOfBoundsError(
-                f"step {step} is asked for of an iterator of {len(self.iterator):,} samples: "
-                f"put Epochs(…) or Sample(…) around it, which have no end"
-            )
-        return steps
-
-    def __repr__(self) -> str:
-        return repr(self.iterator)
+    def sample(self, position: int) -> Any:
+        return self._source(position)
 
 
+@layer("steps")
 class _Function(StepSource):
     """What a function gives for each step; it is called in any order, in any thread or process."""
 
@@ -141,20 +96,65 @@ class _Function(StepSource):
         self._function = function
 
     def __call__(self, step: int) -> Any:
-        return self._function(checked_integer("a step", step, at_least=0))
+        return self._function(step)
 
     def _arguments(self) -> dict[str, Any]:
         return {"function": self._function}
 
+
+class _Routed(DatasetIteratorView, StepSource):
+    """A source each of whose steps is a step of one of others: a view of them, one after the other.
+
+    Args:
+        sources: as they were given.
+        positions: of the steps; their length is how many there are.
+        arguments: what it was made with besides, for a recipe.
+    """
+
+    _keeps_access = True
+    _takes_list: ClassVar[bool] = False
+
+    def __init__(self, sources: Sequence[DatasetIteratorIF], positions: ComputedPositions, **arguments: Any) -> None:
+        self._made_with, self._n_steps = arguments, None if len(positions) == _ENDLESS else len(positions)
+        super().__init__(CombinedDatasetIterator(sources) if self._takes_list else sources[0], positions)
+
+    @property
+    def n_steps(self) -> int | None:
+        return self._n_steps
+
+    def __call__(self, step: int) -> Any:
+        return self[checked_integer("a step", step, at_least=0)]
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The sources."""
+        return self._dataset_iterator.underlying_iterators if self._takes_list else [self._dataset_iterator]
+
+    def _arguments(self) -> dict[str, Any]:
+        return self._made_with
+
     @classmethod
-    def _rebuilt(cls, sources: list[Any], arguments: Mapping[str, Any]) -> StepSource:
-        return cls(**arguments)
+    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+        of: Any = cls
+        made: DatasetIteratorIF = of(underlying, **arguments) if cls._takes_list else of(*underlying, **arguments)
+        return made
 
-    def __repr__(self) -> str:
-        return f"{self._function!r:.60}"
+
+class _Steps(ComputedPositions):
+    """What a function of steps gives."""
+
+    def __init__(self, function: Callable[[IndexArrayOfInts], IndexArrayOfInts], length: int = _ENDLESS) -> None:
+        self._function, self._length = function, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        return self._function(indices)
 
 
-class Epochs(_OurSource):
+@layer("epochs")
+class Epochs(_Routed):
     """All samples of ``source`` in one order, then all in another one, without an end.
 
     Epoch e has the order that ``Loader(source, …, shuffle=True, seed=seed)`` gives its epoch e, and ``source.shuffle(seed,
@@ -173,21 +173,25 @@ class Epochs(_OurSource):
     def __init__(
         self, source: AnySource, length: SupportsIndex | None = None, shuffle: bool = True, seed: SupportsIndex = 0
     ) -> None:
-        super().__init__([source], length=_checked_length(length), shuffle=bool(shuffle), seed=_checked_seed("Epochs", seed))
-        self._length = _length_of(self._sources[0], self._given["length"], "Epochs")
-
-    def _route(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts | None, IndexArrayOfInts]:
-        epochs, places = np.divmod(steps, self._length)
-        if not self._given["shuffle"]:
-            return None, places
-        taken = np.empty(len(steps), dtype=np.int64)
-        for epoch in np.unique(epochs).tolist():
-            which = epochs == epoch
-            taken[which] = _recent_permutation(self._length, self._given["seed"], epoch).taken(places[which])
-        return None, taken
+        below, checked_seed = _source(source), _checked_seed("Epochs", seed)
+        positions = functools.partial(_in_epochs, _length_of(below, length, "Epochs"), checked_seed if shuffle else None)
+        super().__init__([below], _Steps(positions), length=length, shuffle=bool(shuffle), seed=checked_seed)
 
 
-class Sample(_OurSource):
+def _in_epochs(length: int, seed: int | None, steps: IndexArrayOfInts) -> IndexArrayOfInts:
+    """``range(length)`` again and again, in another order each time; always in its own if there is no seed."""
+    epochs, places = np.divmod(steps, length)
+    if seed is None:
+        return places
+    found = np.empty(len(steps), dtype=np.int64)
+    for epoch in np.unique(epochs).tolist():
+        which = epochs == epoch
+        found[which] = _recent_permutation(length, seed, epoch).taken(places[which])
+    return found
+
+
+@layer("sampled")
+class Sample(_Routed):
     """Samples of ``source`` drawn with replacement, each draw independent of the others and a function of seed and step alone.
 
     Args:
@@ -200,41 +204,38 @@ class Sample(_OurSource):
     """
 
     def __init__(self, source: AnySource, length: SupportsIndex | None = None, seed: SupportsIndex = 0) -> None:
-        super().__init__([source], length=_checked_length(length), seed=_checked_seed("Sample", seed))
-        self._length = _length_of(self._sources[0], self._given["length"], "Sample")
-        self._key = derived_seed("sample", self._given["seed"])
-
-    def _route(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts | None, IndexArrayOfInts]:
-        drawn = high_product_array(hashed_array(self._key, steps), np.array(self._length, dtype=np.uint64))
-        return None, drawn.astype(np.int64)
+        below, checked_seed = _source(source), _checked_seed("Sample", seed)
+        positions = functools.partial(_drawn, _length_of(below, length, "Sample"), derived_seed("sample", checked_seed))
+        super().__init__([below], _Steps(positions), length=length, seed=checked_seed)
 
 
-class Truncate(_OurSource):
+def _drawn(length: int, key: int, steps: IndexArrayOfInts) -> IndexArrayOfInts:
+    """Positions of ``range(length)`` drawn with replacement."""
+    return high_product_array(hashed_array(key, steps), np.array(length, dtype=np.uint64)).astype(np.int64)
+
+
+@layer("truncated")
+class Truncate(_Routed):
     """The first ``limit`` samples of ``source``, again and again.
 
     Args:
         source: see :data:`AnySource`.
-        limit: at least 1.
-        length: how many ``source`` has, if that is less than ``limit``; None for what it says itself.
+        limit: at least 1; of a source with fewer samples, all of them.
+        length: how many ``source`` has, if that is less than it says itself.
 
     Raises:
         ConfigError: ``source`` is none or empty, or ``limit`` not positive.
     """
 
     def __init__(self, source: AnySource, limit: SupportsIndex, length: SupportsIndex | None = None) -> None:
-        super().__init__(
-            [source], limit=checked_integer("the limit of Truncate", limit, at_least=1), length=_checked_length(length)
-        )
-        lengths = [each for each in (*self._given.values(), self._sources[0].n_steps) if each is not None]
-        self._limit = min(lengths)
-        if self._limit == 0:
-            raise ConfigError("Truncate was given a source without samples")
-
-    def _route(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts | None, IndexArrayOfInts]:
-        return None, steps % self._limit
+        below, most = _source(source), checked_integer("the limit of Truncate", limit, at_least=1)
+        n_samples = _length_of(below, len(below) if length is None else length, "Truncate")
+        positions = functools.partial(_in_epochs, min(most, n_samples), None)
+        super().__init__([below], _Steps(positions), limit=most, length=length)
 
 
-class Transform(_OurSource):
+@layer("step_transform")
+class Transform(StepSource):
     """``fn`` of each sample of ``source``.
 
     Args:
@@ -248,37 +249,55 @@ class Transform(_OurSource):
         ConfigError: ``source`` is none, or ``fn`` cannot be called.
     """
 
+    _keeps_access = True
+
     def __init__(self, source: AnySource, fn: Callable[..., Any], seed: SupportsIndex = 0) -> None:
         if not callable(fn):
             raise ConfigError(f"a transform needs a function of a sample, got {fn!r:.80}")
-        super().__init__([source], fn=fn, seed=_checked_seed("Transform", seed))
-        self._takes_seed, self._takes_rng = has_parameter(fn, "seed", any_keywords=True), has_parameter(fn, "rng")
-        self._key = derived_seed("transform step", self._given["seed"])
+        self._source, self._fn, self._seed = _source(source), fn, _checked_seed("Transform", seed)
 
     @property
     def n_steps(self) -> int | None:
-        return self._sources[0].n_steps
+        return _n_steps_of(self._source)
 
     def __call__(self, step: int) -> Any:
-        return self._transformed(super().__call__(step), step)
+        return self[checked_integer("a step", step, at_least=0)]
 
-    def read_samples(self, steps: IndexArrayOfInts) -> list[Any]:
-        samples = super().read_samples(steps)
-        return [self._transformed(sample, step) for sample, step in zip(samples, steps.tolist(), strict=True)]
+    def make_access(self) -> SampleAccess:
+        return _TransformedAccess(access_to(self._source), self._fn, self._seed)
 
-    def read_steps(self, steps: IndexArrayOfInts) -> Batch:
-        return stack_samples(self.read_samples(steps))
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The source."""
+        return [self._source]
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"fn": self._fn, "seed": self._seed}
+
+
+class _TransformedAccess(OneToOneAccess):
+    def __init__(self, below: SampleAccess, fn: Callable[..., Any], seed: int) -> None:
+        super().__init__(below)
+        self._fn, self._seed, self._key = fn, seed, derived_seed("transform step", seed)
+        self._takes_seed, self._takes_rng = has_parameter(fn, "seed", any_keywords=True), has_parameter(fn, "rng")
+
+    def sample(self, position: int) -> Any:
+        return self._transformed(self.below.sample(position), position)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
+        return list(map(self._transformed, self.below.samples(positions), positions.tolist()))
 
     def _transformed(self, sample: Any, step: int) -> Any:
         keywords: dict[str, Any] = {}
         if self._takes_seed:
-            keywords["seed"] = [self._given["seed"], step]
+            keywords["seed"] = [self._seed, step]
         if self._takes_rng:
             keywords["rng"] = derived_generator(self._key, step)
-        return self._given["fn"](sample, **keywords)
+        return self._fn(sample, **keywords)
 
 
-class Interleave(_OurSource):
+@layer("in_turn")
+class Interleave(_Routed):
     """One sample of each source in turn: step t is step ``t // k`` of source ``t % k``, for k sources.
 
     It ends where the first of them has no sample for its turn.
@@ -293,19 +312,21 @@ class Interleave(_OurSource):
     _takes_list = True
 
     def __init__(self, sources: Sequence[AnySource]) -> None:
-        super().__init__(sources)
-
-    @property
-    def n_steps(self) -> int | None:
-        ends = [n * len(self._sources) + place for place, source in enumerate(self._sources) if (n := source.n_steps) is not None]
-        return min(ends) if ends else None
-
-    def _route(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts | None, IndexArrayOfInts]:
-        inner, numbers = np.divmod(steps, len(self._sources))
-        return numbers, inner
+        below = _list_of(sources, "Interleave")
+        lengths = [len(each) for each in below]
+        n_steps = min(_ENDLESS, *(length * len(lengths) + place for place, length in enumerate(lengths)))
+        super().__init__(below, _Steps(functools.partial(_in_turn, np.cumsum([0, *lengths[:-1]])), n_steps))
 
 
-class Mix(_OurSource):
+def _in_turn(starts: IndexArrayOfInts, steps: IndexArrayOfInts) -> IndexArrayOfInts:
+    """Positions of runs that begin at ``starts``, one of each in turn."""
+    inner, runs = np.divmod(steps, len(starts))
+    found: IndexArrayOfInts = starts[runs] + inner
+    return found
+
+
+@layer("mix")
+class Mix(_Routed):
     """Samples of several sources in stated proportions, in a drawn order.
 
     Each source is asked for its steps 0, 1, 2 … in this order: none is left out or comes twice. (Granular 0.24 asks for the step
@@ -331,44 +352,50 @@ class Mix(_OurSource):
         weights: Sequence[float] | npt.ArrayLike | None = None,
         seed: SupportsIndex = 0,
     ) -> None:
-        super().__init__(sources, weights=weights, seed=_checked_seed("Mix", seed))
-        n_sources = len(self._sources)
-        numbers, parts = exact_parts([1] * n_sources if weights is None else weights, n_sources, "weight", "source")
-        self._given["weights"] = None if weights is None else numbers
-        for place, (source, part) in enumerate(zip(self._sources, parts, strict=True)):
-            if part and source.n_steps is not None:
+        below, checked_seed = _list_of(sources, "Mix"), _checked_seed("Mix", seed)
+        numbers, parts = exact_parts([1] * len(below) if weights is None else weights, len(below), "weight", "source")
+        for place, (source, part) in enumerate(zip(below, parts, strict=True)):
+            if part and _n_steps_of(source) is not None:
                 raise ConfigError(
-                    f"source {place} of a mix ends after {source.n_steps:,} samples, a mix does not; "
+                    f"source {place} of a mix ends after {len(source):,} samples, a mix does not; "
                     f"put Epochs(…) or Sample(…) around it"
                 )
-        self._key = derived_seed("mix", self._given["seed"])
+        positions = _MixedTurns([len(each) for each in below], parts, derived_seed("mix", checked_seed))
+        super().__init__(below, _Steps(positions), weights=None if weights is None else numbers, seed=checked_seed)
+
+
+class _MixedTurns:
+    """Positions in runs of ``lengths``, each run's in its order, and each run in its part of all."""
+
+    def __init__(self, lengths: Sequence[int], parts: Sequence[Fraction], key: int) -> None:
+        self._starts, self._key = np.cumsum([0, *lengths[:-1]]), key
         self._block = math.ceil(1 / min(part for part in parts if part))
         # how much of all the first k sources have together, in units of 2**-64, rounded
         self._shares = [math.floor(share * 2**64 + Fraction(1, 2)) for share in accumulate(parts, initial=Fraction(0))]
-        self._last: tuple[int, IndexArrayOfInts, IndexArrayOfInts] | None = None
+        self._last: tuple[int, IndexArrayOfInts] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last": None}
 
-    def _route(self, steps: IndexArrayOfInts) -> tuple[IndexArrayOfInts | None, IndexArrayOfInts]:
+    def __call__(self, steps: IndexArrayOfInts) -> IndexArrayOfInts:
         n_blocks = -(-_STEPS_AT_ONCE // self._block)
         tables, places = np.divmod(steps.astype(np.int64, copy=False), n_blocks * self._block)
-        numbers, inner = np.empty(len(steps), dtype=np.intp), np.empty(len(steps), dtype=np.int64)
+        found = np.empty(len(steps), dtype=np.int64)
         for table in np.unique(tables).tolist():
             last = self._last  # in one step: threads need no lock
             if last is None or last[0] != table:
-                self._last = last = (table, *self._turns(table * n_blocks, n_blocks))
+                self._last = last = (table, self._turns(table * n_blocks, n_blocks))
             which = tables == table
-            numbers[which], inner[which] = last[1][places[which]], last[2][places[which]]
-        return numbers, inner
+            found[which] = last[1][places[which]]
+        return found
 
-    def _turns(self, first: int, n_blocks: int) -> tuple[IndexArrayOfInts, IndexArrayOfInts]:
-        """For the steps of some blocks which source, and how many turns that had before.
+    def _turns(self, first: int, n_blocks: int) -> IndexArrayOfInts:
+        """The positions of the steps of some blocks.
 
         :class:`~data_stack.dataset.iterator.mixed.MixedDatasetIterator` divides its blocks by the same arithmetic, which its
         ``_bound`` proves. There the samples of a run come in a drawn order; here they are counted in the order of the steps.
         """
-        block, n_sources = self._block, len(self._sources)
+        block, n_sources = self._block, len(self._starts)
         # how many of the steps in the first blocks are of the first sources: shape (n_blocks + 1, n_sources + 1)
         rows = [[((first + b) * block * share + 2**63) >> 64 for share in self._shares] for b in range(n_blocks + 1)]
         bounds: npt.NDArray[np.int64] = np.array(rows, dtype=np.int64)
@@ -385,47 +412,41 @@ class Mix(_OurSource):
         starts = np.cumsum(counts, axis=1) - counts - ends[:-1]
         numbers = np.empty((n_blocks, block), dtype=np.int64)
         np.put_along_axis(numbers, by_source, np.arange(block) - np.take_along_axis(starts, unshuffled, axis=1), axis=1)
-        return sources.reshape(-1), numbers.reshape(-1)
+        return (self._starts[sources] + numbers).reshape(-1)
 
 
-KINDS.update(
-    {kind.__name__.removeprefix("_"): kind for kind in (Epochs, _Function, Interleave, Mix, Sample, Transform, Truncate)}
-)
-
-
-def _source(given: AnySource) -> StepSource:
+def _source(given: AnySource) -> DatasetIteratorIF:
     """What anybody may have given as a source."""
-    if isinstance(given, StepSource):
-        return given
-    if isinstance(given, StepIterator):
-        return given.source
     if isinstance(given, DatasetIteratorIF):
-        return _Indexed(given)
+        return given
     if callable(given):
         return _Function(given)
     if hasattr(given, "__len__") and hasattr(given, "__getitem__"):
-        return _Indexed(adapted(given))
+        return adapted(given)
     if hasattr(given, "__getitem__"):
         return _Function(given.__getitem__)
     raise ConfigError(f"a source is a function of a step, or whatever has len() and [i], not {given!r:.80}")
 
 
-def _checked_length(length: SupportsIndex | None) -> int | None:
-    return None if length is None else checked_integer("the length of a source", length, at_least=1)
+def _list_of(sources: Sequence[AnySource], name: str) -> list[DatasetIteratorIF]:
+    if isinstance(sources, DatasetIteratorIF) or callable(sources) or not len(sources):
+        raise ConfigError(f"{name} is given a list of sources, at least one, not {sources!r:.80}")
+    return [_source(each) for each in sources]
+
+
+def _n_steps_of(source: DatasetIteratorIF) -> int | None:
+    return source.n_steps if isinstance(source, StepSource) else len(source)
 
 
 def _checked_seed(name: str, seed: SupportsIndex) -> int:
     return checked_integer(f"the seed of {name}", seed)
 
 
-def _length_of(source: StepSource, given: int | None, name: str) -> int:
+def _length_of(source: DatasetIteratorIF, given: SupportsIndex | None, name: str) -> int:
     """How many samples there are, by what was given or by what the source says."""
-    n_steps = source.n_steps
+    n_steps = _n_steps_of(source)
     if given is None and n_steps is None:
         raise ConfigError(f"{name} must know how many samples there are, which {source!r:.80} does not say: give it length=")
-    length = given if given is not None else n_steps
-    if not length:
+    if n_steps == 0:
         raise ConfigError(f"{name} was given a source without samples: {source!r:.80}")
-    if n_steps is not None and length > n_steps:
-        raise ConfigError(f"{name} was given length={length:,} for a source of {n_steps:,} samples: {source!r:.80}")
-    return length
+    return checked_integer(f"the length of {name}", len(source) if given is None else given, at_least=1, at_most=len(source))

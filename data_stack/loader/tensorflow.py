@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack.loader.tensorflow", "tensorflow", "tensorflow") from error
 
-__all__ = ["Batches", "TensorFlowConversion", "dataset_of"]
+__all__ = ["TensorFlowConversion", "dataset_of"]
 
 _PLAIN = (bool, int, float, complex, str, bytes)
 
@@ -35,8 +35,9 @@ class TensorFlowConversion(Conversion):
 
     Arrays of numbers become tensors of their shape and dtype, on the same memory if they begin at a multiple of 64 bytes, are
     C-contiguous and writeable; otherwise they are copied once. Columns of strings and bytes become tensors of ``tf.string``,
-    arrays that differ in shape and :class:`~data_stack.loader.ragged.Ragged` a ``tf.RaggedTensor``. Dates and other things that
-    TensorFlow has no tensors for stay lists of values. Containers stay as they are.
+    arrays that differ in their first extent and :class:`~data_stack.loader.ragged.Ragged` a ``tf.RaggedTensor``, others that
+    differ a list of tensors. Dates and other things that TensorFlow has no tensors for stay lists of values. Containers stay as
+    they are.
     """
 
     name = "TensorFlow tensors"
@@ -45,20 +46,7 @@ class TensorFlowConversion(Conversion):
         return nested(batch, _as_tensor, (Ragged,))
 
 
-class Batches(Protocol):
-    """What is needed of a :class:`~data_stack.loader.loader.Loader` to make a dataset of it."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def is_inside(self) -> bool: ...
-
-    def example_batches(self) -> list[tuple[Any, int]]: ...
-
-    def converted(self, conversion: Conversion) -> Iterable[Any]: ...
-
-
-def dataset_of(loader: Batches, output_signature: Any = None) -> tf.data.Dataset:
+def dataset_of(loader: Any, output_signature: Any = None) -> tf.data.Dataset:
     """The batches of a loader as a dataset, see :meth:`data_stack.loader.loader.TensorFlowLoader.dataset`."""
     try:
         cardinality = len(loader)
@@ -121,36 +109,14 @@ def _of_numbers(array: Column) -> tf.Tensor:
 
 def _of_objects(column: Column) -> Any:
     parts = parts_of_objects(column)
-    if not isinstance(parts, list):
-        return nested(parts, _as_tensor, (Ragged,)) if column.ndim else parts
-    if parts and all(isinstance(value, (str, bytes)) for value in parts):
-        return tf.constant(parts, dtype=tf.string)
-    if (n_ragged := _n_ragged(parts)) is not None:
-        return _ragged_tensor(parts, n_ragged)
+    if isinstance(parts, list) and column.ndim and parts:
+        if all(isinstance(value, (str, bytes)) for value in parts):
+            return tf.constant(parts, dtype=tf.string)
+        if all(type(value) is np.ndarray and value.ndim and value.dtype.str[1:] in NUMBERS for value in parts) and (
+            len({(value.shape[1:], value.dtype) for value in parts}) == 1
+        ):
+            return tf.RaggedTensor.from_row_lengths(_of_numbers(np.concatenate(parts)), list(map(len, parts)), validate=False)
     return nested(parts, _as_tensor, (Ragged,))
-
-
-def _n_ragged(values: Sequence[Any]) -> int | None:
-    """In how many of their first dimensions arrays of numbers differ; None for what is no such array, or differs otherwise."""
-    if not values or not all(isinstance(value, np.ndarray) and value.ndim and value.dtype.str[1:] in NUMBERS for value in values):
-        return None
-    if len({(value.ndim, value.dtype) for value in values}) > 1 or any(isinstance(value, np.ma.MaskedArray) for value in values):
-        return None
-    n_ragged = 1
-    for axis in range(1, values[0].ndim):
-        if len({value.shape[axis] for value in values}) > 1:
-            n_ragged = axis + 1
-    return n_ragged
-
-
-def _ragged_tensor(values: Sequence[Column], n_ragged: int) -> tf.RaggedTensor:
-    """Arrays of one dtype as a tensor that is ragged in so many of their first dimensions, at least one."""
-    flat = [value.reshape(-1, *value.shape[n_ragged:]) for value in values]
-    lengths = [
-        np.concatenate([np.full(int(np.prod(value.shape[:axis])), value.shape[axis], dtype=np.int64) for value in values])
-        for axis in range(n_ragged)
-    ]
-    return tf.RaggedTensor.from_nested_row_lengths(_of_numbers(np.concatenate(flat)), lengths, validate=False)
 
 
 def _tensors(value: Any, where: str) -> Any:
@@ -232,11 +198,8 @@ def _fitted(batch: Any, signature: Any) -> Any:
 
 
 def _fit(tensor: Any, spec: tf.TypeSpec) -> Any:
-    if isinstance(spec, tf.RaggedTensorSpec):  # values that are of one shape by chance
-        if isinstance(tensor, tf.Tensor):
-            tensor = tf.RaggedTensor.from_tensor(tensor, ragged_rank=spec.ragged_rank)
-        elif (n_missing := spec.ragged_rank - tensor.ragged_rank) > 0:
-            tensor = tensor.with_flat_values(tf.RaggedTensor.from_tensor(tensor.flat_values, ragged_rank=n_missing))
+    if isinstance(spec, tf.RaggedTensorSpec) and isinstance(tensor, tf.Tensor):  # values that are of one shape by chance
+        tensor = tf.RaggedTensor.from_tensor(tensor, ragged_rank=spec.ragged_rank)
     if not spec.is_compatible_with(tensor):
         raise ValueError(f"{tf.type_spec_from_value(tensor)} is not compatible with {spec}")
     return tensor

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from data_stack.dataset.iterator import Batch, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import Indexable, adapted
 from data_stack.dataset.iterator.indices import checked_indices
-from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.dataset.iterator.ownership import owned
+from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.conversion import NUMBERS, Conversion, Pairs, mapped_pairs, nested, one_ahead
+from data_stack.loader.conversion import NUMBERS, Conversion, Pairs, mapped_pairs, nested, one_ahead, parts_of_objects
 from data_stack.loader.process_group import group_shard
 
 try:
@@ -32,14 +34,14 @@ _DTYPES = frozenset(map(np.dtype, NUMBERS))  # in this machine's byte order
 
 
 class TorchDataset(Dataset[Any]):
-    """An iterator as a map-style dataset whose batches are read by :func:`collate`, each in one request for columns.
+    """An iterator as a map-style dataset for :func:`collate`: each batch is read in one request for columns.
 
     ::
 
         loader = DataLoader(TorchDataset(iterator), batch_size=256, shuffle=True, num_workers=4, collate_fn=collate)
 
-    With another ``collate_fn`` the samples of a batch are read when it looks at the first of them, and are the same. Workers
-    may be forked or spawned, if the iterator can be; each of them reads by itself.
+    For another ``collate_fn``, give torch's loader the iterator itself. Workers may be forked or spawned, if the iterator can
+    be; each of them reads by itself.
 
     Args:
         iterator: any iterator, or whatever has ``len`` and ``[i]``; it stays the caller's to close.
@@ -47,7 +49,6 @@ class TorchDataset(Dataset[Any]):
 
     def __init__(self, iterator: DatasetIteratorIF | Indexable) -> None:
         self._iterator = adapted(iterator)
-        self._is_listed: bool | None = None
 
     def __len__(self) -> int:
         return len(self._iterator)
@@ -56,59 +57,29 @@ class TorchDataset(Dataset[Any]):
         """What the iterator has at ``index``."""
         return self._iterator[index]
 
-    def __getitems__(self, indices: Sequence[int]) -> Sequence[Sample]:
-        """The samples at ``indices``, not read yet.
-
-        Only bare tensors and strings are read here, into a list: ``torch.stack`` takes no other sequence of tensors, and
-        torch's own collate hands on the sequence of strings that it was given.
+    def __getitems__(self, indices: Sequence[int]) -> _Columns:
+        """The samples at ``indices`` as columns, for :func:`collate`.
 
         Raises:
             DatasetOutOfBoundsError: one of the positions lies outside.
         """
-        positions = checked_indices(indices, len(self._iterator))
-        if self._is_listed is None and len(positions):
-            self._is_listed = isinstance(self._iterator[int(positions[0])], (torch.Tensor, str, bytes))
-        return self._iterator.__getitems__(positions.tolist()) if self._is_listed else _UnreadSamples(self._iterator, positions)
+        return _Columns(access_to(self._iterator).batch(checked_indices(indices, len(self._iterator))))
 
 
-class _UnreadSamples(Sequence[Any]):
-    """Samples that are read as columns by who knows to ask for them, otherwise as a list when the first is looked at."""
+@dataclass(frozen=True)
+class _Columns:
+    """A batch that has been read."""
 
-    def __init__(self, iterator: DatasetIteratorIF, positions: npt.NDArray[np.intp]) -> None:
-        self._iterator, self._positions = iterator, positions
-        self._samples: list[Sample] | None = None
-
-    def read_batch(self) -> Batch:
-        """All of them as columns."""
-        return access_to(self._iterator).batch(self._positions)
-
-    def __len__(self) -> int:
-        return len(self._positions)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._read()[index]
-
-    def __iter__(self) -> Iterator[Sample]:
-        return iter(self._read())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, (self._read(),)  # the dataset is not sent along with its samples
-
-    def _read(self) -> list[Sample]:
-        if self._samples is None:  # default_collate iterates several times
-            self._samples = self._iterator.__getitems__(self._positions.tolist())
-        return self._samples
+    batch: Batch
 
 
-def collate(samples: Sequence[Sample]) -> Any:
+def collate(samples: Sequence[Sample] | _Columns) -> Any:
     """Samples as tensors: a tuple of them for tuple samples, a dict for dict samples, one tensor for bare samples.
 
-    A batch of a :class:`TorchDataset` is read as columns, in one request. Columns of numbers become tensors of shape
-    ``(n_samples, ...)`` and of their dtype, without a copy unless somebody else may hold the array or torch cannot take it
-    as it is. What is no number to torch stays a list of values: strings, bytes, dates, arrays of different shapes.
-
-    Tensors have the values, shapes and dtypes that ``torch.utils.data.default_collate`` gives them. The differences are
-    that tuple samples give a tuple and not a list, and that a list of numbers in a sample becomes a row of a tensor.
+    Columns of numbers become tensors of shape ``(n_samples, ...)`` and of their dtype, without a copy unless somebody else may
+    hold the array or torch cannot take it as it is, as in :class:`TorchConversion`. Tensors have the values, shapes and dtypes
+    that ``torch.utils.data.default_collate`` gives them. The differences are that tuple samples give a tuple and not a list, and
+    that a list of numbers in a sample becomes a row of a tensor.
 
     Args:
         samples: what :class:`TorchDataset` hands out, or a list of samples of any other dataset; at least one.
@@ -116,84 +87,21 @@ def collate(samples: Sequence[Sample]) -> Any:
     Raises:
         ConfigError: there is none, or they differ in their number of columns or in their keys.
     """
-    if isinstance(samples, _UnreadSamples):
-        batch = samples.read_batch()
-        if isinstance(batch, dict):
-            return {key: _as_tensor(column) for key, column in batch.items()}
-        return tuple([_as_tensor(column) for column in batch]) if isinstance(batch, tuple) else _as_tensor(batch)
-    if len(samples) == 0:
-        raise ConfigError("there are no samples to collate")
-    if isinstance(samples[0], (Mapping, tuple, list)):
-        return _collated_columns(samples)
-    return _collated(samples)
-
-
-def _collated_columns(samples: Sequence[Any]) -> dict[Any, Any] | tuple[Any, ...]:
-    """Dicts as a dict, tuples as a tuple, of what their values are collated to."""
-    first = samples[0]
-    if isinstance(first, Mapping):
-        if all(isinstance(sample, Mapping) and sample.keys() == first.keys() for sample in samples):
-            return {key: _collated([sample[key] for sample in samples]) for key in first}
-    elif all(isinstance(sample, (tuple, list)) and len(sample) == len(first) for sample in samples):
-        return tuple([_collated(values) for values in zip(*samples, strict=True)])
-    raise ConfigError(f"samples of one batch differ in their columns or keys; the first is {first!r:.200}")
-
-
-def _as_tensor(column: Any, *, is_owned: bool = False) -> Any:
-    """A column as a tensor; as a list of its values if they are no numbers.
-
-    Args:
-        column: an array or a tensor.
-        is_owned: whether nobody else looks at its memory, even if it is a view.
-    """
-    if isinstance(column, torch.Tensor):
-        return column
-    if column.dtype == object:
-        return _collated(list(column)) if column.ndim else column.item()
-    if column.dtype.str[1:] not in NUMBERS:
-        return column.tolist() if column.dtype.kind in "SU" or column.ndim == 0 else list(column)
-    if not column.dtype.isnative:
-        column = column.astype(column.dtype.newbyteorder("="))
-    # A view may look at the dataset itself, which nobody who works on a batch in place wants to change. Nor does torch
-    # take what is read-only, runs backwards, or is a field of records.
-    is_mine = column.flags.owndata or (is_owned and all(step >= 0 and step % column.itemsize == 0 for step in column.strides))
-    return _tensor_on(column if is_mine and column.flags.writeable else column.copy())
-
-
-def _tensor_on(array: npt.NDArray[Any]) -> torch.Tensor:
-    """A tensor on an array's memory."""
-    # C's long long is another type than its long, of an equal dtype, and torch knows only one of them
-    return torch.from_numpy(array.view(array.dtype.str) if array.dtype.char in "qQ" else array)
-
-
-def _collated(values: Sequence[Any]) -> Any:
-    """Values of one column, which numpy may not be able to stack."""
-    if not values:
-        return []
-    first = values[0]
-    if isinstance(first, torch.Tensor):
-        alike = all(isinstance(value, torch.Tensor) and value.shape == first.shape for value in values)
-        if alike and len({value.dtype for value in values}) == 1:  # torch meets int64 and float32 in float32, which rounds
-            return torch.stack(list(values))
-    stacked = stack_values(values)
-    if stacked.dtype != object:
-        return _as_tensor(stacked)
-    if isinstance(first, (Mapping, tuple)) and len(first):
-        try:
-            return _collated_columns(values)
-        except ConfigError:  # not alike, which values may be
-            return list(values)
-    return list(values)
+    if not isinstance(samples, _Columns):
+        if len(samples) == 0:
+            raise ConfigError("there are no samples to collate")
+        samples = _Columns(stack_samples(samples))
+    return TorchConversion().convert(owned(samples.batch))
 
 
 class TorchConversion(Conversion):
     """The batches of a loader as torch tensors, on a device if one is given: ``loader.torch()``.
 
     Arrays of numbers become tensors of their shape and dtype on the same memory; only what torch cannot look at is copied
-    (arrays that are read-only, run backwards or have the other byte order). What is no number to torch stays a list of values,
-    as in :func:`collate`. Tensors of a ``collate`` or ``transform`` stay as they are, and so do containers: tuples, dicts,
-    lists, dataclasses, nested or not. So ragged columns have tensors for values and offsets, and
-    ``torch.nested.nested_tensor_from_jagged(it.values, it.offsets)`` is torch's own ragged tensor on the same memory.
+    (arrays that are read-only, run backwards or have the other byte order). What is no number to torch stays a list of values:
+    strings, dates; arrays of different shapes become a list of tensors. Tensors of a ``collate`` or ``transform`` stay as they
+    are, and so do containers: tuples, dicts, lists, dataclasses, nested or not. So ragged columns have tensors for values and
+    offsets: ``torch.nested.nested_tensor_from_jagged(it.values, it.offsets)`` is torch's own ragged tensor on the same memory.
 
     **Devices.** With a device, the copy of each batch is started one batch ahead, so that a step of training need not wait for
     it: on CUDA in a stream of its own, which the consumer's current stream waits for when it gets the batch. The copy runs beside
@@ -215,7 +123,7 @@ class TorchConversion(Conversion):
         self._pins_memory = bool(pin_memory) and torch.cuda.is_available()
 
     def convert(self, batch: Any) -> Any:
-        tensors = nested(batch, _as_owned_tensor, (PackedSequence,))
+        tensors = nested(batch, _as_tensor, (PackedSequence,))
         return nested(tensors, _pinned, (PackedSequence,)) if self._pins_memory else tensors
 
     def convert_all(self, pairs: Pairs) -> Pairs:
@@ -322,21 +230,32 @@ def _device(device: Any) -> torch.device:
     return known
 
 
-def _as_owned_tensor(value: Any) -> Any:
-    """What torch makes of something in a batch whose memory nobody else has."""
-    if isinstance(value, np.ndarray):
-        if value.dtype in _DTYPES and (flags := value.flags).c_contiguous and flags.writeable:
-            return _tensor_on(value)  # nearly all arrays are such ones; without the rest it takes 1 µs
-        if value.dtype == object:
-            return nested(_as_tensor(value), _as_copied_tensor, (PackedSequence,))  # the objects may be the dataset's
-        return _as_tensor(value, is_owned=True)
+def _as_tensor(value: Any) -> Any:
+    """What torch makes of something in a batch whose memory nobody else has; a list if it has no tensors for it."""
     if isinstance(value, np.generic):
         return _tensor_on(np.array(value)) if value.dtype.str[1:] in NUMBERS else value
-    return value
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype in _DTYPES and (flags := value.flags).c_contiguous and flags.writeable:
+        return _tensor_on(value)  # nearly all arrays are such ones; without the rest it takes 1 µs
+    if value.dtype == object:
+        parts = nested(parts_of_objects(value), _as_tensor, (PackedSequence,))
+        is_alike = isinstance(parts, list) and parts and all(isinstance(part, torch.Tensor) for part in parts)
+        # those of numpy's dtypes were stacked; torch meets int64 and float32 in float32, which rounds
+        return torch.stack(parts) if is_alike and len({(part.dtype, part.shape) for part in parts}) == 1 else parts
+    if value.dtype.str[1:] not in NUMBERS:
+        return value.tolist() if value.dtype.kind in "SU" or value.ndim == 0 else list(value)
+    if not value.dtype.isnative:
+        value = value.astype(value.dtype.newbyteorder("="))
+    # torch takes nothing that is read-only, runs backwards, or is a field of records
+    is_usable = value.flags.writeable and all(step >= 0 and step % value.itemsize == 0 for step in value.strides)
+    return _tensor_on(value if is_usable else value.copy())
 
 
-def _as_copied_tensor(value: Any) -> Any:
-    return _as_owned_tensor(value.copy() if isinstance(value, np.ndarray) else value)
+def _tensor_on(array: npt.NDArray[Any]) -> torch.Tensor:
+    """A tensor on an array's memory."""
+    # C's long long is another type than its long, of an equal dtype, and torch knows only one of them
+    return torch.from_numpy(array.view(array.dtype.str) if array.dtype.char in "qQ" else array)
 
 
 def _pinned(value: Any) -> Any:

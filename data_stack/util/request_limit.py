@@ -6,11 +6,12 @@ lies in a file as it does in memory (rows of an ``.npy`` file, say) is never mor
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from data_stack.exception import ConfigError, RequestLimitError
@@ -73,22 +74,14 @@ class Request:
                 raise RequestLimitError("this value, with those before it", self.n_bytes, self.limit_bytes)
 
 
-class decoding_for:  # noqa: N801  # a context manager; a class takes half the time of a generator
-    """Let all that this thread decodes count for ``request``: ``with decoding_for(current_request()):``."""
-
-    __slots__ = ("_before", "_request")
-
-    def __init__(self, request: Request) -> None:
-        self._request = request
-
-    def __enter__(self) -> Request:
-        self._before, _current.request = _current.request, self._request
-        return self._request
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        _current.request = self._before
+@contextlib.contextmanager
+def decoding_for(request: Request) -> Iterator[Request]:
+    """Let all that this thread decodes count for a request, as :func:`current_request` gives it."""
+    before, _current.request = _current.request, request
+    try:
+        yield request
+    finally:
+        _current.request = before
 
 
 def current_request() -> Request:

@@ -11,20 +11,19 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pytest
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.exception import ConfigError, LoaderStateError, LoadingError
+from data_stack.exception import ConfigError, LoadingError
 from data_stack.loader import Loader, Order
 from data_stack.loader.workers.kinds import WorkerKind
 
 REPOSITORY = Path(__file__).parents[2]
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="what the system does with forks and limits is Linux's here")
-all_kinds = pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
 
 
 def loader(n_samples: int = 40, batch_size: int = 10, *, kind: WorkerKind = "processes", **options: Any) -> Loader:
@@ -40,35 +39,6 @@ def run(script: Path, *arguments: str, **options: Any) -> subprocess.CompletedPr
 
 
 # --------------------------------------------------------------------------------------------------- what functions of users do
-
-
-class Speechless(Exception):
-    def __str__(self) -> str:
-        raise ValueError("there is nothing to say")
-
-
-def raise_speechless(batch: Any) -> NoReturn:
-    raise Speechless
-
-
-@all_kinds
-def test_an_exception_whose_text_cannot_be_made_is_told_by_its_type(kind: WorkerKind) -> None:
-    with pytest.raises(LoadingError, match=r"the transform of a batch failed .*: Speechless: \(its text could not be made\)"):
-        list(loader(kind=kind, transform=raise_speechless))
-
-
-def with_itself(batch: Any) -> dict[str, Any]:
-    made = {"batch": batch}
-    made["itself"] = made
-    return made
-
-
-@all_kinds
-def test_a_batch_that_contains_itself_arrives(kind: WorkerKind) -> None:
-    batches = list(loader(kind=kind, transform=with_itself))
-
-    assert len(batches) == 4
-    assert all(batch["itself"] is batch for batch in batches)
 
 
 def with_no_descriptor_left(batch: Any) -> Any:
@@ -92,30 +62,6 @@ def test_a_worker_without_room_for_a_batch_says_so_and_the_batches_before_arrive
 # ----------------------------------------------------------------------------------------------------- how a program is started
 
 
-SILENT = """
-import sys
-
-import numpy as np
-from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.loader import Loader
-
-batches = list(Loader(SequenceDatasetIterator([np.arange(30_000)]), 10_000, worker_kind="processes", workers=2))
-open(sys.argv[1], "w").write(str(int(np.concatenate([batch[0] for batch in batches]).sum())))
-"""
-
-
-@linux_only
-def test_a_program_without_standard_streams_gets_its_batches(tmp_path: Path) -> None:
-    script, result = tmp_path / "script.py", tmp_path / "result"
-    script.write_text(SILENT)
-    command = f'"{sys.executable}" "{script}" "{result}" 0<&- 1<&- 2<&-'
-
-    status = subprocess.run(["sh", "-c", command], env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, timeout=60, check=False)
-
-    assert status.returncode == 0
-    assert result.read_text() == str(sum(range(30_000)))
-
-
 # ------------------------------------------------------------------------------------------------------ orders, states, kills
 
 
@@ -136,27 +82,6 @@ class Given(Order):
 def test_an_order_that_gives_no_integers_is_an_error_and_no_other_samples(function: Callable[[Any], Any]) -> None:
     with pytest.raises(ConfigError, match=r"gave indices of shape .* of dtype .*give one integer for each"):
         list(loader(kind="inline", shuffle=Given(function)))
-
-
-def test_an_order_may_give_a_list() -> None:
-    batches = list(loader(kind="inline", shuffle=Given(lambda positions: positions.tolist())))
-
-    assert np.concatenate([batch[0] for batch in batches]).tolist() == list(range(40))
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"data_stack_loader": np.array([1, 2])}, "of version"),
-        ({"order": {"order": np.array(["in order", "shuffled"])}}, "changed or damaged"),
-        ({"position": np.array([1, 2])}, "which is no count"),
-    ],
-)
-def test_a_state_with_arrays_in_it_is_refused_as_any_other_damaged_one(changes: dict[str, Any], said: str) -> None:
-    numbers = loader(kind="inline")
-
-    with pytest.raises(LoaderStateError, match=said):
-        numbers.load_state_dict({**numbers.state_dict(), **changes})
 
 
 TRAINING = """

@@ -95,14 +95,6 @@ def test_what_has_become_cheap_is_made_inline_and_what_has_become_slow_by_thread
     assert kinds[4] == "threads"
 
 
-def test_without_workers_there_is_nothing_to_choose() -> None:
-    subject = loader(Waiting(64), workers=0)
-
-    list(subject)
-
-    assert (subject.stats().worker_kind, subject.stats().choice) == ("inline", "")
-
-
 # --------------------------------------------------------------------------------------------------------- whatever is chosen
 
 
@@ -110,8 +102,8 @@ def choosing(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
     """Have these kinds chosen in turn, the last one for good, whatever was measured, and as often as can be."""
     following = itertools.chain(kinds, itertools.repeat(kinds[-1]))
 
-    def best(self: Any, without: str = "") -> str:
-        wanted = "inline" if without else next(following)
+    def best(self: Any) -> str:
+        wanted = next(following)
         return "inline" if self._refusal and wanted == "processes" else wanted
 
     monkeypatch.setattr(automatic.AutomaticWorkers, "_best", best)
@@ -141,7 +133,7 @@ class Noted(DatasetIterator):
 
 
 @pytest.mark.parametrize("way", WAYS[:3])
-@pytest.mark.parametrize("n_batches", [1, 2, 3, 4, 5, 12, 40])
+@pytest.mark.parametrize("n_batches", [1, 4, 5, 40])
 def test_batches_are_those_of_inline_and_none_is_made_twice(
     way: tuple[str, ...], n_batches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,7 +164,7 @@ def test_batches_are_exact_while_processes_start_and_after(way: tuple[str, ...],
 
 
 @pytest.mark.parametrize("way", WAYS[:4])
-@pytest.mark.parametrize("bad", [0, 2, 3, 5, 8, 13])
+@pytest.mark.parametrize("bad", [0, 3, 8])
 def test_an_error_comes_in_its_turn_whatever_makes_the_batches(
     way: tuple[str, ...], bad: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,34 +180,13 @@ def test_an_error_comes_in_its_turn_whatever_makes_the_batches(
 
 
 @pytest.mark.parametrize("way", WAYS[:3])
-def test_after_an_error_and_after_a_break_the_next_iteration_is_exact(
-    way: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    choosing(monkeypatch, *way)
-    source = Noted(16 * 20)
-    with loader(source) as subject:
-        for stop in [*range(1, 20), 3, 1]:
-            subject.set_epoch(0)
-            source.bad = 16 * stop if stop % 2 else -1
-            received = []
-            try:
-                for batch in subject:
-                    received.append(batch)
-                    if len(received) == stop:
-                        break
-            except LoadingError:
-                pass
-            np.testing.assert_array_equal(np.concatenate(received), np.arange(16 * stop))
-
-
-@pytest.mark.parametrize("way", WAYS[:3])
 def test_a_state_that_was_taken_while_workers_change_names_what_was_received(
     way: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choosing(monkeypatch, *way)
     source = InMemoryDatasetIterator(range(16 * 30)).map(computing)
     expected = np.concatenate(list(Loader(source, 16, shuffle=True, worker_kind="inline")))
-    for stop in range(1, 24, 2):
+    for stop in (1, 3, 6, 11, 20):
         subject = loader(source, shuffle=True)
         iteration = iter(subject)
         received = [next(iteration) for _ in range(stop)]

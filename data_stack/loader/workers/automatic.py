@@ -7,13 +7,13 @@ import statistics
 import time
 import warnings
 from collections import deque
+from collections.abc import Callable
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.reports.held_memory import HeldMemory
 from data_stack.exception import ConfigError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers.inline import InlineWorkers
-from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.loader.workers.workers import Workers
 from data_stack.util.processors import n_processors
 
@@ -29,9 +29,7 @@ _MOST_SECONDS = 1.0
 
 # What it takes to hand a batch over, and to start: worker processes are fresh interpreters, to which the iterator is sent.
 _HAND_OVER_SECONDS = {"threads": 1e-4, "processes": 3e-4}
-_START_SECONDS = 0.6
-_N_KEPT = 10  # for how many iterations workers are taken to be kept that are kept
-_BYTES_SENT_A_SECOND = 1e9
+_START_SECONDS = {"threads": 0.0, "processes": 0.6}
 _MOST_BYTES_SENT = 4 << 30
 
 
@@ -49,26 +47,21 @@ class AutomaticWorkers(Workers):
     Args:
         maker: makes the batches.
         n_workers: threads or processes, at least 1.
-        prefetch: batches that each of them makes ahead.
-        timeout_seconds: how long to wait for a batch that another thread or process makes.
+        make_workers: gives so many of a kind, not running yet.
     """
 
-    def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
-        self._maker, self._most_workers = maker, n_workers
-        self._prefetch, self._timeout_seconds = prefetch, timeout_seconds
+    def __init__(self, maker: BatchMaker, n_workers: int, make_workers: Callable[[str], Workers]) -> None:
+        self._maker, self._most_workers, self._make_workers = maker, n_workers, make_workers
         self._workers: Workers = InlineWorkers(maker)
-        self._wanted = "inline"  # the kind to go on with when all that was given has been handed out
-        self._starting: tuple[Workers, float] | None = None  # processes that are not ready, and since when they start
-        self._jobs: deque[Job] = deque()  # that wait for the wanted workers
+        self._next: Workers | None = None  # to go on with when they are ready, and all that was given has been handed out
+        self._jobs: deque[Job] = deque()  # that no workers have
         self._given: deque[Job] = deque()  # to these, and not handed out
-        self._n_given = 0
         self._figures: dict[str, tuple[float, float]] = {}  # of each kind: seconds from batch to batch, and for making one
-        self._measured = _Figure()
+        self._measured = _Figure(1)
         self._epoch: int | None = None
         self._left_at: float | None = None  # when the consumer went with its last batch
         self._n_left, self._is_kept = math.inf, False
         self._refusal: str | None = None  # why there can be no processes; None if that has not been looked at
-        self._start_seconds = _START_SECONDS
         self.choice = ""
 
     @property
@@ -83,10 +76,6 @@ class AutomaticWorkers(Workers):
     def capacity(self) -> int:  # type: ignore[override]  # read-only here
         return self._workers.capacity
 
-    @property
-    def n_ready(self) -> int:
-        return self._workers.n_ready
-
     def start(self) -> None:
         self._is_kept = True  # what starting processes costs is paid once for all iterations
 
@@ -99,16 +88,12 @@ class AutomaticWorkers(Workers):
             self._epoch = job.epoch
             self._choose()
         self._jobs.append(job)
-        self._give_jobs()
+        self._deal()
 
     def next(self) -> MadeBatch:
         asked = time.perf_counter()
         try:
-            if self._starting is not None and self._starting[0].is_ready:
-                self._wanted = "processes"
-            if not self._given and self._wanted != self.kind:
-                self._change()
-            self._give_jobs()
+            self._deal()
             made = self._next_made()
         except BaseException:
             self.cancel()
@@ -128,18 +113,30 @@ class AutomaticWorkers(Workers):
         self._epoch = self._left_at = None
         self._jobs.clear()
         self._given.clear()
-        self._n_given, self._wanted = 0, self.kind
         self._workers.cancel()
 
     def close(self) -> None:
         self.cancel()
-        self._end_starting()
+        self._turn_to(self.kind)
         self._workers.close()
         self._is_kept = False
         if self.kind == "processes":  # batches are made here again until others are ready, if they are worth it
-            self._go_over(self._workers_of(self._best("processes")))
+            self._workers = InlineWorkers(self._maker)
 
     # --------------------------------------------------------------------------------------------------------- making batches
+
+    def _deal(self) -> None:
+        """Give all jobs to the workers; first to go over to the next ones, where these are ready and nothing is under way."""
+        if self._next is not None and self._next.is_ready:
+            if self._given:
+                return
+            self._workers.close()
+            self._workers, self._next = self._next, None
+            n_workers = self.n_workers
+            self._measured = _Figure(n_workers if self._n_left > 4 * n_workers > 0 else 1)
+        while self._jobs:
+            self._given.append(self._jobs.popleft())
+            self._workers.submit(self._given[-1])
 
     def _next_made(self) -> MadeBatch:
         try:
@@ -152,50 +149,18 @@ class AutomaticWorkers(Workers):
             self._refusal = f"they failed ({str(error).splitlines()[0][:160]})"
             self._jobs.extendleft(reversed(self._given))
             self._given.clear()
-            self._wanted = self._best("processes")
-            self._change()
+            self._workers = InlineWorkers(self._maker)
+            self._choose()
+            self._deal()
             return self._workers.next()
-
-    def _give_jobs(self) -> None:
-        while self._jobs and self._wanted == self.kind:
-            job = self._jobs.popleft()
-            self._given.append(job)
-            self._workers.submit(job._replace(number=self._n_given))  # jobs that others made do not count for them
-            self._n_given += 1
-
-    def _change(self) -> None:
-        """Go on with the wanted workers; these are over."""
-        self._workers.close()
-        if self._wanted == "processes" and self._starting is not None:
-            workers, began = self._starting
-            self._starting, self._start_seconds = None, max(self._start_seconds / 2, time.monotonic() - began)
-        else:
-            workers = self._workers_of(self._wanted)
-        self._go_over(workers)
-        self._give_jobs()
-
-    def _go_over(self, workers: Workers) -> None:
-        self._workers, self._wanted, self._n_given = workers, workers.kind, 0
-        self._measured = _Figure(workers.n_workers if self._n_left > 4 * workers.n_workers > 0 else 1)
-
-    def _workers_of(self, kind: str) -> Workers:
-        if kind == "inline":
-            return InlineWorkers(self._maker)
-        options = {"prefetch": self._prefetch, "timeout_seconds": self._timeout_seconds}
-        if kind == "threads":
-            return ThreadWorkers(self._maker, self._most_workers, **options)  # type: ignore[arg-type]  # it has the types
-        from data_stack.loader.workers.processes import ProcessWorkers  # needs cloudpickle, which takes 15 ms
-
-        return ProcessWorkers(self._maker, self._most_workers, **options)  # type: ignore[arg-type]  # likewise
 
     # --------------------------------------------------------------------------------------------------------------- choosing
 
     def _has_measured_enough(self) -> bool:
-        measured, n_workers = self._measured, max(1, self.n_workers)
-        seconds = measured.n_batches * measured.seconds[0]
-        if self.n_workers == 0:  # several may be made in one request
-            return measured.n_batches > 0 and self.n_ready == 0 and (measured.n_batches >= _N_ROUNDS or seconds > _MOST_SECONDS)
-        n_batches = measured.n_batches
+        n_batches, n_workers = self._measured.n_batches, max(1, self.n_workers)
+        seconds = n_batches * self._measured.seconds[0]
+        if isinstance(self._workers, InlineWorkers):  # several may be made in one request
+            return n_batches > 0 and self._workers.n_ready == 0 and (n_batches >= _N_ROUNDS or seconds > _MOST_SECONDS)
         return n_batches >= n_workers and seconds > (_LEAST_SECONDS if n_batches >= _N_ROUNDS * n_workers else _MOST_SECONDS)
 
     def _take_figure(self) -> None:
@@ -211,73 +176,61 @@ class AutomaticWorkers(Workers):
         """Go on with the kind that is worth a try, or else with the best one."""
         if self._maker.only_gathers or "inline" not in self._figures:
             # Copying rows is over before a thread could hand them over, and is as fast in one thread as in two.
-            self._wanted, self.choice = "inline", "inline: it only copies rows of arrays" if self._maker.only_gathers else ""
+            self.choice = "inline: it only copies rows of arrays" if self._maker.only_gathers else ""
+            self._turn_to("inline")
             return
-        self._wanted = self._best()
-        for kind in ("threads", "processes"):
-            if kind not in self._figures and self._is_worth_a_try(kind):
-                self._wanted = kind
-                break
+        untried = [kind for kind in ("threads", "processes") if kind not in self._figures and self._is_worth_a_try(kind)]
+        wanted = untried[0] if untried else self._best()
         figures = ", ".join(
             f"{seconds * 1e3:.3g} ms " + ("inline" if kind == "inline" else f"from {self._most_workers} {kind}")
             for kind, (seconds, _) in self._figures.items()
         )
         refused = f"; no processes: {self._refusal}" if self._refusal else ""
-        self.choice = f"{self._wanted}: a batch came every {figures}{refused}"
-        if self._wanted != "processes" or self.kind == "processes":
-            self._end_starting()
-        else:
-            self._wanted = self._best("processes")
-            self._start_processes()
+        self.choice = f"{wanted}: a batch came every {figures}{refused}"
+        self._turn_to(wanted)
 
-    def _best(self, without: str = "") -> str:
-        seconds = {kind: figure[0] for kind, figure in self._figures.items() if kind != without}
-        best = min(seconds, key=seconds.__getitem__, default="inline")
-        return best if seconds.get(best, 0.0) < _CLEARLY * seconds.get("inline", math.inf) else "inline"
+    def _best(self) -> str:
+        seconds = {kind: figure[0] for kind, figure in self._figures.items() if not (kind == "processes" and self._refusal)}
+        best = min(seconds, key=seconds.__getitem__)
+        return best if seconds[best] < _CLEARLY * seconds["inline"] else "inline"
 
     def _is_worth_a_try(self, kind: str) -> bool:
         """Whether a kind could be clearly faster: threads that all wait at once, processes that all compute at once."""
-        n_at_once, start_seconds = self._most_workers, 0.0
+        n_at_once, start_seconds = min(self._most_workers, self._n_left), 0.0 if self._is_kept else _START_SECONDS[kind]
         if kind == "processes":
             n_at_once = min(n_at_once, n_processors())
-            start_seconds = self._start_seconds / (_N_KEPT if self._is_kept else 1)
             if self._refusal is None:
-                self._look_for_refusal()
-            if self._refusal:
-                return False
-        if self._n_left < 1:
+                self._refusal = self._reason_against_processes()
+        if self._n_left < 1 or (kind == "processes" and self._refusal):
             return False
         seconds, making_seconds = self._figures["inline"]  # besides making a batch, the consumer's own step
-        possible = max(seconds - making_seconds, making_seconds / min(n_at_once, self._n_left)) + _HAND_OVER_SECONDS[kind]
+        possible = max(seconds - making_seconds, making_seconds / n_at_once) + _HAND_OVER_SECONDS[kind]
         best = self._figures[self._best()][0]
         return possible < _CLEARLY * best and self._n_left * (best - possible) > start_seconds
 
-    def _look_for_refusal(self) -> None:
-        n_bytes = _n_bytes_held(self._maker.stacks.at(0))
-        self._start_seconds += n_bytes / _BYTES_SENT_A_SECOND
+    def _reason_against_processes(self) -> str:
         if n_processors() == 1:
-            self._refusal = "there is one processor"
-        elif self._maker.releases_gil:
-            self._refusal = "the source decodes without the GIL, as it says"
-        else:
-            self._refusal = f"{n_bytes / 1e9:.1f} GB in memory are too much to send" if n_bytes > _MOST_BYTES_SENT else ""
+            return "there is one processor"
+        if self._maker.releases_gil:
+            return "the source decodes without the GIL, as it says"
+        n_bytes = _n_bytes_held(self._maker.stacks.at(0))
+        return f"{n_bytes / 1e9:.1f} GB in memory are too much to send" if n_bytes > _MOST_BYTES_SENT else ""
 
-    def _start_processes(self) -> None:
-        if self._starting is not None:
+    def _turn_to(self, kind: str) -> None:
+        """Go on with a kind of workers, when they are ready."""
+        if self._next is not None and self._next.kind != kind:
+            self._next.close()
+            self._next = None
+        if self._next is not None or kind == self.kind:
             return
-        processes = self._workers_of("processes")
+        workers = self._make_workers(kind)
         try:
-            processes.start()
+            workers.start()
         except (ConfigError, OSError) as error:
             self._refusal = str(error)[:160]
             self._choose()
-            return
-        self._starting = processes, time.monotonic()
-
-    def _end_starting(self) -> None:
-        if self._starting is not None:
-            self._starting[0].close()
-            self._starting = None
+        else:
+            self._next = workers
 
 
 class _Figure:
@@ -287,7 +240,7 @@ class _Figure:
         n_skipped: how many of the first do not count, unless they take long, as they open files and fill queues.
     """
 
-    def __init__(self, n_skipped: int = 1) -> None:
+    def __init__(self, n_skipped: int) -> None:
         self._n_skipped = n_skipped
         self.n_batches = 0
         self._making = self._waiting = 0.0

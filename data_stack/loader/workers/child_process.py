@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import signal
 import socket
@@ -46,22 +45,17 @@ class ChildProcess:
             raise ConfigError("there is no Python interpreter here that worker processes could run; use threads")
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours, _SEND_SECONDS)
+        known = [theirs.fileno(), os.getpid(), threading.current_thread() is threading.main_thread(), *facts]
+        command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-u", "-c", _PROGRAM.format(module)]  # type: ignore[attr-defined]  # as multiprocessing does
         try:
-            # The first three are the child's standard streams; ours are among them if this process was started without.
             with contextlib.closing(theirs):
-                passed = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
-            try:
-                known = [passed, os.getpid(), threading.current_thread() is threading.main_thread(), *facts]
-                command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-u", "-c", _PROGRAM.format(module)]  # type: ignore[attr-defined]  # as multiprocessing does
                 self.process = subprocess.Popen(  # noqa: S603  # our own program
                     [*command, ",".join(str(int(fact)) for fact in known), *map(os.fspath, sys.path)],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
-                    pass_fds=[passed],
+                    pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )
-            finally:
-                os.close(passed)
         except BaseException:
             self.channel.close()
             raise
@@ -112,11 +106,6 @@ def begin_as_child(channel: int, parent: int, is_of_main_thread: int) -> Channel
         parent: process id of the one that started this one.
         is_of_main_thread: whether that process's main thread did, which lives as long as the process.
     """
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:  # closed: else shared memory takes its place, and libraries write messages into it
-            os.open(os.devnull, os.O_RDWR)  # it gets the lowest descriptor that is free
     if is_of_main_thread and sys.platform == "linux":
         # The thread below cannot end this process while it is stopped or the GIL is held.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -2,69 +2,75 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Iterator
 
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
-from data_stack.loader.workers.coalescing import BatchCoalescing
 from data_stack.loader.workers.workers import Workers
 
 __all__ = ["InlineWorkers"]
 
+# Several batches are read at once until a request has so many bytes or takes so long: then what each request costs by itself
+# weighs little, and a consumer does not wait for batches that it has not asked for.
+_MOST_BYTES = 1 << 20
+_MOST_SECONDS = 0.002
+_MOST_BATCHES = 32
+
 
 class InlineWorkers(Workers):
-    """Makes a batch when it is asked for; no thread, no process."""
+    """Makes a batch when it is asked for; no thread, no process.
+
+    Attributes:
+        n_ready: how many batches are made and not handed out.
+    """
 
     kind = "inline"
+    n_workers = 0
 
     def __init__(self, maker: BatchMaker) -> None:
         self._maker = maker
-        self._coalescing = BatchCoalescing(maker)
         self._jobs: deque[Job] = deque()
         self._making: Iterator[MadeBatch] = iter(())
-        self._n_making = 0
-        self.n_workers = 0
-
-    @property
-    def capacity(self) -> int:  # type: ignore[override]  # read-only here
-        return self._coalescing.n_jobs
+        self.n_ready = 0
+        self.capacity = 1  # the first batch waits for no other
 
     def submit(self, job: Job) -> None:
         self._jobs.append(job)
 
     def next(self) -> MadeBatch:
-        is_first = self._n_making == 0
+        is_first = self.n_ready == 0
         try:
             if is_first:
-                jobs = self._joined()
-                self._making, self._n_making = self._maker.make_several(jobs), len(jobs)
+                jobs = self._take_jobs()
+                self._making, self.n_ready = self._maker.make_several(jobs), len(jobs)
             made = next(self._making)
         except BaseException:
             self.cancel()
             raise
-        self._n_making -= 1
+        self.n_ready -= 1
         if is_first:
-            self._coalescing.observe(made)
+            self._learn_from(made)
         return made
-
-    @property
-    def n_ready(self) -> int:
-        return self._n_making
 
     def cancel(self) -> None:
         self._jobs.clear()
-        self._making, self._n_making = iter(()), 0
+        self._making, self.n_ready = iter(()), 0
 
     def close(self) -> None:
         self.cancel()
 
-    def _joined(self) -> list[Job]:
+    def _take_jobs(self) -> list[Job]:
         """The jobs to do now: all of the oldest one's epoch that have been submitted."""
-        if len(self._jobs) == 1 or not self._maker.can_join:
-            return [self._jobs.popleft()]
-        epoch = self._jobs[0].epoch
-        jobs = list(itertools.takewhile(lambda job: job.epoch == epoch, self._jobs))
-        for _ in jobs:
-            self._jobs.popleft()
+        jobs = [self._jobs.popleft()]
+        while self._jobs and self._jobs[0].epoch == jobs[0].epoch and self._maker.can_join:
+            jobs.append(self._jobs.popleft())
         return jobs
+
+    def _learn_from(self, made: MadeBatch) -> None:
+        """Decide by a batch how many of the next are made in one request."""
+        seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
+        if seconds >= _MOST_SECONDS or made.n_bytes == 0 or not self._maker.can_join:
+            self.capacity = 1
+            return
+        fitting = min(_MOST_BYTES // made.n_bytes, int(_MOST_SECONDS / max(seconds, 1e-9)), _MOST_BATCHES)
+        self.capacity = max(1, min(fitting, 4 * self.capacity))

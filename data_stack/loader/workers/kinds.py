@@ -38,10 +38,14 @@ def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, 
     if kind == "inline" or n_workers == 0:
         return InlineWorkers(maker)
     number = n_processors() if n_workers is None else n_workers
+    if kind == "auto":
+
+        def make_workers(chosen: Any) -> Workers:
+            return workers_of_kind(chosen, maker, 0 if chosen == "inline" else number, **options)
+
+        return AutomaticWorkers(maker, number, make_workers)
     if kind == "threads":
         return ThreadWorkers(maker, number, **options)
-    if kind == "auto":
-        return AutomaticWorkers(maker, number, **options)
     from data_stack.loader.workers.processes import ProcessWorkers  # needs cloudpickle, which takes 15 ms
 
     return ProcessWorkers(maker, number, **options)

@@ -83,7 +83,8 @@ class ProcessWorkers(Workers):
             return
         try:
             # They are started first: while they import numpy, the iterator is packed.
-            self._workers += [_Worker(number, self.n_workers) for number in range(self.n_workers)]
+            for number in range(self.n_workers):
+                self._workers.append(_Worker(number, self.n_workers))
             package = _packed(self._maker)
             for worker in self._workers:
                 worker.process.channel.send(("package",), package)
@@ -131,11 +132,6 @@ class ProcessWorkers(Workers):
             raise LoadingError(problem, error, epoch=job.epoch, step=job.step) from error
         self._limit.observe(made.n_bytes)
         return made
-
-    @property
-    def n_ready(self) -> int:
-        self._exchange(0)
-        return len(self._done)
 
     def cancel(self) -> None:
         self._order.clear()

@@ -12,8 +12,7 @@ __all__ = ["Workers"]
 class Workers(ABC):
     """Makes the batches of jobs; which batches they are, and their order, does not depend on the kind of workers.
 
-    One thread uses it. Nothing runs before the first job. Jobs are numbered from 0 on; after :meth:`cancel` or an error they
-    begin at 0 again.
+    One thread uses it. Nothing runs before the first job.
     """
 
     kind: str
@@ -43,12 +42,6 @@ class Workers(ABC):
             BaseException: what interrupts the waiting (KeyboardInterrupt) passes through; call :meth:`cancel` or
                 :meth:`close` then.
         """
-        raise NotImplementedError
-
-    @property
-    @abstractmethod
-    def n_ready(self) -> int:
-        """How many batches are made and not handed out."""
         raise NotImplementedError
 
     @abstractmethod
