@@ -88,7 +88,10 @@ class SklearnEncoder(Encoder):
     @property
     def output_size(self) -> int | None:
         """Number of features that come out; None where only a value would tell."""
-        return self.output_size_of(getattr(self._transformer, "n_features_in_", 0))
+        n_features = getattr(self._transformer, "n_features_in_", None)
+        if n_features is not None or self._nothing is not None:
+            return self.output_size_of(n_features or 0)
+        return None if self.output_names is None else len(self.output_names)
 
     @property
     def output_names(self) -> tuple[str, ...] | None:

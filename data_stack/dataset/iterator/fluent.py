@@ -275,7 +275,7 @@ class FluentIterator(Generic[_Stack, _Fold]):
         time: ColumnKey | None = None,
         by: ColumnKey | None = None,
     ) -> Any:
-        """Divide into parts, each in this iterator's order. Reads only the columns named. See ``splits.parts.checked_division`` for the arithmetic.
+        """Divide into parts, each in this iterator's order. Reads only the columns named.
 
         ::
 

@@ -661,7 +661,7 @@ def test_ratios_that_are_no_division_are_refused(ratios: Any, message: str) -> N
     [
         ({"by": 1}, "by=1 takes no ratios"),
         ({"time": 3, "stratify": True}, "time=3 takes no stratify"),
-        ({"time": 3, "group_by": 0}, "a split with time=3 takes no group_by, but got 0"),
+        ({"time": 3, "group_by": 0}, "a split with time=3 takes no group_by"),
         ({"seed": 1.5}, "seed .* must be an integer, got 1.5"),
         ({"stratify": 9}, "no column 9"),
         ({"group_by": "patient"}, "no column 'patient'"),
@@ -691,8 +691,7 @@ def test_what_names_parts_takes_no_further_columns() -> None:
         (["a", "a", float("nan"), None], "value at position 2 is nan"),
         (["a", pd.NA, "b", "a"], "value at position 1 is <NA>"),
         (np.array(["2024", "NaT", "2024", "2024"], dtype="datetime64[Y]"), "value at position 1 is NaT"),
-        ([[1], [1, 2], [3], [1]], "value at position 0 is of type ndarray"),
-        ([np.zeros(1), np.zeros(2), np.zeros(1), np.zeros(1)], "value at position 0 is of type ndarray"),
+        ([[1], [1, 2], [3], [1]], "its values cannot be compared"),
         ([[0.0, 1.0], [1.0, float("nan")], [0.0, 1.0], [0.0, 1.0]], r"value at position 1 is \[1.0, nan\]"),
     ],
 )
