@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
-import logging
 import os
-import re
 import secrets
 import sys
 import sysconfig
 import time
-import types
 from collections.abc import Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -26,7 +24,7 @@ from data_stack.dataset.recipes.functions import is_of_a_file, unnamed_content
 from data_stack.dataset.recipes.recipe_values import known_content
 from data_stack.util.logger import logger
 
-__all__ = ["changed_module", "code_digest", "module_digests"]
+__all__ = ["changed_module", "code_digest", "distributions_of", "module_digests"]
 
 # What was edited after this may be another thing in memory than on disk. Factories import us, so they are loaded later.
 _LOADED_AT = time.time()
@@ -63,7 +61,7 @@ def code_digest(factory: object) -> str:
                     raise _Unknown(f"{path} was edited while this process runs")
         facts = [
             sorted({name: _digest_of(name) for name in (_importable(kind.__module__) for kind in classes)}.items()),
-            sorted({version for kind in classes for version in _versions(kind.__module__.partition(".")[0])}),
+            sorted({version for kind in classes for version in distributions_of(kind.__module__.partition(".")[0])}),
             [[kind.__module__, kind.__qualname__, _described(dict(_attributes(kind)))] for kind in classes],
             _described(dict(_attributes(factory))),
         ]
@@ -144,10 +142,17 @@ def _beside(folder: Path) -> list[Path]:
     return sorted(path for path in found if path.suffix in _CODE and path.is_file())
 
 
-def _versions(top: str) -> Iterator[tuple[str, str]]:
+def distributions_of(package: str) -> tuple[str, ...]:
+    """The installed distributions that bring an importable package, each with its version: ``"datastack-digits 1.0.0"``."""
     with contextlib.suppress(Exception):  # the metadata of some other package may be damaged
-        for name in importlib.metadata.packages_distributions().get(top, ()):
-            yield name, importlib.metadata.version(name)
+        names = _packages_distributions().get(package, ())
+        return tuple(f"{name} {importlib.metadata.version(name)}" for name in names)
+    return ()
+
+
+@functools.cache
+def _packages_distributions() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()  # reads the metadata of all that is installed
 
 
 # ---------------------------------------------------------------------- what is set on classes and objects
@@ -172,12 +177,6 @@ def _known(value: Any) -> Any:
         return [type(value).__module__, type(value).__qualname__, value.name]
     if isinstance(value, os.PathLike):
         return ["path", os.fspath(value)]
-    if isinstance(value, logging.Logger):
-        return ["logger", value.name]
-    if isinstance(value, re.Pattern):
-        return ["pattern", repr(value.pattern), value.flags]
-    if isinstance(value, types.MappingProxyType):
-        return ["mapping", unnamed_content(dict(value), _known)]
     if all(callable(getattr(value, name, None)) for name in ("get_resource", "set_resource", "has_resource")):
         return ["store"]
     return known_content(value)

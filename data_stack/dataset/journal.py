@@ -8,20 +8,28 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
 from data_stack.dataset.manifest import ResourceRecord, SourceRecord, check_names, resource_record
+from data_stack.dataset.resource_names import STAGED
 from data_stack.dataset.strict_json import JsonObject, sealed_json
 from data_stack.exception import DatasetFileCorruptError
 
-FORMAT = 2
+FORMAT = 3
 #: The step that is done when all of preprocess() is; no other has its name.
 WHOLE = "preprocess()"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a preparation that is done, with the resources it published."""
+    """A step of a preparation that is done, or a shard.
+
+    Attributes:
+        name: of the step.
+        resources: what it made.
+        staged: the name under which each of these waits, relative to the dataset; None where it has its own already.
+    """
 
     name: str
     resources: tuple[ResourceRecord, ...]
+    staged: tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +40,11 @@ class Journal:
 
     Attributes:
         fingerprint: names what is prepared from what; a journal of another preparation says nothing about this one.
-        origins: where each source came from, as (identifier, place or None).
         steps: what is done, in order.
         codes: digests of the code that had a part in it, that which began it first.
     """
 
     fingerprint: str
-    origins: tuple[tuple[str, str | None], ...] = ()
     steps: tuple[Step, ...] = ()
     codes: tuple[str, ...] = ()
 
@@ -51,21 +57,23 @@ class Journal:
         """The step of that name, if it is done."""
         return next((step for step in self.steps if step.name == name), None)
 
-    def origin(self, identifier: str) -> str | None:
-        """Where a source came from, if that was seen."""
-        return dict(self.origins).get(identifier)
-
-    def with_step(self, name: str, resources: Iterable[ResourceRecord]) -> Journal:
+    def with_step(self, done: Step) -> Journal:
         """The journal after one more step, in place of an earlier one of that name."""
-        return replace(self, steps=(*(step for step in self.steps if step.name != name), Step(name, tuple(resources))))
+        return replace(self, steps=(*(step for step in self.steps if step.name != done.name), done))
 
     def to_json(self) -> bytes:
         """The journal as it is stored."""
-        origins = [{"identifier": identifier, "origin": origin} for identifier, origin in self.origins]
-        steps = [asdict(step) for step in self.steps]
+        steps = [
+            {
+                "name": step.name,
+                "resources": [
+                    {**asdict(record), "staged": staged} for record, staged in zip(step.resources, step.staged, strict=True)
+                ],
+            }
+            for step in self.steps
+        ]
         codes = [{"sha256": code} for code in self.codes]
-        facts = {"format": FORMAT, "fingerprint": self.fingerprint, "origins": origins, "steps": steps, "codes": codes}
-        return sealed_json(facts)
+        return sealed_json({"format": FORMAT, "fingerprint": self.fingerprint, "steps": steps, "codes": codes})
 
     @classmethod
     def from_json(cls, data: bytes, dataset: str) -> Journal:
@@ -78,13 +86,11 @@ class Journal:
         if fields.size("format") != FORMAT:
             raise DatasetFileCorruptError(f"the journal is of another version of data_stack, for it has not format {FORMAT}")
         fingerprint = fields.hexadecimal("fingerprint", 64)
-        origins = []
-        for each in fields.objects("origins"):
-            origins.append((each.text("identifier"), each.optional_text("origin")))
-            each.done()
         steps = []
         for each in fields.objects("steps"):
-            steps.append(Step(each.text("name"), tuple(resource_record(record) for record in each.objects("resources"))))
+            resources = each.objects("resources")
+            staged = tuple(resource.optional_text("staged") for resource in resources)
+            steps.append(Step(each.text("name"), tuple(map(resource_record, resources)), staged))
             each.done()
         codes = []
         for each in fields.objects("codes"):
@@ -92,7 +98,11 @@ class Journal:
             each.done()
         fields.done()
         check_names(dataset, (record.identifier for step in steps for record in step.resources))
-        return cls(fingerprint, tuple(origins), tuple(steps), tuple(codes))
+        waiting = [staged for step in steps for staged in step.staged if staged is not None]
+        check_names(dataset, waiting)
+        if not all(staged.startswith(STAGED) for staged in waiting):
+            raise DatasetFileCorruptError("the journal is damaged: something waits under a name that is not for that")
+        return cls(fingerprint, tuple(steps), tuple(codes))
 
 
 def fingerprint(name: str, version: str, factory: str, sources: Iterable[SourceRecord]) -> str:

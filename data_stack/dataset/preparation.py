@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import importlib.metadata
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from data_stack.dataset.code_digest import distributions_of
 from data_stack.dataset.journal import WHOLE, Journal, fingerprint
 from data_stack.dataset.manifest import Manifest, ResourceRecord, SourceRecord
 from data_stack.dataset.prepared import PreparedResources, Resources, Superseded
 from data_stack.dataset.resource_names import MANIFEST
-from data_stack.dataset.staging import Staging
 from data_stack.dataset.stored import StoredDataset
 from data_stack.exception import (
     DatasetFileCorruptError,
@@ -152,7 +151,7 @@ class Preparation:
 
     def _end(self) -> None:
         """Remove what a preparation leaves that was interrupted, or whose shards were prepared elsewhere; the journal last."""
-        Staging.remove(self._stored)
+        self._stored.remove_staged()
         self._remove_abandoned()
         self._stored.remove_journal()
 
@@ -265,7 +264,7 @@ class Preparation:
         if not self._definition.has_preprocess:
             self._stored.invalidate()  # the sources are what is opened, and are about to be replaced
         journal = None if self._again else self._stored.journal()
-        sources = self._retrieved(journal)
+        sources = self._retrieved()
         raw = [ResourceRecord(source.identifier, source.size or 0, source.sha256) for source in sources]
         try:
             if self._definition.has_preprocess:
@@ -293,7 +292,7 @@ class Preparation:
         logger.info("dataset %r %s is ready in %r", self._name, manifest.version, self._connector)
         return manifest
 
-    def _retrieved(self, journal: Journal | None) -> list[SourceRecord]:
+    def _retrieved(self) -> list[SourceRecord]:
         if not self._definition.sources:
             return []
         started = time.perf_counter()
@@ -313,9 +312,6 @@ class Preparation:
                     origin=resource.source,
                 )
             )
-        if journal is not None and journal.fingerprint == self._fingerprint(sources):
-            # What an interrupted attempt has retrieved came from where it was seen to come from.
-            sources = [replace(source, origin=source.origin or journal.origin(source.identifier)) for source in sources]
         return sources
 
     def _take_over_sources(self) -> None:
@@ -346,9 +342,9 @@ class Preparation:
         in_use = earlier is not None and self._stored.difference(earlier) is not None and self._stored.damage(earlier) is None
         prepared = PreparedResources(self._stored, journal, hold=in_use, progress=self._progress)
         made = prepared.made_in(WHOLE)
-        if made is not None and self._incompleteness(list(made)) is None:
+        if made is not None and not any(made.staged) and self._incompleteness(list(made.resources)) is None:
             logger.info("dataset %r: all of it was made before", self._name)
-            return list(made)
+            return list(made.resources)
         started = time.perf_counter()
         try:
             self._preprocess(Resources(self._connector, self._definition.folder, raw), prepared)
@@ -358,6 +354,9 @@ class Preparation:
             prepared.note_whole()
         except (StorageError, RetrievalError):
             raise
+        except Superseded:
+            prepared.discard()
+            raise
         except TaskError as error:
             if isinstance(error.__cause__, (StorageError, RetrievalError)):
                 raise error.__cause__ from error
@@ -365,7 +364,7 @@ class Preparation:
         except Exception as error:
             raise self._failure(prepared, error) from error
         finally:
-            prepared.discard()
+            prepared.discard(keep_steps=True)
             elapsed = time.perf_counter() - started
             self._timings += [*prepared.timings, ("preprocess", elapsed - sum(seconds for _, seconds in prepared.timings))]
         return list(prepared.records())
@@ -376,8 +375,8 @@ class Preparation:
         is_of_others = journal is None or journal.fingerprint != own
         if journal is None or is_of_others or (journal.codes != (code,) and not self._keep_steps):
             if self._stored.was_begun():
-                Staging.remove(self._stored)  # shards of another preparation, while its journal may still say that they are there
-            journal = Journal(own, tuple((source.identifier, source.origin) for source in sources), codes=(code,))
+                self._stored.remove_staged()  # shards of another preparation, while its journal may still say that they are there
+            journal = Journal(own, codes=(code,))
         elif code in journal.codes:
             return journal
         else:
@@ -418,7 +417,7 @@ class Preparation:
             return  # another process was faster, and this is its work
         with contextlib.suppress(StorageError, UnsupportedStorageOperationError):
             self._stored.write_journal(replace(prepared.journal, steps=()))
-            Staging.remove(self._stored)
+            self._stored.remove_staged()
             for name in sorted(names - in_use):
                 self._stored.delete(name)
 
@@ -464,18 +463,9 @@ class Preparation:
             name=self._name,
             version=self._definition.card.version,
             factory=self._definition.factory,
-            distribution=_distribution(self._definition.factory),
+            distribution=next(iter(distributions_of(self._definition.factory.partition(":")[0].partition(".")[0])), None),
             sources=tuple(sources),
             prepared=tuple(prepared),
             adopted=adopted,
             created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         )
-
-
-def _distribution(factory: str) -> str | None:
-    """The installed distribution that brings a class, with its version."""
-    with contextlib.suppress(Exception):  # the metadata of some other package may be damaged; the data is fine
-        names = importlib.metadata.packages_distributions().get(factory.partition(".")[0].partition(":")[0], [])
-        if names:
-            return f"{names[0]} {importlib.metadata.version(names[0])}"
-    return None

@@ -8,7 +8,7 @@ from data_stack.exception import ConfigError
 from data_stack.io.identifiers import checked_identifier
 
 MANIFEST, JOURNAL = "manifest.json", "journal.json"
-#: Names of what waits for its own name begin so (:mod:`data_stack.dataset.staging`); no resource of a dataset has such a name.
+#: Names of what waits for its own name begin so; no resource of a dataset has such a name.
 STAGED = "preparing@"
 
 

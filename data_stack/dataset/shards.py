@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import secrets
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from data_stack.dataset.code_digest import changed_module, module_digests
 from data_stack.dataset.engine import PreparationEngine, ShardAuthor
-from data_stack.dataset.journal import Journal
+from data_stack.dataset.journal import Journal, Step
 from data_stack.dataset.prepared import PreparedResources, Resources, Superseded
-from data_stack.dataset.staging import ShardRecord, StagedResource, Staging
 from data_stack.dataset.stored import StoredDataset
 from data_stack.exception import ConfigError
 from data_stack.io.progress import with_bar
@@ -72,28 +70,18 @@ def checked_shards(values: Any, who: str) -> tuple[Shard, ...]:
 def prepare_in_turn(factory: ShardAuthor, raw: Resources, prepared: PreparedResources) -> None:
     """Prepare all shards in this process; those that an engine has completed before it was interrupted are taken over."""
     shards = checked_shards(factory.preparation_shards(raw), type(factory).__qualname__)
-    staging = Staging(prepared.stored, prepared.fingerprint)
-    was_interrupted = staging.is_open()
     by_name = {shard.name: shard for shard in shards}
-    taken_over = []
     for name in prepared.steps(by_name):
-        record = staging.completed(by_name[name].digest) if was_interrupted else None
-        if record is not None:
-            prepared.adopt(record)
-            taken_over.append(record)
-        else:
-            factory.prepare_shard(by_name[name].value, raw, prepared)
-    _finish(factory, raw, prepared, staging, taken_over)
+        factory.prepare_shard(by_name[name].value, raw, prepared)
+    _finish(factory, raw, prepared)
 
 
-def _finish(
-    factory: ShardAuthor, raw: Resources, prepared: PreparedResources, staging: Staging, records: Iterable[ShardRecord]
-) -> None:
+def _finish(factory: ShardAuthor, raw: Resources, prepared: PreparedResources) -> None:
     """Let the author finish what all shards made."""
     try:
         factory.finish_preparation(raw, prepared)
     except Exception as error:
-        if any(staging.found(record) != record for record in records):
+        if not prepared.is_whole():
             raise Superseded from error  # another process that works without a lease has published or removed what it reads
         raise
 
@@ -132,49 +120,48 @@ class EnginePreparation:
             shards = checked_shards(factory.preparation_shards(raw), type(factory).__qualname__)
         else:
             shards = (Shard(None, hashlib.sha256(b"preprocess()").hexdigest(), "preprocess()"),)
-        staging = Staging(stored, prepared.fingerprint)
-        staging.open()
-        started = time.perf_counter()
-        records = self._records(shards, staging, raw, prepared)
-        _check_apart(shards, records)
+        name, started = stored.definition.card.name, time.perf_counter()
+        opening = stored.open_shards(prepared.fingerprint)
+        left = {shard.name: shard for shard in shards if prepared.made_in(shard.name) is None}
+        n_done = len(shards) - len(left)
+        if n_done:
+            logger.info("dataset %r: %d of %d shards were prepared before", name, n_done, len(shards))
+        work = ShardWork(
+            factory,
+            raw,
+            opening,
+            module_digests(factory),
+            folder=stored.definition.folder,
+            has_shards=self._has_shards,
+        )
+        bar = {"desc": f"{name}: preparing", "unit": "shard", "total": len(shards), "initial": n_done}
+        try:
+            with contextlib.closing(self._results(work, left, name)) as results:
+                for task, done in with_bar(results, prepared.shows_progress, **bar):
+                    if done is not None:
+                        prepared.note(done)
+                    if done is None or prepared.made_in(task) is None:
+                        self._explain(opening, task, prepared)
+        except (Exception, KeyboardInterrupt):
+            stored.write_journal(prepared.journal)
+            raise
+        stored.write_journal(prepared.journal)
+        _check_apart(shards, prepared)
         for shard in shards:
-            prepared.adopt(records[shard.digest])
+            if not prepared.take_over(shard.name):
+                self._explain(opening, shard.name, prepared)
         prepared.timings.append((f"{len(shards)} shards" if len(shards) != 1 else shards[0].name, time.perf_counter() - started))
         if self._has_shards:
-            _finish(factory, raw, prepared, staging, records.values())
+            _finish(factory, raw, prepared)
 
-    def _records(
-        self, shards: Sequence[Shard], staging: Staging, raw: Resources, prepared: PreparedResources
-    ) -> dict[str, ShardRecord]:
-        """A record of each shard by its digest, whatever is in the store of it now."""
-        found = {shard.digest: staging.completed(shard.digest) or _made_in_turn(shard, prepared) for shard in shards}
-        records = {digest: record for digest, record in found.items() if record is not None}
-        left = {shard.name: shard for shard in shards if shard.digest not in records}
-        name = prepared.stored.definition.card.name
-        if records:
-            logger.info("dataset %r: %d of %d shards were prepared before", name, len(records), len(shards))
-        digests, folder = module_digests(self._factory), prepared.stored.definition.folder
-        work = ShardWork(self._factory, raw, staging, digests, folder=folder, has_shards=self._has_shards)
-        with contextlib.closing(self._results(work, left, name)) as results:
-            bar = {"desc": f"{name}: preparing", "unit": "shard", "total": len(shards), "initial": len(records)}
-            for done, record in with_bar(results, prepared.shows_progress, **bar):
-                confirmed = None if record is None else staging.found(record)
-                if confirmed is None:
-                    self._explain(staging, done, prepared)
-                else:
-                    records[confirmed.digest] = confirmed
-        return records
-
-    def _results(
-        self, work: ShardWork, left: dict[str, Shard], name: str
-    ) -> Generator[tuple[str, ShardRecord | None], None, None]:
+    def _results(self, work: ShardWork, left: dict[str, Shard], name: str) -> Generator[tuple[str, Step | None], None, None]:
         if left:
             yield from self._engine.run(work, left, title=f"data-stack: preparing {name}")
 
     @staticmethod
-    def _explain(staging: Staging, task: str, prepared: PreparedResources) -> None:
+    def _explain(opening: str, task: str, prepared: PreparedResources) -> NoReturn:
         """A task did not leave what it should have left."""
-        if not staging.is_open():
+        if not prepared.stored.wants_shards(opening):
             raise Superseded  # another process has prepared the dataset meanwhile, and cleaned up
         raise ConfigError(
             f"what {task} of dataset {prepared.stored.definition.card.name!r} stored is not in {prepared.stored.connector!r} "
@@ -189,7 +176,7 @@ class ShardWork:
     Args:
         factory: of the dataset; it is sent with its storage connector.
         raw: the sources.
-        staging: of the preparation, as the process opened it that leads.
+        opening: of the preparation, by the process that leads.
         digests: of the modules with the author's code.
         folder: where the dataset lies in the store.
         has_shards: False where ``preprocess`` is the one shard.
@@ -199,24 +186,23 @@ class ShardWork:
         self,
         factory: ShardAuthor,
         raw: Resources,
-        staging: Staging,
+        opening: str,
         digests: Mapping[str, str],
         *,
         folder: str,
         has_shards: bool,
     ) -> None:
         self._factory, self._raw, self._has_shards = factory, raw, has_shards
-        self._fingerprint, self._opening = staging.fingerprint, staging.opening
-        self._digests, self._folder = digests, folder
+        self._opening, self._digests, self._folder = opening, digests, folder
 
     def __repr__(self) -> str:
         return f"the factory {type(self._factory).__qualname__}"
 
-    def __call__(self, shard: Shard) -> ShardRecord | None:
-        """Prepare the shard, unless another attempt has.
+    def __call__(self, shard: Shard) -> Step | None:
+        """Prepare the shard.
 
         Returns:
-            What it consists of; None if nobody wants it any more.
+            What it consists of; None if it is not wanted any more.
 
         Raises:
             ConfigError: the code is another one in this process.
@@ -229,18 +215,14 @@ class ShardWork:
             )
         definition = replace(self._factory._checked_definition(), folder=self._folder)
         stored = StoredDataset(self._factory.storage_connector, definition)
-        staging = Staging(stored, self._fingerprint, self._opening)
-        if not staging.is_open():
+        if not stored.wants_shards(self._opening):
             return None
-        if (record := staging.completed(shard.digest)) is not None:
-            return record
-        prepared = ShardResources(stored, self._fingerprint, staging, shard)
+        prepared = ShardResources(stored, self._opening)
         try:
             if self._has_shards:
                 self._factory.prepare_shard(shard.value, self._raw, prepared)
             else:
                 self._factory.preprocess(self._raw, prepared)
-            record = prepared.shard_record()
             prepared.check_wanted()  # after all of it was stored: either it is removed with the rest, or here
         except Superseded:
             prepared.discard()
@@ -248,65 +230,38 @@ class ShardWork:
         except BaseException:
             prepared.discard()
             raise
-        staging.write_record(record)  # if this fails, nobody knows whether it is there, so what it names stays
-        if not staging.is_open():
-            staging.delete_record(shard.digest)
-            prepared.discard()
-            return None
-        return record
+        return prepared.step_of(shard.name, prepared)
 
 
 class ShardResources(PreparedResources):
     """What one attempt at a shard has made so far: nothing else of the dataset is seen, and nothing has its own name yet.
 
-    All steps are done: an attempt that was broken off is begun again.
+    No step is noted: an attempt that was broken off is begun again.
     """
 
-    def __init__(self, stored: StoredDataset, fingerprint: str, staging: Staging, shard: Shard) -> None:
-        super().__init__(stored, Journal(fingerprint), hold=True, progress=False)
-        self._staging, self._digest = staging, shard.digest
-        self._attempt = secrets.token_hex(8)
-        self._n_created = 0
-
-    def shard_record(self) -> ShardRecord:
-        """What was made."""
-        staged = [
-            StagedResource(record, self._staged[name].removeprefix(f"{self._dataset}/")) for name, record in self._records.items()
-        ]
-        return ShardRecord(self._digest, tuple(staged))
+    def __init__(self, stored: StoredDataset, opening: str) -> None:
+        super().__init__(stored, Journal(""), hold=True, progress=False)
+        self._opening = opening
 
     def publish(self) -> None:
         raise ConfigError("the resources of a shard are published by the process that prepares the dataset")
 
-    def _waiting_name(self) -> str:
-        with self._lock:
-            self._n_created += 1
-            return self._staging.name(self._digest, self._attempt, self._n_created)
-
     def check_wanted(self) -> None:
-        """Go no further if nobody wants the shard any more."""
-        if not self._staging.is_open():
+        """Go no further if the shard is not wanted any more."""
+        if not self._stored.wants_shards(self._opening):
             raise Superseded
 
-    def _note_step(self, name: str) -> None:
+    def note(self, done: Step) -> None:
         """An attempt is done as a whole."""
 
-    def _is_done(self, name: str) -> bool:
-        return False
 
-
-def _made_in_turn(shard: Shard, prepared: PreparedResources) -> ShardRecord | None:
-    """What an attempt without engine made of a shard before it was interrupted."""
-    records = prepared.made_in(shard.name)
-    return None if records is None else ShardRecord(shard.digest, tuple(StagedResource(record, None) for record in records))
-
-
-def _check_apart(shards: Sequence[Shard], records: dict[str, ShardRecord]) -> None:
+def _check_apart(shards: Sequence[Shard], prepared: PreparedResources) -> None:
     """Refuse two shards that make the same resource."""
     makers: dict[str, Shard] = {}
     for shard in shards:
-        for resource in records[shard.digest].resources:
-            name = resource.record.identifier
+        step = prepared.journal.step(shard.name)
+        for record in () if step is None else step.resources:
+            name = record.identifier
             other = makers.setdefault(name.casefold(), shard)
             if other is not shard:
                 raise ConfigError(f"both {other.name} and {shard.name} make the resource {name!r}; each needs names of its own")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from data_stack.dataset.definition import DatasetDefinition
 from data_stack.dataset.journal import Journal
 from data_stack.dataset.manifest import Manifest, ResourceRecord, SourceRecord
-from data_stack.dataset.resource_names import JOURNAL, MANIFEST
+from data_stack.dataset.resource_names import JOURNAL, MANIFEST, STAGED
 from data_stack.dataset.strict_json import MAX_BYTES
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -24,6 +25,9 @@ from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConn
 from data_stack.util.logger import logger
 
 __all__ = ["Finding", "Readiness", "StoredDataset", "StoredResources"]
+
+_MARK = f"{STAGED}mark"
+_MARK_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +336,35 @@ class StoredDataset(StoredResources):
         """Remove the journal of a preparation that is finished; what cannot be removed does no harm."""
         with contextlib.suppress(UnsupportedStorageOperationError, StorageError):
             self.delete(JOURNAL)
+
+    # ------------------------------------------------------------------ what waits for its own name
+
+    def open_shards(self, attempt: str) -> str:
+        """Say that shards are wanted, until :meth:`remove_staged`, and name this opening.
+
+        What an interrupted preparation opened goes on, if it was the same attempt. A mark is there as long as shards are wanted,
+        and is the first that goes. A task looks for it after it has stored something: either it was still there, so what was
+        stored is among what is removed next; or it was not, and the task takes its own away. So even a task that was given up
+        leaves nothing.
+        """
+        if (self.read(_MARK, _MARK_BYTES) or b"").split(b" ")[0] != attempt.encode():
+            self.write(_MARK, f"{attempt} {secrets.token_hex(16)}".encode())
+        return (self.read(_MARK, _MARK_BYTES) or b"").decode("ascii", "replace")
+
+    def wants_shards(self, opening: str) -> bool:
+        """Whether shards of this opening are still wanted."""
+        return self.read(_MARK, _MARK_BYTES) == opening.encode()
+
+    def remove_staged(self) -> None:
+        """Remove all that waits for its own name, of whatever preparation; from now on no shard is wanted.
+
+        What cannot be removed does no harm. A store that cannot delete never had anything.
+        """
+        with contextlib.suppress(UnsupportedStorageOperationError):
+            self.delete(_MARK)
+            for identifier in self.connector.list_resources(self.identifier(STAGED)):
+                with contextlib.suppress(ResourceNotFoundError, StorageError):
+                    self.connector.delete_resource(identifier)
 
     def _parsed_manifest(self) -> Manifest | None:
         data = self.read(MANIFEST, MAX_BYTES)  # cut short, it does not have its digest

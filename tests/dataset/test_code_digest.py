@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from data_stack.dataset import code_digest as code_digest_module
 from data_stack.dataset.code_digest import changed_module, code_digest, module_digests
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
@@ -117,6 +118,7 @@ def test_all_top_level_modules_of_a_distribution_count_with_its_version(write: W
     metadata.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: made\nVersion: 1.0\n")
     metadata.joinpath("top_level.txt").write_text("made_one\nmade_two\n")
     sys.path.insert(0, str(elsewhere))
+    code_digest_module._packages_distributions.cache_clear()
     try:
         write(made_one=FACTORY.format(imports="import made_two", body="pass"), made_two="A = 1")
         first = digest_of("made_one")
@@ -127,6 +129,7 @@ def test_all_top_level_modules_of_a_distribution_count_with_its_version(write: W
         other_version = digest_of("made_one")
     finally:
         sys.path.remove(str(elsewhere))
+        code_digest_module._packages_distributions.cache_clear()
 
     assert len({first, other_module, other_version}) == 3
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.dataset.journal import Journal
+from data_stack.dataset.journal import Journal, Step
 from data_stack.dataset.manifest import Manifest, ResourceRecord, SourceRecord
 from data_stack.dataset.strict_json import sealed_json
 from data_stack.exception import DatasetFileCorruptError
@@ -186,20 +186,16 @@ def test_any_sealed_json_is_refused_with_our_error(data: object) -> None:
 
 
 def test_a_journal_survives_being_stored() -> None:
-    journal = Journal("ab" * 32, (("raw/a.txt", None), ("raw/b.txt", "https://example.org/b.txt")))
-    journal = journal.with_step("train", MANIFEST.prepared[:1]).with_step("test", ())
+    journal = Journal("ab" * 32, codes=("cd" * 32,)).with_step(Step("train", MANIFEST.prepared[:1], ("preparing@1",)))
+    journal = journal.with_step(Step("test", (), ())).with_step(Step("test", MANIFEST.prepared[1:2], (None,)))
 
     assert Journal.from_json(journal.to_json(), "digits") == journal
+    assert [step.name for step in journal.steps] == ["train", "test"]
 
 
-def test_a_step_done_again_replaces_its_earlier_entry() -> None:
-    journal = Journal("ab" * 32).with_step("train", MANIFEST.prepared[:1]).with_step("train", MANIFEST.prepared[1:])
-
-    assert [(step.name, step.resources) for step in journal.steps] == [("train", MANIFEST.prepared[1:])]
-
-
-def test_a_journal_that_names_a_resource_outside_of_the_dataset_is_refused() -> None:
-    journal = Journal("ab" * 32).with_step("train", [ResourceRecord("../other/manifest.json", 1, "ab" * 32)])
+@pytest.mark.parametrize(("name", "staged"), [("../other/manifest.json", None), ("a", "../other/a"), ("a", "manifest.json")])
+def test_a_journal_that_names_a_resource_outside_of_the_dataset_is_refused(name: str, staged: str | None) -> None:
+    journal = Journal("ab" * 32).with_step(Step("train", (ResourceRecord(name, 1, "ab" * 32),), (staged,)))
 
     with pytest.raises(DatasetFileCorruptError):
         Journal.from_json(journal.to_json(), "digits")

@@ -256,20 +256,6 @@ class TestResuming:
 
         assert samples(numbers(connector), "train") == expected("train")
 
-    def test_where_a_source_came_from_is_remembered_over_an_interruption(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector
-    ) -> None:
-        HOOKS["before"] = failing_at("train", [], KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            numbers(connector).prepare()
-        HOOKS["before"] = failing_at("", [], Interrupted("no"))
-
-        numbers(connector).prepare()
-
-        manifest = numbers(connector).manifest()
-        assert manifest is not None
-        assert all(source.origin is not None and source.origin.endswith(".txt") for source in manifest.sources)
-
     def test_a_third_partys_store_without_deletion_resumes_too(self, numbers: type[NumbersFactory]) -> None:
         store = BareConnector()
         first: list[str] = []
