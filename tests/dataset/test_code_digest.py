@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import py_compile
 import subprocess
 import sys
 import textwrap
@@ -102,15 +101,6 @@ def test_all_of_its_own_package_counts_and_other_packages_do_not(write: Write) -
     assert first == same != other
 
 
-def test_a_module_beside_one_that_no_distribution_brings_counts_too(write: Write) -> None:
-    write(made_one=FACTORY.format(imports="import made_two", body="pass"), made_two="A = 1")
-    first = digest_of("made_one")
-
-    write(made_two="A = 2")
-
-    assert digest_of("made_one") != first
-
-
 def test_all_top_level_modules_of_a_distribution_count_with_its_version(write: Write, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     metadata = elsewhere / "made-1.0.dist-info"
@@ -165,18 +155,6 @@ def test_what_cannot_be_compared_is_like_nothing_else_and_so_is_what_was_edited_
 
     assert (len(unknown), len(edited)) == (2, 2)
     assert "made_one.py was edited while this process runs" in caplog.text
-
-
-def test_a_package_without_source_is_told_by_its_compiled_files(write: Write, tmp_path: Path) -> None:
-    digests = []
-    for body in ("pass", "raise OSError"):
-        write(made_one=FACTORY.format(imports="", body=body))
-        py_compile.compile(str(tmp_path / "made_one.py"), cfile=str(tmp_path / "made_one.pyc"))
-        (tmp_path / "made_one.py").unlink()
-        os.utime(tmp_path / "made_one.pyc", (0, 0))
-        digests.append(digest_of("made_one"))
-
-    assert len(set(digests)) == 2
 
 
 def test_classes_made_by_functions_differ_by_the_variables_they_use() -> None:

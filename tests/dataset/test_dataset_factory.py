@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import data_stack.dataset.factory
 from data_stack.dataset.factory import BaseDatasetFactory, HigherOrderDatasetFactory, InformedDatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
@@ -70,15 +69,3 @@ def test_higher_order_iterators_stack() -> None:
 def test_informed_iterators_know_their_dataset(informed: InformedDatasetIteratorIF, expected: list[int]) -> None:
     assert [number for (number,) in informed] == expected
     assert informed.dataset_meta == META
-
-
-def test_a_subclass_inherits_the_static_methods() -> None:
-    class ClientInformedFactory(InformedDatasetFactory):
-        pass
-
-    assert ClientInformedFactory.get_dataset_iterator(numbers(1), META).dataset_meta is META
-
-
-def test_the_declarative_factory_is_found_beside_the_base() -> None:
-    assert issubclass(data_stack.dataset.factory.DatasetFactory, BaseDatasetFactory)
-    assert data_stack.dataset.factory.DatasetCard.__name__ == "DatasetCard"

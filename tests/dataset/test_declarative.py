@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import pickle
 from collections.abc import Callable
-from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -103,35 +101,6 @@ def test_columns_that_samples_lack_are_named(
         definition.check_sample(sample)
 
 
-@pytest.mark.parametrize(
-    ("declared", "sample"),
-    [
-        ({}, TUPLE),
-        ({}, DICT),
-        ({}, "a bare value"),
-        ({"iterator_meta": IteratorMeta("image", "label")}, DICT),
-        ({"iterator_meta": IteratorMeta(0, -1, -1)}, TUPLE),
-        ({"columns": ("image", "label", "tag"), "iterator_meta": IteratorMeta("image", "label", "tag")}, TUPLE),
-    ],
-)
-def test_columns_that_samples_have_are_right(words: type[WordsFactory], declared: dict[str, Any], sample: Any) -> None:
-    DatasetDefinition.of(type("Right", (words,), declared)(), DatasetFactory).check_sample(sample)
-
-
-def test_a_store_is_not_taken_over_by_a_factory_whose_meta_names_no_column(
-    words: type[WordsFactory], connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
-) -> None:
-    prepared = tuple(f"preprocessed/{split}.txt" for split in words.splits)
-    for name in prepared:
-        connector.set_resource(f"words/{name}", [b"a b"])
-    wrong = type("Wrong", (words,), {"prepared_resources": prepared, "iterator_meta": IteratorMeta(0, 7)})
-
-    with contextlib.suppress(PreparationError):
-        wrong(connector).prepare()
-
-    assert "target_pos=7 in iterator_meta" in caplog.text
-
-
 class TestUsing:
     def test_the_first_use_prepares_and_gives_the_first_split(
         self, words: type[WordsFactory], connector: FileStorageConnector
@@ -140,11 +109,6 @@ class TestUsing:
 
         assert samples(iterator) == ["a", "b", "c"]
         assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == (0, 1, 2)
-
-    def test_options_reach_open(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
-        iterator, _ = words(connector).get_dataset_iterator({"split": "test", "upper": True, "repeat": 2})
-
-        assert samples(iterator) == ["D", "D"]
 
     def test_everything_is_stored_below_the_name_of_the_dataset(
         self, words: type[WordsFactory], connector: FileStorageConnector
@@ -175,28 +139,6 @@ class TestUsing:
         with pytest.raises(UnknownSplitError, match=r"no split 'trian' \(did you mean 'train'\?\); it has: train, test"):
             words(connector).get_dataset_iterator({"split": "trian"})
         assert connector.list_resources() == []  # asked before anything was done
-
-    @pytest.mark.parametrize("split", [3, b"train", ["train"], object()])
-    def test_a_split_that_is_no_string_is_unknown(
-        self, words: type[WordsFactory], connector: FileStorageConnector, split: object
-    ) -> None:
-        with pytest.raises(UnknownSplitError):
-            words(connector).get_dataset_iterator({"split": split})
-
-    def test_an_unknown_option_is_answered_with_those_there_are(
-        self, words: type[WordsFactory], connector: FileStorageConnector
-    ) -> None:
-        with pytest.raises(
-            ConfigError, match=r"no configuration key 'uper' \(did you mean 'upper'\?\); it has: split, upper, repeat"
-        ):
-            words(connector).get_dataset_iterator({"uper": True})
-
-    @pytest.mark.parametrize("config", ["train", 3, [("split", "train")]])
-    def test_a_configuration_that_is_no_mapping_is_refused(
-        self, words: type[WordsFactory], connector: FileStorageConnector, config: Any
-    ) -> None:
-        with pytest.raises(ConfigError, match="mapping"):
-            words(connector).get_dataset_iterator(config)
 
     def test_an_option_without_default_must_be_given(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
         class Choosy(words):  # type: ignore[valid-type,misc]  # a class from a fixture
@@ -277,16 +219,6 @@ class TestReadiness:
             ("preprocessed/test.txt", 1),
         ]
         assert manifest.prepared[1].sha256 == hashlib.sha256(b"d").hexdigest()
-
-    def test_a_source_without_digest_is_shown_as_unverified(self, connector: FileStorageConnector, source: Path) -> None:
-        class Unverified(WordsFactory):
-            sources = (ResourceDefinition("raw/words.txt", source.as_uri()),)
-
-        Unverified(connector).prepare()
-
-        manifest = Unverified(connector).manifest()
-        assert manifest is not None
-        assert manifest.unverified == ("raw/words.txt",)
 
     @pytest.mark.parametrize(
         "harm",
@@ -376,17 +308,6 @@ class TestReadiness:
 
 
 class TestVerifying:
-    def test_a_right_dataset_has_no_findings(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
-        words(connector).prepare()
-
-        assert words(connector).verify() == []
-        assert words(connector).verify(deep=False) == []
-
-    def test_an_unprepared_dataset_is_a_finding(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
-        (finding,) = words(connector).verify()
-
-        assert (finding.identifier, finding.is_fault) == ("words/1.0.0/manifest.json", True)
-
     def test_sources_that_were_not_kept_are_named_but_no_fault(
         self, words: type[WordsFactory], connector: FileStorageConnector
     ) -> None:
@@ -462,23 +383,11 @@ class TestResources:
             assert resource.read() == b"d"
         assert resources.stat("preprocessed/test.txt").size == 1
 
-    @pytest.mark.parametrize("name", ["preprocessed/tset.txt", "../words/preprocessed/test.txt", "", "preprocessed"])
-    def test_an_unknown_name_is_answered_with_those_there_are(self, resources: Resources, name: str) -> None:
-        with pytest.raises(ResourceNotFoundError, match=r"it has: preprocessed/train.txt, preprocessed/test.txt"):
-            resources[name]
-
     def test_they_pickle_with_their_connector(self, resources: Resources) -> None:
         copy = pickle.loads(pickle.dumps(resources))
 
         with copy["preprocessed/test.txt"] as resource:
             assert resource.read() == b"d"
-
-    def test_a_spawned_process_reads_them(self, spawned: Pool, resources: Resources) -> None:
-        # Not a function of this file: the process would have to import the test.
-        opened = spawned.apply(Resources.__getitem__, (resources, "preprocessed/test.txt"))
-
-        with opened:
-            assert opened.read() == b"d"
 
 
 class TestCreating:
@@ -517,15 +426,6 @@ class TestCreating:
         with connector.get_resource("words/1.0.0/raw/words.txt") as resource:
             assert resource.read() == WORDS
 
-    def test_a_resource_is_created_once(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
-        def make(prepared: PreparedResources) -> None:
-            for _ in range(2):
-                with prepared.create("x") as file:
-                    file.write(b"x")
-
-        with pytest.raises(PreparationError, match="is taken"):
-            self.creating(words, make)(connector).prepare()
-
     def test_a_resource_whose_writing_failed_can_be_created_again(
         self, words: type[WordsFactory], connector: FileStorageConnector
     ) -> None:
@@ -548,20 +448,6 @@ class TestCreating:
         with connector.get_resource("words/1.0.0/folder/x") as resource:
             assert resource.read() == b"right"
         assert factory.verify() == []
-
-    def test_what_was_created_can_be_read_back(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
-        read: list[bytes] = []
-
-        def make(prepared: PreparedResources) -> None:
-            with prepared.create("x") as file:
-                file.write(b"x")
-            assert list(prepared) == ["x"]
-            with prepared["x"] as resource:
-                read.append(resource.read())
-
-        self.creating(words, make)(connector).prepare()
-
-        assert read == [b"x"]
 
     def test_prepared_resources_stay_in_their_process(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
         with pytest.raises(PreparationError, match="send the raw resources") as caught:
@@ -612,21 +498,6 @@ class TestDeclaring:
 
         with pytest.raises(ConfigError, match=message):
             factory.get_dataset_iterator()
-
-    def test_a_factory_that_declares_nothing_says_so(self, connector: FileStorageConnector) -> None:
-        with pytest.raises(ConfigError, match="must declare card"):
-            DatasetFactory(connector).prepare()
-
-    def test_open_that_returns_nothing_is_reported(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
-        factory: DatasetFactory = type("Wrong", (words,), {"open": lambda self, split, prepared: None})(connector)
-
-        with pytest.raises(PreparationError, match="returned None"):
-            factory.get_dataset_iterator()
-
-    def test_a_factory_pickles_with_its_connector(self, connector: FileStorageConnector) -> None:
-        copy = pickle.loads(pickle.dumps(WordsFactory(connector)))
-
-        assert copy.storage_connector.root_path == connector.root_path
 
     def test_names_of_existing_factories_stay_theirs(self) -> None:
         theirs = {"raw_path", "preprocessed_path", "data_path", "resource_definitions", "check_exists"}

@@ -25,7 +25,6 @@ from data_stack.dataset.encoders import (
     FeatureEncoder,
     ImageEncoder,
     OneHotEncoder,
-    SklearnEncoder,
     TextLabelEncoder,
 )
 from data_stack.dataset.iterator import (
@@ -41,7 +40,7 @@ from data_stack.dataset.iterator.contract import IndexArray
 from data_stack.dataset.iterator.encoded import EncodedDatasetIterator, MappedClassesView
 from data_stack.dataset.iterator.stacking import column_of, emptied, stack_samples
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError, ModelNotTrainedError
+from data_stack.exception import ConfigError, ModelNotTrainedError
 
 N = 12
 RNG = np.random.default_rng(2)
@@ -133,14 +132,9 @@ def indices_of(n: int) -> list[tuple[IndexArray, list[int]]]:
     mask = np.arange(n) % 2 == 0
     return [
         ([], []),
-        ([0], [0]),
         ([n - 1, 0, -1, 0], [n - 1, 0, n - 1, 0]),
-        (range(n), list(range(n))),
         (slice(None, None, -1), list(range(n))[::-1]),
-        (np.array([n - 1, 0], dtype=np.int8), [n - 1, 0]),
         (mask, np.flatnonzero(mask).tolist()),
-        (mask.tolist(), np.flatnonzero(mask).tolist()),
-        (np.arange(n, dtype=np.uint64), list(range(n))),
     ]
 
 
@@ -169,24 +163,6 @@ def test_samples_batches_and_columns_agree_for_every_kind_of_index(encoded: Data
 def keys_of(batch: Any) -> list[Any]:
     """All names of the columns of a batch."""
     return list(batch) if isinstance(batch, dict) else [*range(len(batch)), -1]
-
-
-def test_a_position_outside_fails_everywhere(encoded: DatasetIteratorIF) -> None:
-    n = len(encoded)
-
-    for read in (
-        encoded.__getitem__,
-        lambda i: encoded.__getitems__([i]),
-        lambda i: encoded.read_batch([0, i]),
-        lambda i: encoded[[i]],
-    ):
-        for outside in (n, -n - 1):
-            with pytest.raises(DatasetOutOfBoundsError):
-                read(outside)
-    with pytest.raises(DatasetOutOfBoundsError):
-        encoded.read_column(0, [n])
-    with pytest.raises(DatasetOutOfBoundsError):
-        encoded.read_batch([True] * (n + 1))
 
 
 def test_a_pickled_iterator_reads_the_same(encoded: DatasetIteratorIF) -> None:
@@ -226,17 +202,6 @@ def test_encoders_are_fitted_on_the_iterator_named_and_shared_by_the_others() ->
     assert encoded_test.encoders[0] is encoder
 
 
-def test_the_encoder_knows_the_fingerprint_of_what_it_was_fitted_on() -> None:
-    train = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, LABELS]), DatasetMeta(dataset_name="x"))
-    first, second = ContinuousEncoder(), ContinuousEncoder()
-
-    train.encode(first, fit_on=train)
-    train.encode(second, fit_on=train.take(5))
-
-    assert first.fitted_on == train.fingerprint()
-    assert second.fitted_on == train.take(5).fingerprint()
-
-
 def test_an_encoder_that_is_not_fitted_needs_an_iterator_to_be_fitted_on() -> None:
     iterator = SequenceDatasetIterator([NUMBERS, LABELS])
 
@@ -244,15 +209,6 @@ def test_an_encoder_that_is_not_fitted_needs_an_iterator_to_be_fitted_on() -> No
         iterator.encode({0: ContinuousEncoder(), 1: OneHotEncoder([0, 1, 2])})
     with pytest.raises(ModelNotTrainedError, match=r"column 1, <CategoricalEncoder.*fit_on=train"):
         EncodedDatasetIterator(iterator, {1: CategoricalEncoder()})
-
-
-def test_a_fitted_encoder_is_not_fitted_again() -> None:
-    encoder = ContinuousEncoder().fit([[0.0, 0, 0], [2, 2, 2]])
-    before = encoder.state()
-
-    fitted(SequenceDatasetIterator([NUMBERS, LABELS]), encoder)
-
-    assert encoder.state() == before
 
 
 def test_each_sample_is_read_once_to_fit_several_columns() -> None:
@@ -302,17 +258,6 @@ def test_a_value_that_cannot_be_learned_is_named_with_its_column_and_position() 
     assert caught.value.position == 100
 
 
-def test_a_transformer_of_scikit_learn_is_taken_as_it_is() -> None:
-    scaler = StandardScaler()
-    iterator = SequenceDatasetIterator([NUMBERS, NUMBERS[:, 0]])
-
-    both = iterator.encode({0: scaler, 1: SklearnEncoder(StandardScaler())}, fit_on=iterator)
-
-    assert np.allclose(both.read_column(0), StandardScaler().fit_transform(NUMBERS))
-    assert both.read_column(1).shape == (N, 1)
-    assert np.array_equal(iterator.encode(scaler).read_column(0), both.read_column(0))
-
-
 @pytest.mark.parametrize(
     ("encoders", "problem"),
     [
@@ -359,15 +304,6 @@ def test_reading_one_column_reads_no_other() -> None:
     assert stack.read_column(0, [2**31, -1]).tolist() == [2**31, 2**31 + 9]
 
     assert source.log == [1, 0]
-
-
-def test_making_the_layer_reads_nothing() -> None:
-    source = Columns()
-
-    stack = source.one_hot([0, 1, 2]).map_classes({1: 2}, columns=[0]).encode({0: ContinuousEncoder().fit([0, 1])})[5:]
-
-    assert len(stack) == 2**31 + 5
-    assert source.log == []
 
 
 def test_a_batch_is_one_request_below() -> None:
@@ -472,15 +408,6 @@ def test_dropping_reads_the_labels_once_and_a_copy_reads_them_not_at_all() -> No
     assert len(below.underlying_iterators[0].read) == N  # type: ignore[attr-defined]  # as it was sent, no more
 
 
-def test_several_columns_are_mapped_and_dropped_together() -> None:
-    source = SequenceDatasetIterator([NUMBERS, LABELS, (LABELS + 1) % 3])
-
-    stack = source.map_classes(ClassMapping({0: 7, 1: 8}, unmapped="drop"), columns=[1, 2])
-
-    assert stack.read_column(1).tolist() == [7] * 4
-    assert stack.read_column(2).tolist() == [8] * 4
-
-
 def test_labels_to_drop_are_single_values() -> None:
     with pytest.raises(ConfigError, match="column 0: a label is a single value"):
         SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({0: 1}, unmapped="drop"), columns=[0])
@@ -579,12 +506,3 @@ def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
 def test_one_hot_of_one_hot_vectors_is_refused() -> None:
     with pytest.raises(ConfigError, match="'y' are one-hot vectors already"):
         informed().one_hot().one_hot()
-
-
-def test_the_meta_finds_the_encoded_target_where_it_is_counted_from_the_end() -> None:
-    meta = DatasetMeta(IteratorMeta(-2, -1, 2), target_kind="label", feature_names=("a",))
-    stack = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, WORDS]), meta)
-
-    assert meta_of(stack.one_hot()).target_kind == "one_hot"
-    assert meta_of(fitted(stack, {1: CategoricalEncoder()})).class_names == ("bird", "cat", "dog")
-    assert meta_of(fitted(stack, {0: CategoricalEncoder()})).feature_names != ("a",)

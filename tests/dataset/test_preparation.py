@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from sizes import FULL
 
+from data_stack.dataset import preparation
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import (
-    MissingDependencyError,
     PreparationError,
     ResourceNotFoundError,
     RetrievalError,
@@ -31,7 +31,7 @@ from data_stack.exception import (
 )
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 
 SPLITS = ("train", "valid", "test")
 #: What happens in each step; not on the class, for what is set there belongs to the code that is resumed or not.
@@ -125,7 +125,7 @@ def failing_at(failing: str, done: list[str], error: BaseException) -> Callable[
 
 
 class TestResuming:
-    @pytest.mark.parametrize("failing", SPLITS)
+    @pytest.mark.parametrize("failing", SPLITS if FULL else ["valid"])
     def test_it_goes_on_at_the_step_that_was_interrupted(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector, folder: Path, failing: str
     ) -> None:
@@ -164,30 +164,6 @@ class TestResuming:
         ):
             assert part in str(caught.value)
 
-    def test_nothing_half_prepared_is_served(self, numbers: type[NumbersFactory], connector: FileStorageConnector) -> None:
-        HOOKS["before"] = failing_at("test", [], Interrupted("no"))
-
-        for _ in range(2):
-            with pytest.raises(PreparationError):
-                numbers(connector).get_dataset_iterator({"split": "train"})
-            assert not numbers(connector).is_ready()
-        assert not connector.has_resource("numbers/1.0.0/preprocessed/test.json")
-
-    @pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(3)])
-    def test_an_interruption_passes_through_and_can_be_resumed(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector, interruption: BaseException
-    ) -> None:
-        first: list[str] = []
-        HOOKS["before"] = failing_at("valid", first, interruption)
-        with pytest.raises(type(interruption)):
-            numbers(connector).prepare()
-        second: list[str] = []
-        HOOKS["before"] = failing_at("", second, interruption)
-
-        numbers(connector).prepare()
-
-        assert (first, second) == (["train"], ["valid", "test"])
-
     @pytest.mark.parametrize(
         "harm",
         [
@@ -214,21 +190,7 @@ class TestResuming:
         assert done == ["valid", "test"]
         assert samples(numbers(connector), "valid") == expected("valid")
 
-    def test_the_steps_of_another_version_are_not_taken_over(
-        self, numbers: type[NumbersFactory], newer: type[NumbersFactory], connector: FileStorageConnector
-    ) -> None:
-        HOOKS["before"] = failing_at("test", [], KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            numbers(connector).prepare()
-        done: list[str] = []
-        HOOKS["before"] = failing_at("", done, Interrupted("no"))
-
-        newer(connector).prepare()
-
-        assert done == list(SPLITS)
-        assert samples(newer(connector), "train") == expected("train", 7)
-
-    @pytest.mark.parametrize("journal", [b"", b"{}", b"[" * 100_000, b"\xff"])
+    @pytest.mark.parametrize("journal", [b"{}", b"[" * 100_000])
     def test_a_damaged_journal_means_starting_over(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector, journal: bytes
     ) -> None:
@@ -277,35 +239,6 @@ class TestResuming:
 
         with pytest.raises(PreparationError, match="made nothing"):
             factory.prepare()
-
-    def test_a_declared_resource_that_was_not_made_is_an_error(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector
-    ) -> None:
-        factory: DatasetFactory = type("Short", (numbers,), {"prepared_resources": [*ALL, "preprocessed/more.json"]})(connector)
-
-        with pytest.raises(PreparationError, match=r"has not made preprocessed/more\.json"):
-            factory.prepare()
-        assert not factory.is_ready()
-
-    @pytest.mark.parametrize("steps", ["train", ["train", "train"], [1], [None]])
-    def test_steps_need_distinct_names(self, numbers: type[NumbersFactory], connector: FileStorageConnector, steps: Any) -> None:
-        class Misnamed(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
-            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-                for _ in prepared.steps(steps):
-                    pass
-
-        with pytest.raises(PreparationError, match="names"):
-            Misnamed(connector).prepare()
-
-    def test_a_bar_shows_the_steps_where_asked_for(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector, capfd: pytest.CaptureFixture[str]
-    ) -> None:
-        numbers(InMemoryStorageConnector()).prepare()  # no terminal: silent
-        assert capfd.readouterr().err == ""
-
-        numbers(connector).prepare(progress=True)
-
-        assert "numbers: preparing" in capfd.readouterr().err
 
 
 class TestCode:
@@ -446,44 +379,6 @@ class TestOpening:
         assert done == list(SPLITS)
         assert samples(self.broken(numbers, "not")(connector), "valid") == expected("valid")
 
-    def test_a_meta_that_names_no_column_of_the_samples_is_an_error(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector
-    ) -> None:
-        class Misnamed(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
-            iterator_meta = IteratorMeta("value", "lable", "label")
-
-            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-                opened: DatasetIteratorIF = super().open(split, prepared)
-                return opened.map(lambda sample: {"value": sample[0], "label": sample[0]})
-
-        with pytest.raises(PreparationError, match=r"target_pos='lable'.*did you mean 'label'\?"):
-            Misnamed(connector).prepare()
-
-        assert not Misnamed(connector).is_ready()
-
-    def test_a_dataset_that_has_to_be_told_how_to_open_is_not_opened(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector
-    ) -> None:
-        class Asking(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
-            def open(self, split: str, prepared: Resources, *, column: str) -> DatasetIteratorIF:
-                raise KeyError(column)
-
-        Asking(connector).prepare()
-
-        assert Asking(connector).is_ready()
-
-    def test_what_needs_a_package_that_is_not_here_is_ready_and_the_log_says_that_it_was_not_tried(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        class Needing(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
-            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-                raise MissingDependencyError("Needing", "nothing", "torch")
-
-        Needing(connector).prepare()
-
-        assert Needing(connector).is_ready()
-        assert "was not tried" in caplog.text
-
 
 class TestReplacingAnEarlierVersion:
     """Of a dataset that keeps no versions, as the original stored them."""
@@ -540,31 +435,13 @@ class TestReplacingAnEarlierVersion:
         assert store.get_resource("raw/a.txt").read() == contents("train")[::-1]
         assert not Raw(store).is_ready()
 
-    def test_what_is_held_back_can_be_read_back(
-        self, numbers: type[NumbersFactory], newer: type[NumbersFactory], connector: FileStorageConnector
-    ) -> None:
-        numbers(connector).prepare()
-
-        class Summing(newer):  # type: ignore[valid-type,misc]  # a class from a fixture
-            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-                super().preprocess(raw, prepared)
-                assert "preprocessed/train.json" in prepared
-                with prepared["preprocessed/train.json"] as resource, prepared.create("sum.json") as file:
-                    file.write(str(sum(json.loads(resource.read()))).encode())
-
-        Summing(connector).prepare()
-
-        with connector.get_resource("numbers/sum.json") as resource:
-            assert int(resource.read()) == sum(expected("train", 7))
-        assert Summing(connector).verify() == []
-
     def test_more_resources_than_a_process_may_hold_open_are_replaced_too(self, connector: FileStorageConnector) -> None:
         class Many(DatasetFactory):
             card = DatasetCard(name="many", version="1", keeps_versions=False)
             splits = ("all",)
 
             def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-                for i in range(150):
+                for i in range(40):
                     with prepared.create(f"{i}.txt") as file:
                         file.write(f"{self.card.version} {i}".encode())
 
@@ -574,11 +451,11 @@ class TestReplacingAnEarlierVersion:
         newer: type[Many] = type("NewerMany", (Many,), {"card": DatasetCard(name="many", version="2", keeps_versions=False)})
         Many(connector).prepare()
 
-        assert samples(newer(connector), "all") == [f"2 {i}" for i in range(150)]
+        assert samples(newer(connector), "all") == [f"2 {i}" for i in range(40)]
 
 
 class TestFullDisk:
-    @pytest.mark.parametrize(("n_bytes", "room"), [(1 << 22, 1 << 20), (100_000, 50_000)], ids=["large", "small, buffered"])
+    @pytest.mark.parametrize(("n_bytes", "room"), [(1 << 22, 1 << 20), (100_000, 50_000)] if FULL else [(1 << 22, 1 << 20)])
     def test_a_disk_that_is_full_half_way_is_an_own_error_and_leaves_the_earlier_version_in_use(
         self,
         numbers: type[NumbersFactory],
@@ -603,28 +480,6 @@ class TestFullDisk:
         assert not [path for path in Path(connector.root_path).rglob("*") if path.name.startswith(".~")]
         Bigger(connector).prepare()
         assert samples(Bigger(connector), "test") == expected("test", 7)
-
-    def test_after_making_room_it_goes_on_where_it_was(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector
-    ) -> None:
-        DONE.clear()
-
-        class Bigger(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
-            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-                for name, size in (("small", 1), ("big", 1 << 22)):
-                    for step in prepared.steps([name]):
-                        with prepared.create(f"{step}.bin") as file:
-                            file.write(bytes(size))
-                        DONE.append(step)
-
-            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-                return SequenceDatasetIterator([[len(prepared)]])
-
-        with largest_file(1 << 20), pytest.raises(StorageFullError):
-            Bigger(connector).prepare()
-        Bigger(connector).prepare()
-
-        assert DONE == ["small", "big"]
 
 
 class TestAdopting:
@@ -662,10 +517,6 @@ class TestAdopting:
         assert [finding.problem for finding in adopting(legacy).verify() if finding.is_fault] == []
         assert adopting(legacy).prepare().already_ready
 
-    def test_the_first_use_adopts(self, adopting: type[NumbersFactory], legacy: FileStorageConnector) -> None:
-        assert samples(adopting(legacy), "train") == [-1, -2]
-        assert adopting(legacy).is_ready()
-
     def test_without_a_declaration_nothing_is_adopted(self, numbers: type[NumbersFactory], legacy: FileStorageConnector) -> None:
         assert samples(numbers(legacy), "train") == expected("train")
 
@@ -674,7 +525,7 @@ class TestAdopting:
 
         assert samples(adopting(legacy), "train") == expected("train")
 
-    @pytest.mark.parametrize("damage", [b"", b"[-1, ", b"null", b"\0" * 8])
+    @pytest.mark.parametrize("damage", [b"", b"[-1, "])
     def test_a_damaged_store_is_prepared_again_and_the_log_says_so(
         self, adopting: type[NumbersFactory], legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture, damage: bytes
     ) -> None:
@@ -685,11 +536,6 @@ class TestAdopting:
 
         assert "damaged" in caplog.text
         assert samples(adopting(legacy), "test") == expected("test")
-
-    def test_an_empty_split_can_be_adopted(self, adopting: type[NumbersFactory], legacy: FileStorageConnector) -> None:
-        Path(legacy.root_path, "numbers/preprocessed/test.json").write_text("[]")
-
-        assert samples(adopting(legacy), "test") == []
 
     def test_an_interrupted_preparation_is_not_taken_for_a_complete_store(
         self, adopting: type[NumbersFactory], connector: FileStorageConnector
@@ -725,19 +571,6 @@ class TestAdopting:
         assert manifest.adopted
         assert not legacy.has_resource("numbers/manifest.json")
         assert [finding for finding in factory.verify() if finding.is_fault] == []
-
-    def test_a_store_filled_by_hand_needs_no_sources(self, legacy: FileStorageConnector, connector: FileStorageConnector) -> None:
-        class HandMade(DatasetFactory):
-            card = DatasetCard(name="numbers", version="1")
-            splits = SPLITS
-            prepared_resources = ALL
-
-            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-                return SequenceDatasetIterator([json.loads(prepared[f"preprocessed/{split}.json"].read())])
-
-        assert samples(HandMade(legacy), "train") == [-1, -2]
-        with pytest.raises(PreparationError, match="neither sources nor preprocess"):
-            HandMade(connector).prepare()
 
 
 class TestBesideOthers:
@@ -797,8 +630,10 @@ class TestBesideOthers:
         assert samples(numbers(connector), "test") == expected("test")
 
     def test_something_that_keeps_overwriting_the_dataset_is_an_error_in_the_end(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(preparation, "_ATTEMPTS", 2)  # between them it waits
+
         class Vandalised(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
             def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
                 super().preprocess(raw, prepared)

@@ -12,12 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from sizes import sized
 
 PROGRAM = Path(__file__).parent / "programs" / "demo_dataset.py"
 ROOT = Path(__file__).parents[2]
 NOT_READY, READY = 0, 3
 #: Crashes are tried at this many places, spread over all changes of files, and at each of the last ones.
-N_SPREAD, N_LAST = 16, 8
+N_SPREAD, N_LAST = sized(3, 16), sized(2, 8)
 
 
 class Demo:
@@ -118,7 +119,7 @@ def test_steps_done_before_a_crash_are_not_repeated(demo: Demo, tmp_path: Path) 
     assert demo.is_right()
 
 
-@pytest.mark.parametrize("n_processes", [2, 8])
+@pytest.mark.parametrize("n_processes", [sized(3, 8)])
 def test_processes_that_start_at_once_do_the_work_once(demo: Demo, tmp_path: Path, n_processes: int) -> None:
     log = tmp_path / "steps.log"
 
@@ -134,7 +135,7 @@ def test_processes_that_start_at_once_do_the_work_once(demo: Demo, tmp_path: Pat
 def test_processes_without_leases_and_with_different_results_never_mix_them(demo: Demo) -> None:
     environment = {"DEMO_NO_LEASE": "1", "DEMO_RANDOM": "1", "DEMO_PAUSE": "0.05"}
 
-    processes = [demo.start("prepare", **environment) for _ in range(8)]
+    processes = [demo.start("prepare", **environment) for _ in range(sized(3, 8))]
     while any(process.poll() is None for process in processes):
         assert demo.is_right_or_not_ready()
     ends = [(process.returncode, process.communicate()[1]) for process in processes]

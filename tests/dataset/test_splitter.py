@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold, train_test_split
@@ -18,8 +15,6 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from data_stack.dataset.iterator import (
     Column,
     DatasetIterator,
-    DatasetIteratorIF,
-    DatasetIteratorView,
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
@@ -153,21 +148,6 @@ def test_a_splitter_gives_the_original_split_each_time(splitter: Splitter, expec
     assert splitter.get_indices(dataset()) == expected
 
 
-@pytest.mark.parametrize("splitter", [row[1] for row in GOLDEN], ids=[row[0] for row in GOLDEN])
-def test_split_looks_at_the_samples_that_get_indices_names(splitter: Splitter) -> None:
-    def positions(split: Any) -> Any:
-        if isinstance(split, DatasetIteratorView):
-            return np.asarray(split.indices).tolist()
-        return type(split)(positions(part) for part in split)
-
-    iterator = dataset()
-    parts = splitter.split(iterator)
-
-    assert positions(parts) == splitter.get_indices(iterator)
-    first = parts[0][0] if isinstance(parts, tuple) else parts[0]
-    assert first.underlying_iterators == [iterator]
-
-
 def test_a_thousand_samples_are_split_as_the_original_split_them() -> None:
     targets = np.random.RandomState(0).randint(0, 10, 1000).tolist()
     iterator = InformedDatasetIterator(SequenceDatasetIterator([list(range(1000)), targets]), DatasetMeta())
@@ -186,26 +166,6 @@ def test_a_thousand_samples_are_split_as_the_original_split_them() -> None:
         "4ca00d3bbf783283a01529c018a9e43834ecd2ef8bca6b33b13b74d8b3399647",
         "f2615d0d5b0b485e735368a16257b56a46dbfb29f3c65c2f49b819f437ecd678",
     ]
-
-
-@pytest.mark.parametrize("targets", [ONE_HOT, torch.tensor(ONE_HOT), list(torch.tensor(ONE_HOT)), ONE_HOT.tolist()])
-def test_one_hot_targets_are_stratified_as_the_original_did(targets: Any) -> None:
-    iterator = SequenceDatasetIterator([list(range(N)), targets])
-
-    assert SplitterFactory.get_stratified_splitter([0.6, 0.4], 2).get_indices(iterator) == [
-        [1, 14, 20, 0, 6, 18, 16, 19, 3, 13, 8, 21, 5],
-        [22, 12, 4, 7, 11, 2, 9, 15, 17, 10],
-    ]
-
-
-@pytest.mark.parametrize(
-    "targets", [ONE_HOT, torch.tensor(ONE_HOT), torch.tensor(CLASSES), list(torch.tensor(CLASSES)), np.array(CLASSES)[:, None]]
-)
-def test_folds_of_encoded_targets_are_those_of_their_labels(targets: Any) -> None:
-    iterator = SequenceDatasetIterator([list(range(N)), targets])
-
-    assert SplitterFactory.get_cv_splitter(num_folds=4, seed=7).get_indices(iterator) == GOLDEN[2][2]
-    assert nested().get_indices(iterator) == GOLDEN[7][2]
 
 
 class Sealed(DatasetIterator):
@@ -250,53 +210,12 @@ def test_stratified_splits_read_targets_only_also_of_dict_samples(splitter: Spli
     splitter.split(Sealed(CLASSES))
 
 
-def test_a_client_iterator_without_column_access_is_stratified() -> None:
-    class Client(DatasetIteratorIF):
-        def __len__(self) -> int:
-            return N
-
-        def __getitem__(self, index: int) -> Any:
-            return {"x": None, "y": torch.tensor(CLASSES[index])}
-
-        @property
-        def underlying_iterators(self) -> list[DatasetIteratorIF]:
-            return []
-
-    assert SplitterFactory.get_cv_splitter(num_folds=4, target_pos="y", seed=7).get_indices(Client()) == GOLDEN[2][2]
-
-
-def test_the_stratified_splitter_looks_at_the_column_it_is_told() -> None:
-    classes = [i // 10 for i in range(20)]
-    iterator = SequenceDatasetIterator([list(range(20)), [0, 1] * 10, classes])
-
-    halves = SplitterFactory.get_stratified_splitter([0.5, 0.5], 1, target_pos=2).get_indices(iterator)
-
-    assert [sum(classes[i] for i in half) for half in halves] == [5, 5]
-
-
-@pytest.mark.parametrize("ratios", [[0.5, 0.9, 0.3], [0.1, 0.1], [1.5, -0.5], [], [float("nan")], [0.5, 0.5 + 2e-9]])
-@pytest.mark.parametrize("impl", [RandomSplitterImpl, StratifiedSplitterImpl])
-def test_ratios_that_are_no_division_are_refused(impl: Any, ratios: list[float]) -> None:
-    with pytest.raises(ConfigError, match="sum to"):
-        impl(ratios)
-
-
 def test_sizes_are_cut_off_as_the_original_did() -> None:
     iterator = SequenceDatasetIterator([list(range(100))])
 
     parts = RandomSplitterImpl(ratios=[0.29, 0.57, 0.14]).get_indices(iterator)
 
     assert [len(part) for part in parts] == [28, 56, 16]
-
-
-@given(weights=st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any), n=st.integers(0, 60), seed=st.integers())
-def test_a_random_split_is_a_partition(weights: list[int], n: int, seed: int) -> None:
-    ratios = [weight / sum(weights) for weight in weights]
-
-    parts = RandomSplitterImpl(ratios, seed=seed).get_indices(SequenceDatasetIterator([list(range(n))]))
-
-    assert sorted(position for part in parts for position in part) == list(range(n))
-    assert [len(part) for part in parts[:-1]] == [int(ratio * n) for ratio in ratios[:-1]]
 
 
 @pytest.mark.parametrize("ratios", [[1.0], [0.0, 1.0], [1.0, 0.0], [0.5, 0.5, 0.0]])
@@ -307,12 +226,6 @@ def test_stratified_parts_may_be_empty_or_everything(ratios: list[float]) -> Non
 
     assert [len(part) for part in parts] == [int(20 * ratio) for ratio in ratios]
     assert sorted(position for part in parts for position in part) == list(range(20))
-
-
-def test_a_splitter_without_a_seed_draws_one_and_keeps_it() -> None:
-    for impl in (RandomSplitterImpl([0.5, 0.5], seed=None), StratifiedSplitterImpl([0.5, 0.5])):
-        assert impl.get_indices(dataset()) == impl.get_indices(dataset())
-        assert type(impl)([0.5, 0.5], seed=impl.seed).get_indices(dataset()) == impl.get_indices(dataset())
 
 
 @pytest.mark.parametrize(
@@ -331,35 +244,6 @@ def test_a_splitter_without_a_seed_draws_one_and_keeps_it() -> None:
 def test_what_cannot_be_split_is_an_error_that_says_why(splitter: Any, targets: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         splitter.get_indices(SequenceDatasetIterator([list(range(N)), targets]))
-
-
-def test_cross_validation_needs_two_folds() -> None:
-    for make in (lambda: CVSplitterImpl(num_folds=1), lambda: NestedCVSplitterImpl(num_inner_loop_folds=1)):
-        with pytest.raises(ConfigError, match="at least 2 folds"):
-            make()
-
-
-def test_only_stratified_splitters_need_scikit_learn() -> None:
-    program = """
-import sys
-from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.dataset.splitter import SplitterFactory
-from data_stack.exception import MissingDependencyError
-assert not {"sklearn", "torch", "pandas", "scipy"} & set(sys.modules)
-sys.modules["sklearn"] = sys.modules["sklearn.model_selection"] = None  # as if it were not installed
-iterator = SequenceDatasetIterator([list(range(8)), [0, 1] * 4])
-SplitterFactory.get_random_splitter([.5, .5], 1).split(iterator)
-SplitterFactory.get_cv_splitter(2, stratification=False).split(iterator)
-iterator.split([.5, .5], stratify=True)
-try:
-    SplitterFactory.get_cv_splitter(2).split(iterator)
-except MissingDependencyError as error:
-    print(error)
-"""
-
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-
-    assert "needs scikit-learn" in said
 
 
 @st.composite
@@ -430,30 +314,8 @@ def given_or_refused(splitter: Splitter, labels: Any) -> Any:
         return None
 
 
-def test_a_class_that_is_not_in_every_fold_is_warned_of() -> None:
-    iterator = SequenceDatasetIterator([range(7), ["a"] * 5 + ["b"] * 2])
-
-    with pytest.warns(UserWarning, match="least populated class"):
-        folds = SplitterFactory.get_cv_splitter(3).get_indices(iterator)
-
-    assert sorted(position for fold in folds for position in fold) == list(range(7))
-
-
 def test_views_of_splitters_have_lists_as_indices_and_four_bytes_a_position() -> None:
     for splitter in (SplitterFactory.get_random_splitter([0.5, 0.5], 1), SplitterFactory.get_stratified_splitter([0.5, 0.5], 1)):
         part = splitter.split(dataset())[0]
         assert type(part.indices) is list
         assert part._given.dtype == np.int32
-
-
-@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "seed"])
-def test_a_seed_that_numpy_does_not_take_is_refused(seed: Any) -> None:
-    for splitter in (SplitterFactory.get_stratified_splitter([0.5, 0.5], seed), SplitterFactory.get_cv_splitter(2, seed=seed)):
-        with pytest.raises(ConfigError, match=r"from 0 to 2\*\*32 - 1"):
-            splitter.get_indices(dataset())
-
-
-@pytest.mark.parametrize("splitter", [SplitterFactory.get_cv_splitter(2), SplitterFactory.get_nested_cv_splitter(2, 2)])
-def test_no_samples_cannot_be_divided_into_stratified_folds(splitter: Any) -> None:
-    with pytest.raises(ConfigError, match="0 samples cannot be divided into 2 folds"):
-        splitter.get_indices(SequenceDatasetIterator([[], []]))

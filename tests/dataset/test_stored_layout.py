@@ -11,7 +11,7 @@ import pytest
 
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources, stored_folder
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.exception import ConfigError, PreparationError
+from data_stack.exception import ConfigError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector
 
@@ -109,15 +109,6 @@ def test_a_dataset_in_the_layout_of_before_is_used_where_it_lies(flat: FileStora
     assert flat.list_resources() == before
 
 
-def test_another_version_leaves_the_layout_of_before_alone(flat: FileStorageConnector) -> None:
-    before = {name: flat.get_resource(name).read() for name in flat.list_resources()}
-
-    assert sample(Newer(flat)) == "2.0 one"
-
-    assert {name: flat.get_resource(name).read() for name in before} == before
-    assert Older(flat).is_ready()
-
-
 def test_damage_in_the_layout_of_before_is_found_and_mended_there(flat: FileStorageConnector) -> None:
     flat.set_resource("letters/prepared/letters.txt", b"other")
 
@@ -164,16 +155,3 @@ def test_a_version_that_no_folder_can_have_is_refused(store: FileStorageConnecto
 
     with pytest.raises(ConfigError, match="version"):
         kind(store).prepare()
-
-
-def test_an_exception_in_one_version_removes_nothing_of_another(store: FileStorageConnector) -> None:
-    class Wrong(Newer):
-        def after(self) -> None:
-            raise ValueError
-
-    Older(store).prepare()
-    with pytest.raises(PreparationError):
-        Wrong(store).prepare()
-
-    assert Older(store).verify() == []
-    assert store.list_resources("letters/2.0/") == ["letters/2.0/journal.json"]

@@ -57,25 +57,6 @@ def test_a_flipped_bit_is_never_served_but_made_anew(root: Path, position: int) 
     assert Factory(FileStorageConnector(root)).verify() == []
 
 
-def test_bytes_swapped_for_others_of_the_same_length_are_made_anew(root: Path) -> None:
-    (root / "other").write_bytes(b"x" * 1000)
-    os.replace(root / "other", root / "bytes/1/preprocessed/data")
-
-    assert samples(root) == RIGHT
-
-
-def test_a_store_copied_with_other_tools_is_read_once_and_then_known(root: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(root, copy)
-    connector = FileStorageConnector(copy)
-    known_before = connector.stat("bytes/1/preprocessed/data").sha256
-
-    assert samples(copy) == RIGHT
-
-    assert (known_before, Factory.n_prepared) == (None, 0)
-    assert connector.stat("bytes/1/preprocessed/data").sha256 is not None
-
-
 def test_a_copied_store_is_known_again_by_reading_each_byte_once(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)

@@ -9,7 +9,7 @@ import pytest
 
 import data_stack
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.dataset.reports.markup import columns, size_text
+from data_stack.dataset.reports.markup import size_text
 from data_stack.display import DatasetReport
 from data_stack.exception import DatasetNotFoundError, UnknownSplitError
 
@@ -43,13 +43,6 @@ def test_a_report_of_something_unknown_raises_as_loading_does() -> None:
         DatasetReport.of("digit", storage="memory://")
     with pytest.raises(UnknownSplitError):
         DatasetReport.of("digits", "validation", storage="memory://")
-
-
-def test_a_report_as_text_has_short_lines() -> None:
-    lines = str(DatasetReport.of("digits", storage="memory://")).splitlines()
-
-    assert max(map(len, lines)) <= 130
-    assert not any(line.endswith(" ") for line in lines)
 
 
 def test_many_classes_are_cut_short_in_text_only(tmp_path: Path) -> None:
@@ -106,9 +99,3 @@ def test_statistics_and_duplicates_are_part_of_the_report_where_asked_for() -> N
 )
 def test_sizes_are_told_in_words(n_bytes: int | None, text: str) -> None:
     assert size_text(n_bytes) == text
-
-
-def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    lines = list(columns([("name", "n", ""), ("a", "10", ""), ("bcdef", "1", "x")], right={1}))
-
-    assert lines == ["name    n", "-----  --", "a      10", "bcdef   1  x"]

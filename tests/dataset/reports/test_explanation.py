@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
@@ -15,15 +14,12 @@ import torch
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
-    DatasetIterator,
     DatasetIteratorIF,
-    DatasetIteratorView,
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.reports.explanation import explain
-from data_stack.dataset.reports.held_memory import HeldMemory
 
 META = DatasetMeta(dataset_name="digits", dataset_tag="train")
 ORIGIN = {"name": "digits", "version": "1.0.0", "split": "train", "license": "CC-BY-4.0"}
@@ -142,26 +138,6 @@ def test_python_functions_and_random_layers_are_noted() -> None:
     }
 
 
-def test_a_clients_subclass_of_a_layer_is_explained_though_it_made_nothing_of_its_parent() -> None:
-    class Subclass(DatasetIteratorView):
-        def __init__(self) -> None:
-            self.data = np.zeros(100)
-
-        def __len__(self) -> int:
-            return 100
-
-        def __getitem__(self, index: Any) -> Any:
-            return 0
-
-        @property
-        def underlying_iterators(self) -> list[DatasetIteratorIF]:
-            return []
-
-    (layer,) = explain(Subclass()).layers
-
-    assert (layer.layer, layer.arguments, layer.keeps) == ("Subclass", "", ("data float64 100 = 800 B",))
-
-
 def test_what_is_no_iterator_of_ours_is_explained() -> None:
     class Torch:
         def __init__(self) -> None:
@@ -180,20 +156,6 @@ def test_what_is_no_iterator_of_ours_is_explained() -> None:
     assert of_torch.keeps == ("data float32 10 × 2 = 80 B",)
 
 
-def test_an_unknown_length_is_no_error() -> None:
-    class Broken(DatasetIterator):
-        def __len__(self) -> int:
-            raise OSError("the file is gone")
-
-        def __getitem__(self, index: int) -> Any:
-            return 0
-
-    explanation = explain(Broken())
-
-    assert explanation.layers[0].n_samples is None
-    assert "Broken  of unknown length" in str(explanation)
-
-
 def test_shared_iterators_are_drawn_once() -> None:
     shared = dataset(10)
 
@@ -204,19 +166,6 @@ def test_shared_iterators_are_drawn_once() -> None:
     assert "│  [3] sequence  10 samples\n" in text
     assert "└─ informed_view(indices=5:10)  5 samples" in text
     assert "   [3] sequence  10 samples, as above" in text
-
-
-def test_many_parts_are_abbreviated() -> None:
-    shared = source(10)
-    alike = CombinedDatasetIterator([DatasetIteratorView(shared, [i % 10] * 1000) for i in range(995)])
-    different = CombinedDatasetIterator([source(i) for i in range(20)])
-
-    text, other_text = str(explain(alike)), str(explain(different))
-
-    assert "├─ … 990 more" in text
-    assert len(text.splitlines()) < 30
-    assert "├─ … 15 more" in other_text
-    assert len(explain(alike).layers) == 997
 
 
 def test_licences_of_parts_that_are_not_drawn_are_summed_up() -> None:
@@ -250,23 +199,3 @@ def test_a_notebook_shows_html_in_which_nothing_can_run() -> None:
     assert "&lt;script&gt;" in shown
     assert "mapped(function=test_a_notebook_shows_html_in_which_nothing_can_run.&lt;locals&gt;.&lt;lambda&gt;)" in shown
     ElementTree.fromstring(shown.replace("<br>", "<br/>").replace("<style scoped>", "<style>"))
-
-
-def test_what_is_held_is_told_while_a_thread_changes_it() -> None:
-    kept: OrderedDict[int, Any] = OrderedDict()
-
-    class Restless:
-        """Adds to what it lies in whenever it is looked at, as a thread that reads ahead may at that moment."""
-
-        @property
-        def nbytes(self) -> int:
-            kept[len(kept)] = 0
-            return 0
-
-    kept.update({number: Restless() for number in range(3)})
-    source = SequenceDatasetIterator([[1, 2, 3]])
-    vars(source)["_kept"] = kept
-
-    HeldMemory().of(source)
-
-    assert len(kept) > 3

@@ -8,16 +8,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
     DatasetIterator,
     DatasetIteratorIF,
-    DatasetIteratorView,
     InformedDatasetIterator,
-    InMemoryDatasetIterator,
     SequenceDatasetIterator,
     blocks,
 )
@@ -85,42 +82,12 @@ def test_all_duplicates_are_found_that_a_look_at_all_pairs_finds(contents: list[
         assert list(pair.positions) == sorted(pair.positions)
 
 
-def test_equal_pictures_are_found_however_they_are_kept() -> None:
-    pictures = np.random.default_rng(1).integers(0, 256, (6, 4, 4)).astype(np.uint8)
-    as_tensors = SequenceDatasetIterator([torch.from_numpy(pictures[2:4]), [0, 0]])
-    as_dicts = InMemoryDatasetIterator([(picture.astype(np.float32), 0) for picture in pictures[3:]])
-
-    report = find_duplicates({"a": of(pictures), "b": as_tensors, "c": as_dicts})
-
-    assert [pair.positions for pair in report.between] == [((2, 0), (3, 1)), ((3, 0), (4, 1), (5, 2)), ((1, 0),)]
-
-
-def test_dict_samples_are_compared_by_key() -> None:
-    train = InMemoryDatasetIterator([{"image": 1, "id": 0}, {"image": 2, "id": 1}])
-    test = InMemoryDatasetIterator([{"image": 2, "id": 2}])
-
-    assert not find_duplicates({"train": train, "test": test}).is_leaking
-    assert find_duplicates({"train": train, "test": test}, "image").between[0].positions == ((1, 0),)
-
-
-@pytest.mark.parametrize("samples", [["a", b"a"], [None, "None"], [float("nan"), None], [(1, 2), (12,)]])
-def test_what_only_looks_alike_is_no_duplicate(samples: list[Any]) -> None:
-    assert find_duplicates(of(samples)).within[0].n_repeats == 0
-
-
 def test_empty_splits_and_none_of_many_are_no_trouble() -> None:
     report = find_duplicates({"a": of([]), "b": of([1]), "c": of([]), "d": of([1])})
 
     assert [each.n_samples for each in report.within] == [0, 1, 0, 1]
     assert [(pair.first, pair.second) for pair in report.between if pair.n_distinct] == [("b", "d")]
     assert find_duplicates(of([])).within[0].n_repeats == 0
-
-
-def test_positions_are_bounded_and_counts_are_not() -> None:
-    report = find_duplicates({"a": of([0] * 100), "b": of(range(100))}, columns=0, max_positions=0)
-
-    assert report.within[0].n_repeats == 99
-    assert report.within[0].positions == report.between[0].positions == ()
 
 
 def test_samples_are_read_once_a_block_at_a_time() -> None:
@@ -144,14 +111,6 @@ def test_samples_are_read_once_a_block_at_a_time() -> None:
     assert Counting.largest <= 8
 
 
-def test_views_of_one_source_that_overlap_leak() -> None:
-    source = of(np.arange(10))
-
-    report = find_duplicates({"train": source[:7], "test": DatasetIteratorView(source, [5, 6, 7])})
-
-    assert report.between[0].positions == ((5, 0), (6, 1))
-
-
 @pytest.mark.parametrize(
     ("splits", "columns", "message"),
     [
@@ -164,11 +123,6 @@ def test_views_of_one_source_that_overlap_leak() -> None:
 def test_what_cannot_be_compared_is_named(splits: Any, columns: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         find_duplicates(splits, columns)
-
-
-def test_a_negative_number_of_positions_is_refused() -> None:
-    with pytest.raises(ConfigError, match="max_positions must not be negative, it is -1"):
-        find_duplicates(of([1]), max_positions=-1)
 
 
 def test_the_report_comes_in_every_format() -> None:
@@ -191,9 +145,3 @@ def test_digests_that_agree_in_one_half_only_are_no_duplicates() -> None:
     numbers = leakage._numbered(words).tolist()
 
     assert [numbers.index(number) for number in numbers] == [0, 1, 0, 3, 4, 1]
-
-
-def test_a_column_may_be_named_by_an_integer_of_numpy() -> None:
-    report = find_duplicates(of([1, 1]), columns=np.int64(0))
-
-    assert json.loads(report.to_json())["columns"] == [0]

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from multiprocessing.pool import Pool
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
-    DatasetIterator,
     DatasetIteratorIF,
     DatasetIteratorView,
     InformedDatasetIterator,
@@ -25,7 +21,7 @@ from data_stack.dataset.splits.parts import Fold
 from data_stack.dataset.splits.saved_splits import SavedSplits
 from data_stack.dataset.splitter import SplitterFactory
 from data_stack.dataset.strict_json import sealed_json
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.repository.splits import load_splits, save_splits
 
@@ -110,15 +106,6 @@ def test_a_part_is_a_view_of_the_iterator_given_and_still_knows_its_dataset(stor
     assert loaded["val"]._stacked_on()[0].view_tags == {"part": "val"}
 
 
-def test_the_file_takes_a_bit_a_sample(storage: InMemoryStorageConnector) -> None:
-    iterator = SequenceDatasetIterator([np.arange(100_000)])
-
-    saved = save_splits(storage, "splits.json", iterator.split({"train": 0.5, "val": 0.5}, seed=4))
-
-    assert (saved.fingerprint, saved.n_samples) == (iterator.fingerprint(), 100_000)
-    assert storage.stat("splits.json").size < 2 * 100_000 / 8 * 1.4 + 2_000
-
-
 def test_views_through_views_are_saved_for_the_iterator_that_is_named(storage: InMemoryStorageConnector) -> None:
     iterator = informed()
     train, test = iterator.split([0.8, 0.2], seed=1)
@@ -127,28 +114,6 @@ def test_views_through_views_are_saved_for_the_iterator_that_is_named(storage: I
     save_splits(storage, "splits.json", inner, iterator=iterator)
 
     assert samples(load_splits(storage, "splits.json", informed())) == samples(inner)
-
-
-def test_a_path_names_a_store(tmp_path: Path) -> None:
-    parts = dataset().split([0.8, 0.2])
-
-    save_splits(tmp_path / "store", "a/splits.json", parts)
-
-    assert (tmp_path / "store" / "a" / "splits.json").is_file()
-    assert samples(load_splits(str(tmp_path / "store"), "a/splits.json", dataset())) == samples(parts)
-
-
-def load_in_another_process(store: str) -> Any:
-    return samples(load_splits(store, "splits.json", dataset()))
-
-
-def test_a_spawned_process_loads_the_same_parts(spawned: Pool, tmp_path: Path) -> None:
-    folds = dataset().folds(3, stratify=True)
-    save_splits(tmp_path, "splits.json", folds)
-
-    loaded = spawned.apply(load_in_another_process, (str(tmp_path),))
-
-    assert loaded == samples(folds)
 
 
 def test_splits_are_not_replaced_by_others_unless_that_is_wanted(storage: InMemoryStorageConnector) -> None:
@@ -172,11 +137,6 @@ def test_another_dataset_is_refused_by_both_names(storage: InMemoryStorageConnec
         load_splits(storage, "splits.json", other)
     with pytest.raises(ConfigError, match=r"of 23 samples .* has 22 samples"):
         load_splits(storage, "splits.json", shorter)
-
-
-def test_nothing_stored_is_an_error_that_names_it(storage: InMemoryStorageConnector) -> None:
-    with pytest.raises(ResourceNotFoundError, match=r"splits\.json"):
-        load_splits(storage, "splits.json", dataset())
 
 
 class Doubled(DatasetIteratorView):
@@ -259,35 +219,3 @@ def test_splits_that_contradict_themselves_are_refused(changes: Any, of_part: An
 
     with pytest.raises(DatasetFileCorruptError, match=message):
         SavedSplits.from_json(sealed_json(fields)).applied_to(dataset())
-
-
-def test_positions_outside_of_the_dataset_are_refused() -> None:
-    iterator, shorter = dataset(), dataset()[:6]
-    fields = json.loads(SavedSplits.of([iterator[[7, 5]]]).to_json())
-    fields.update(fingerprint=shorter.fingerprint(), n_samples=6)
-    del fields["digest"]
-
-    with pytest.raises(DatasetFileCorruptError, match="leave the 6 samples"):
-        SavedSplits.from_json(sealed_json(fields)).applied_to(shorter)
-
-
-class Huge(DatasetIterator):
-    """More samples than 32 bits count."""
-
-    def __len__(self) -> int:
-        return 2**31 + 10
-
-    def __getitem__(self, index: int) -> Any:
-        return (index,)
-
-    def fingerprint(self) -> str:
-        return "f" * 64
-
-
-def test_positions_beyond_32_bits_survive(storage: InMemoryStorageConnector) -> None:
-    chosen = [2**31 + 9, 3, 2**31]
-    save_splits(storage, "splits.json", [DatasetIteratorView(Huge(), chosen)])
-
-    (part,) = load_splits(storage, "splits.json", Huge())
-
-    assert samples(part) == chosen

@@ -24,7 +24,6 @@ from data_stack.dataset.iterator import (
     Column,
     DatasetIterator,
     DatasetIteratorIF,
-    DatasetIteratorView,
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
@@ -266,18 +265,6 @@ def test_every_sample_is_tested_in_one_fold_and_trained_on_in_all_others(
             assert all(c // n_folds <= members[label] <= -(-c // n_folds) for label, c in Counter(labels).items())
 
 
-@given(data=st.data(), n=st.integers(2, 50), seed=st.none() | seeds)
-def test_groups_are_tested_in_one_fold_each(data: st.DataObject, n: int, seed: int | None) -> None:
-    groups = data.draw(st.lists(st.sampled_from("abcdefgh"), min_size=n, max_size=n).filter(lambda names: len(set(names)) > 1))
-    n_folds = data.draw(st.integers(2, len(set(groups))))
-
-    folds = of(groups).folds(n_folds, seed=seed, group_by=1)
-
-    groups_of_folds = [{groups[position] for position in fold} for fold in fold_positions(folds)]
-    assert all(groups_of_folds)
-    assert sum(map(len, groups_of_folds)) == len(set(groups))
-
-
 def test_stratified_groups_are_mixed_as_well_as_they_allow() -> None:
     # 40 patients with 1 to 8 pictures each; every fourth is ill
     patients = [patient for patient in range(40) for _ in range(patient % 8 + 1)]
@@ -289,25 +276,6 @@ def test_stratified_groups_are_mixed_as_well_as_they_allow() -> None:
             n_ill = int(fold.test.read_column(1).sum())
             assert abs(n_ill - sum(is_ill) / 5) <= 3
             assert abs(len(fold.test) - len(patients) / 5) <= 8
-
-
-def test_large_groups_come_into_all_parts_in_proportion() -> None:
-    groups = [group for group in range(100) for _ in range(8 if group < 50 else 1)]
-
-    n_large = [
-        sum(group < 50 for group in set(part.read_column(1).tolist())) for part in of(groups).split([0.8, 0.2], group_by=1)
-    ]
-
-    assert n_large == [40, 10]
-
-
-def test_another_seed_draws_another_division() -> None:
-    iterator = of([0, 1] * 50, [i // 5 for i in range(100)])
-
-    for arguments in ({}, {"stratify": True}, {"group_by": 2}, {"group_by": 2, "stratify": True}):
-        drawn = {tuple(positions(iterator.split([0.5, 0.5], seed=seed, **arguments)[0])) for seed in range(5)}
-        folded = {tuple(positions(iterator.folds(2, seed=seed, **arguments)[0].test)) for seed in range(5)}
-        assert len(drawn) == len(folded) == 5
 
 
 # --- columns of any kind -------------------------------------------------------------------------------------------
@@ -343,22 +311,6 @@ def test_labels_are_stratified_alike_whatever_they_are_written_as(labels: Any) -
     assert fold_positions(iterator.folds(3, seed=7, stratify=1)) == FOLDS[2][1]
 
 
-@pytest.mark.parametrize(
-    "groups", [[f"patient {group}" for group in GROUPS], np.array(GROUPS) * 0.1, np.eye(11)[GROUPS], torch.tensor(GROUPS)]
-)
-def test_groups_are_kept_alike_whatever_they_are_written_as(groups: Any) -> None:
-    iterator = SequenceDatasetIterator([list(range(N)), CLASSES, groups])
-
-    assert [positions(part) for part in iterator.split([0.6, 0.3, 0.1], seed=3, group_by=2)] == SPLITS[2][1]
-
-
-def test_zero_and_minus_zero_are_one_class() -> None:
-    rows = np.array([[0.0, 2], [-0.0, 2], [-0.0, 2], [0.0, 2]])
-
-    assert len(class_numbers(rows, "")) == 1
-    assert len(class_numbers(rows[:, 0], "")) == 1
-
-
 @given(values=st.lists(st.integers(-300, 300) | st.sampled_from([2**62, -(2**62)]), max_size=40))
 def test_classes_are_numbered_in_the_order_of_their_appearance(values: list[int]) -> None:
     expected = list(dict.fromkeys(values))
@@ -369,17 +321,6 @@ def test_classes_are_numbered_in_the_order_of_their_appearance(values: list[int]
     assert classes.values.tolist() == expected
     assert classes.first.tolist() == [values.index(value) for value in expected]
     assert classes.counts.tolist() == [values.count(value) for value in expected]
-
-
-def test_classes_that_appear_late_in_a_long_column_are_numbered() -> None:
-    labels = np.zeros((1 << 20) + 5, dtype=np.int64)
-    labels[-1], labels[-2] = 3, -4
-
-    classes = class_numbers(labels, "")
-
-    assert classes.values.tolist() == [0, -4, 3]
-    assert classes.counts.tolist() == [len(labels) - 2, 1, 1]
-    assert classes.first.tolist() == [0, len(labels) - 2, len(labels) - 1]
 
 
 @pytest.mark.parametrize(
@@ -400,12 +341,6 @@ def test_times_of_any_kind_are_cut_alike(times: Any) -> None:
     assert [positions(part) for part in iterator.split([0.6, 0.3, 0.1], time=3)] == SPLITS[4][1]
 
 
-def test_a_cut_among_equal_times_moves_to_their_nearer_end() -> None:
-    assert [positions(part) for part in of([0, 1, 1, 1, 1, 1, 2, 3]).split([0.25, 0.75], time=1)] == [[0], [1, 2, 3, 4, 5, 6, 7]]
-    assert [positions(part) for part in of([0, 1, 1, 1, 1, 1, 2, 3]).split([0.5, 0.5], time=1)] == [[0, 1, 2, 3, 4, 5], [6, 7]]
-    assert [positions(part) for part in of([5, 5, 5, 5]).split([0.5, 0.5], time=1)] == [[], [0, 1, 2, 3]]
-
-
 @pytest.mark.parametrize(
     ("names", "keys"), [([2, 1, 2], [2, 1]), ([True, False, True], [True, False]), ([0.5, "b", 3], [0.5, "b", 3])]
 )
@@ -414,37 +349,6 @@ def test_parts_are_found_by_the_values_that_name_them(names: list[Any], keys: li
 
     assert list(parts) == keys
     assert all(type(part) is type(key) for part, key in zip(parts, keys, strict=True))
-
-
-def test_dict_samples_are_divided_by_their_keys() -> None:
-    samples = of(CLASSES, GROUPS).as_dict("x", "y", "patient")
-
-    parts = samples.split({"train": 0.6, "val": 0.3, "test": 0.1}, seed=3, stratify="y")
-
-    assert list(parts) == ["train", "val", "test"]
-    assert [[sample["x"] for sample in part] for part in parts.values()] == SPLITS[1][1]
-
-
-class Client(DatasetIteratorIF):
-    """Defines what must be defined, and takes plain ints in range only."""
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, index: int) -> Any:
-        assert type(index) is int
-        assert 0 <= index < N
-        return index, torch.tensor(CLASSES[index]), GROUPS[index]
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        return []
-
-
-def test_a_client_iterator_is_divided() -> None:
-    assert [positions(part) for part in Client().split([0.6, 0.3, 0.1], seed=3, stratify=True)] == SPLITS[1][1]
-    assert fold_positions(Client().folds(3, seed=7, group_by=2, stratify=True)) == FOLDS[6][1]
-    assert [positions(part) for part in Client().split([0.6, 0.3, 0.1], seed=3)] == SPLITS[0][1]
 
 
 class Recording(DatasetIterator):
@@ -500,59 +404,6 @@ def test_stratify_means_the_target_that_the_meta_names() -> None:
 # --- sizes at the edge ---------------------------------------------------------------------------------------------
 
 
-def test_an_empty_iterator_has_empty_parts_and_no_folds() -> None:
-    empty = of([])
-
-    for arguments in ({}, {"stratify": True}, {"group_by": 1}, {"time": 1}):
-        assert [len(part) for part in empty.split([0.5, 0.5], **arguments)] == [0, 0]
-    assert empty.split(by=1) == {}
-    with pytest.raises(ConfigError, match="0 samples cannot be divided into 2 folds"):
-        empty.folds(2)
-
-
-def test_a_single_sample_is_in_one_part() -> None:
-    single = of(["a"])
-
-    assert [len(part) for part in single.split([0.8, 0.2])] == [1, 0]
-    assert [len(part) for part in single.split([0.2, 0.8], time=1)] == [0, 1]
-    assert [len(part) for part in single.split([1.0], stratify=True)] == [1]
-    assert [len(part) for part in single.split([0.0, 1.0], group_by=1)] == [0, 1]
-
-
-def test_a_part_with_ratio_zero_is_empty() -> None:
-    for arguments in ({}, {"stratify": True}, {"group_by": 2}, {"group_by": 2, "stratify": True}, {"time": 3}):
-        assert [len(part) > 0 for part in dataset().split([0.0, 0.5, 0.0, 0.5], **arguments)] == [False, True, False, True]
-
-
-def test_ratios_mean_the_decimals_that_are_written() -> None:
-    # in binary, 0.29 * 100 is less than 29
-    assert [len(part) for part in of(range(100)).split([0.29, 0.57, 0.14])] == [29, 57, 14]
-    assert [len(part) for part in of(range(10)).split(np.full(3, 1 / 3).tolist())] == [4, 3, 3]
-    assert [len(part) for part in of(range(10)).split((0.5, 0.5))] == [5, 5]
-
-
-def test_parts_that_lie_in_one_piece_keep_no_positions() -> None:
-    folds = of(range(1000)).folds(4, seed=None)
-    parts = of(np.arange(1000)).split([0.25, 0.75], time=1)
-
-    for part in (folds[1].test, *parts):
-        assert isinstance(part, DatasetIteratorView)
-        assert isinstance(part._given, range)
-        assert isinstance(part.indices, np.ndarray)
-
-
-def test_positions_take_four_bytes_each() -> None:
-    part = of(range(1000)).split([0.5, 0.5])[0]
-
-    assert part._given.dtype == np.int32
-
-
-def test_a_thousand_folds_of_a_thousand_samples_leave_one_out() -> None:
-    folds = of(range(1000)).folds(1000)
-
-    assert sorted(itertools.chain(*fold_positions(folds))) == list(range(1000))
-
-
 # --- parts are layers ----------------------------------------------------------------------------------------------
 
 
@@ -591,25 +442,6 @@ def test_a_pickled_part_reads_nothing_to_find_its_samples_again() -> None:
     assert all(copy.underlying_iterators[0].read == [] for copy in copies)
 
 
-def test_a_part_reads_as_the_list_of_its_samples() -> None:
-    iterator, chosen = dataset(), SPLITS[1][1][1]
-    part = iterator.split([0.6, 0.3, 0.1], seed=3, stratify=True)[1]
-
-    assert list(part) == [iterator[position] for position in chosen]
-    assert part[-1] == iterator[chosen[-1]]
-    assert [column.tolist() for column in part.read_batch([2, 0])] == [list(v) for v in zip(part[2], part[0], strict=True)]
-    assert part.read_column(1).tolist() == [CLASSES[position] for position in chosen]
-    assert list(part[1:3]) == [iterator[position] for position in chosen[1:3]]
-
-
-def test_parts_and_folds_of_parts_nest() -> None:
-    train, test = dataset().split([0.8, 0.2], seed=1)
-
-    for inner_train, inner_test in train.folds(3, stratify=True):
-        assert sorted(positions(inner_train) + positions(inner_test)) == positions(train)
-        assert not set(positions(inner_test)) & set(positions(test))
-
-
 def test_named_parts_of_an_informed_iterator_are_tagged_with_their_names() -> None:
     untagged = InformedDatasetIterator(dataset(), DatasetMeta(identifier="digits"))
     tagged = InformedDatasetIterator(dataset(), DatasetMeta(identifier="digits", dataset_tag="train"))
@@ -623,14 +455,6 @@ def test_named_parts_of_an_informed_iterator_are_tagged_with_their_names() -> No
     assert parts["a"].dataset_meta.identifier == "digits"
     assert isinstance(parts["a"]._stacked_on()[0], SplitPartIterator)
     assert isinstance(numbered[2]._stacked_on()[0], FoldPartIterator)
-
-
-def test_a_fold_unpacks_into_train_and_test() -> None:
-    fold = dataset().folds(3, seed=7)[1]
-
-    train, test = fold
-
-    assert (train, test, fold.number) == (fold.train, fold.test, 1)
 
 
 # --- what cannot be divided ----------------------------------------------------------------------------------------
@@ -673,15 +497,6 @@ def test_arguments_that_make_no_division_are_refused(arguments: dict[str, Any], 
         dataset().split([0.5, 0.5], **arguments)
 
 
-def test_what_names_parts_takes_no_further_columns() -> None:
-    for other in ("stratify", "group_by", "time"):
-        with pytest.raises(ConfigError, match=f"by=1 takes no {other}"):
-            arguments: dict[str, Any] = {other: 2}
-            dataset().split(by=1, **arguments)
-    with pytest.raises(ConfigError, match=r"column 1: its values have the shape \(2,\)"):
-        of(np.zeros((4, 2))).split(by=1)
-
-
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
@@ -705,21 +520,6 @@ def test_labels_that_cannot_be_stratified_are_refused_with_their_position(labels
 
 
 @pytest.mark.parametrize(
-    ("times", "message"),
-    [
-        ([1.0, float("nan")], "position 1 is nan"),
-        ([None, "2024"], "position 0 is None"),
-        (["2024", 7], "no common order"),
-        ([1j, 2j], "complex"),
-        (np.zeros((2, 3)), r"of shape \(3,\)"),
-    ],
-)
-def test_times_without_an_order_are_refused(times: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=f"times in column 1: .*{message}"):
-        of(times).split([0.5, 0.5], time=1)
-
-
-@pytest.mark.parametrize(
     ("n_folds", "arguments", "message"),
     [
         (1, {}, "at least 2 folds, got 1"),
@@ -732,22 +532,3 @@ def test_times_without_an_order_are_refused(times: Any, message: str) -> None:
 def test_more_folds_than_there_is_to_divide_are_refused(n_folds: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         dataset().folds(n_folds, **arguments)
-
-
-def test_a_part_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no part 'test'; the parts are 'train', 'val'"):
-        SplitPartIterator(dataset(), part="test", ratios={"train": 0.5, "val": 0.5})
-    with pytest.raises(ConfigError, match="no part 'train' of fold 3"):
-        FoldPartIterator(dataset(), fold=3, side="train", n_folds=3)
-
-
-@pytest.mark.parametrize("ratios", [0.8, "ab", [10**400, 1]])
-def test_ratios_that_are_no_list_of_fractions_are_refused(ratios: Any) -> None:
-    with pytest.raises(ConfigError, match="ratio"):
-        SequenceDatasetIterator([[1, 2, 3]]).split(ratios)
-
-
-@pytest.mark.parametrize("times", [np.zeros(4, dtype=[("day", int)]), np.array([b"ab"] * 4, dtype="V2")])
-def test_records_have_no_order_in_time(times: Any) -> None:
-    with pytest.raises(ConfigError, match="and have no order"):
-        SequenceDatasetIterator([times]).split([0.5, 0.5], time=0)
