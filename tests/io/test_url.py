@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_stack.exception import ConfigError
@@ -24,6 +24,7 @@ def test_a_url_is_taken_apart_as_it_is_written() -> None:
     assert url.parameters() == [("region", "eu"), ("endpointUrl", "http://h:1/?")]
 
 
+@settings(max_examples=25)
 @given(st.text(), st.text(), st.text())
 def test_no_text_breaks_the_parser(authority: str, path: str, query: str) -> None:
     url = StorageURL.parse(f"s3://{authority}/{path}?{query}")

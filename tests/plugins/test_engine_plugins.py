@@ -28,16 +28,16 @@ ENGINE = """
 def test_a_plugins_engine_is_asked_for_by_its_name(site: Site) -> None:
     site.install_hooks("several", ENGINE.replace("NAME", "several"))
 
-    engine = engine_of("several", None, "3", 7)
+    engine = engine_of("several", None, "3")
 
-    assert repr(engine) == "ProcessEngine(3, attempts=7)"
+    assert repr(engine) == "ProcessEngine(3, attempts=3)"
 
 
 def test_an_engine_that_no_plugin_brings_is_an_error_with_those_that_there_are(site: Site) -> None:
     site.install_hooks("several", ENGINE.replace("NAME", "several"))
 
     with pytest.raises(ConfigError, match=r"no engine 'sevral'; there are: processes, (.*, )?several"):
-        engine_of("sevral", None, None, None)
+        engine_of("sevral", None, None)
 
 
 def test_an_engine_whose_name_is_taken_is_an_error_of_its_plugin(site: Site, manager: PluginManager) -> None:

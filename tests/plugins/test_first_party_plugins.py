@@ -78,8 +78,8 @@ def test_they_are_listed_where_they_bring_what_is_found_by_name() -> None:
 def test_spark_is_an_engine_that_the_doctor_finds_well() -> None:
     pytest.importorskip("pyspark")
 
-    engine = engine_of("spark", None, "local[2]", 2)
+    engine = engine_of("spark", None, "local[2]")
 
-    assert repr(engine) == "SparkEngine('local[2]', attempts=2)"
+    assert repr(engine) == "SparkEngine('local[2]', attempts=3)"
     states = {(record.distribution, record.name): record.state for record in default_manager().doctor()}
     assert states["datastack-spark", "spark"] == "ok"

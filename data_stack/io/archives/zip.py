@@ -37,9 +37,10 @@ class ZipArchive(Archive):
 
     def __init__(self, name: str, file: LentFile, limits: ArchiveLimits, name_encoding: str | None, skip_special: bool) -> None:
         super().__init__(name, limits)
+        directory = _DirectoryFile(file, name, limits)
         options: Any = {"metadata_encoding": name_encoding} if name_encoding else {}  # Python 3.10 lacks it
         try:
-            self._zip = zipfile.ZipFile(_DirectoryFile(file, name, limits), **options)
+            self._zip = zipfile.ZipFile(directory, **options)
         except DataStackError:
             raise
         except LookupError as error:
@@ -50,8 +51,8 @@ class ZipArchive(Archive):
             raise self._damaged(error) from error
         infos = self._zip.infolist()
         limits.check_count(name, len(infos))
-        if not infos and file.read_at(0, 4) == b"PK\3\4":
-            raise self._damaged("its directory is empty")
+        if len(infos) != directory.n_entries or (not infos and file.read_at(0, 4) == b"PK\3\4"):
+            raise self._damaged(f"its directory has {directory.n_entries:,} entries, of which {len(infos):,} can be found")
         limits.check_bytes(name, sum(info.file_size for info in infos))
         limits.check_ratio(name, sum(info.file_size for info in infos), file.size)
         #: None for folders.
@@ -115,15 +116,20 @@ class ZipArchive(Archive):
 
 
 class _DirectoryFile(io.BufferedReader):
-    """What zipfile reads from: a directory comes in one piece, and one with too many members is refused before it is parsed."""
+    """What zipfile reads from: a directory comes in one piece, and one with too many members is refused before it is parsed.
+
+    Attributes:
+        n_entries: how many entries begin in the last piece that was read.
+    """
 
     def __init__(self, file: LentFile, name: str, limits: ArchiveLimits) -> None:
         super().__init__(file.stream().detach(), 1 << 12)
-        self._archive, self._limits = name, limits
+        self._archive, self._limits, self.n_entries = name, limits, 0
 
     def read(self, size: int | None = -1, /) -> bytes:
         check_request(size or 0, f"the directory of {self._archive!r}")
         data = super().read(size)
+        self.n_entries = data.count(b"PK\1\2")
         if len(data) > CHUNK_BYTES:  # of members no such pieces are asked for
-            self._limits.check_count(self._archive, data.count(b"PK\1\2"))
+            self._limits.check_count(self._archive, self.n_entries)
         return data
