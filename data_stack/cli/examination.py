@@ -73,23 +73,13 @@ def _version(distribution: str) -> str | None:
 
 
 def _originals() -> list[str]:
-    """The installations of the original DataStack that lie beside this package: PyPI's datastack, which is imported by its name.
-
-    One that is installed has metadata, which name no command; one that is only copied is a package without ``cli``.
-    """
-    found = {}
-    for distribution in importlib.metadata.distributions(name="datastack"):
-        if not any(entry_point.name == "data-stack" for entry_point in distribution.entry_points):
-            found[os.path.realpath(str(distribution.locate_file("")))] = f"datastack {distribution.version}"
-    for folder in map(os.path.realpath, sys.path):
-        package = Path(folder, "data_stack")
-        if folder not in found and (package / "__init__.py").is_file() and not (package / "cli").is_dir():
-            found[folder] = "a package data_stack"
+    """The installations of PyPI's datastack, the original, which is imported by the name of this package."""
     return [
-        f"{what} of the original DataStack lies in {folder}, and this one in {Path(__file__).parents[2]}: the order of sys.path, "
-        f"or who came last, decides which of their modules are imported. Run `{sys.executable} -m pip uninstall datastack` until "
-        f"it finds none, then install this one again from its clone"
-        for folder, what in found.items()
+        f"datastack {distribution.version} of the original DataStack lies in {distribution.locate_file('')}, and this one in "
+        f"{Path(__file__).parents[2]}: the order of sys.path, or who came last, decides which of their modules are imported. Run "
+        f"`{sys.executable} -m pip uninstall datastack` until it finds none, then install this one again from its clone"
+        for distribution in importlib.metadata.distributions(name="datastack")
+        if not any(entry_point.name == "data-stack" for entry_point in distribution.entry_points)
     ]
 
 

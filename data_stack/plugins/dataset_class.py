@@ -18,7 +18,7 @@ _STORE = "storage_connector"
 
 
 def checked_dataset_class(value: object) -> type[BaseDatasetFactory]:
-    """Return ``value`` if a dataset can be made of it: a class with ``get_dataset_iterator``, constructed from a store alone.
+    """Return ``value`` if a dataset can be made of it: a class with ``get_dataset_iterator``.
 
     Raises:
         ConfigError: it cannot; the message says why.
@@ -28,22 +28,6 @@ def checked_dataset_class(value: object) -> type[BaseDatasetFactory]:
     if not callable(getattr(value, "get_dataset_iterator", None)):
         raise ConfigError(
             f"{value.__qualname__} is no dataset factory: it has no get_dataset_iterator(config); derive it from DatasetFactory"
-        )
-    if inspect.isabstract(value):
-        raise ConfigError(
-            f"{value.__qualname__} is abstract: it lacks {', '.join(sorted(getattr(value, '__abstractmethods__', ())))}"
-        )
-    wanted = [
-        name
-        for name, parameter in _parameters(value).items()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        and (name != _STORE or parameter.kind is parameter.POSITIONAL_ONLY)
-    ]
-    if wanted:
-        raise ConfigError(
-            f"{value.__qualname__} cannot be made from a store alone: its constructor needs {', '.join(wanted)}. "
-            f"Register an instance: repository.register(name, {value.__name__}(…))"
         )
     return value
 

@@ -55,7 +55,9 @@ def load(
         PluginError: its plugin is broken, or returned no samples.
         RetrievalError, PreparationError, StorageError: it could not be prepared.
     """
-    return default_repository().load(name, split, storage, progress=progress, **config)
+    loaded: InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]
+    loaded = default_repository().load(name, split, storage, progress=progress, **config)
+    return loaded
 
 
 def datasets() -> list[str]:

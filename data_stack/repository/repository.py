@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from data_stack.dataset.manifest import Manifest
 from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, PluginError
@@ -130,18 +130,6 @@ class DatasetRepository:
 
     # ------------------------------------------------------------------ more
 
-    @overload
-    def load(
-        self, identifier: str, split: str, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
-    ) -> InformedDatasetIteratorIF: ...
-    @overload
-    def load(
-        self, identifier: str, split: None = None, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
-    ) -> dict[str, InformedDatasetIteratorIF]: ...
-    @overload
-    def load(
-        self, identifier: str, split: str | None, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
-    ) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]: ...
     def load(
         self,
         identifier: str,
@@ -150,7 +138,7 @@ class DatasetRepository:
         *,
         progress: bool | None = None,
         **config: Any,
-    ) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]:
+    ) -> Any:
         """The samples of a dataset, prepared first if they are not there yet, as an iterator that knows what it is of.
 
         Args:

@@ -16,7 +16,6 @@ import pytest
 
 import data_stack
 from data_stack import FileStorageConnector
-from data_stack.cli.settings import parsed_seconds
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.inventory import disk_usage
 from data_stack.repository.verification import verify_storage
@@ -174,19 +173,6 @@ def test_damaged_resources_are_named_with_their_damaged_blocks(command: Any, sto
     assert "2 faults" in text
 
 
-def test_damage_is_found_behind_a_cache_that_holds_all(command: Any, filled: Path, tmp_path: Path) -> None:
-    url = f"file://{filled}?cache={tmp_path / 'cache'}"
-    connector = data_stack.storage_connector_from_url(url)
-    assert isinstance(connector, data_stack.CachedStorageConnector)
-    connector.fetch()
-    flip(filled / "digits/1.0.0/preprocessed/test/images.npy", 2000)
-
-    outcome = command("verify", "--storage", url, "--json")
-
-    assert outcome.code == 1
-    assert [fault["identifier"] for fault in outcome.json["faults"]] == ["digits/1.0.0/preprocessed/test/images.npy"]
-
-
 def test_deep_verification_misses_no_resource_that_a_manifest_lists(command: Any, filled: Path) -> None:
     (filled / "digits/1.0.0/preprocessed/test/targets.npy").unlink()
     (filled / "iris/1.0.0/manifest.json").write_bytes(b"{")
@@ -274,13 +260,6 @@ def test_gc_refuses_a_grace_that_is_none(command: Any, store: Path, grace: str) 
     assert "--grace" in outcome.err
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("90", 90.0), ("90s", 90.0), ("30m", 1800.0), ("24h", 86_400.0), ("1.5d", 129_600.0), ("0", 0.0)]
-)
-def test_a_duration_has_a_unit_or_is_in_seconds(text: str, expected: float) -> None:
-    assert parsed_seconds(text) == expected
-
-
 def test_du_tells_raw_preprocessed_and_other_bytes_of_each_dataset(command: Any, filled: Path) -> None:
     FileStorageConnector(filled).set_resource("twice/raw/a", b"x" * 1000)
     FileStorageConnector(filled).set_resource("twice/notes", b"x" * 1000)
@@ -296,14 +275,6 @@ def test_du_tells_raw_preprocessed_and_other_bytes_of_each_dataset(command: Any,
     assert rows["digits"]["version"] == "1.0.0"
     assert facts["total"] == sum(row["total"] for row in facts["datasets"])
     assert facts["unique"] == facts["total"] - 1000
-
-
-def test_du_as_text_is_a_table(command: Any, filled: Path) -> None:
-    lines = command("du", "digits").out.splitlines()
-
-    assert lines[0].split() == ["dataset", "resources", "raw", "preprocessed", "other", "total"]
-    assert lines[2].split()[:5] == ["digits", "1.0.0", "6", "57.5", "kB"]
-    assert command("du", "nothing").code == 2
 
 
 # ------------------------------------------------------------------ doctor

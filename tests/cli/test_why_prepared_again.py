@@ -14,7 +14,6 @@ import pytest
 
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparationReport, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.exception import PreparationError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.repository.repository import default_repository
@@ -140,16 +139,6 @@ def test_a_prepared_file_that_was_harmed_is_the_reason(
     assert f"no: {reported}" in told
 
 
-def test_a_resource_that_the_class_declares_since_is_the_reason(
-    reasons: Callable[..., tuple[str, str, str]], variant: Callable[..., type[DatasetFactory]], store: Path
-) -> None:
-    variant()(FileStorageConnector(store)).prepare()
-    declaring = variant(prepared_resources=("preprocessed/numbers.bin", "preprocessed/index.bin"))
-
-    with pytest.raises(PreparationError, match="index"):
-        reasons(declaring)
-
-
 def test_other_code_that_began_a_preparation_is_the_reason(
     reasons: Callable[..., tuple[str, str, str]], variant: Callable[..., type[DatasetFactory]], store: Path
 ) -> None:
@@ -174,29 +163,6 @@ def test_nothing_is_told_of_the_first_preparation_nor_of_what_is_ready(
     assert first[:2] == second[:2] == (None, "")
     assert "prepared  no\n" in first[2]
     assert "prepared  yes\n" in second[2]
-
-
-def test_an_option_of_open_changes_nothing_that_is_prepared(
-    variant: Callable[..., type[DatasetFactory]], store: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    factory = variant()(FileStorageConnector(store))
-    factory.prepare()
-
-    factory.get_dataset_iterator({"split": "train", "scaled": True})
-
-    assert factory.readiness().reason is None
-    assert caplog.records == []
-
-
-def test_it_is_asked_for_when_it_is_prepared_again_all_the_same(
-    variant: Callable[..., type[DatasetFactory]], store: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    factory = variant()(FileStorageConnector(store))
-    factory.prepare()
-
-    report = factory.prepare(again=True)
-
-    assert report.reason == "it was asked for to be prepared again"
 
 
 def test_the_warning_is_seen_where_no_logging_is_configured(tmp_path: Path) -> None:

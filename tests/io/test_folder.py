@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import pickle
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from data_stack.exception import (
     DataStackError,
     ResourceNotFoundError,
     StorageError,
-    UnpicklableResourceError,
     UnsupportedStorageOperationError,
 )
 from data_stack.io.folder import Folder, folder_of, lent_folder
@@ -81,14 +79,6 @@ def test_what_is_not_there_is_not_found(folder: Folder) -> None:
         folder.read("folder")
     with pytest.raises(ResourceNotFoundError):
         folder.subfolder("folder").subfolder("a.bag").read("b")
-
-
-def test_a_resource_of_a_folder_pickles(folder: Folder) -> None:
-    with folder.create("a.bag") as file:
-        file.write(b"one")
-
-    with folder.open("a.bag") as resource, pickle.loads(pickle.dumps(resource)) as copy:
-        assert copy.read() == b"one"
 
 
 @pytest.mark.parametrize("prefix", [3, None, b"x"])
@@ -255,18 +245,6 @@ def test_a_lent_resource_is_neither_moved_nor_closed() -> None:
         folder.create("b")
 
 
-def test_a_lent_resource_pickles_as_what_the_caller_lent() -> None:
-    connector = InMemoryStorageConnector()
-    connector.set_resource("a/b", b"data")
-
-    with connector.get_resource("a/b") as lent, lent_folder(lent).open("a/b") as resource:
-        with pickle.loads(pickle.dumps(resource)) as copy, pickle.loads(pickle.dumps(lent_folder(lent))).open("a/b") as other:
-            assert copy.read() == other.read() == b"data"
-    with lent_folder(StreamedResource("a", io.BytesIO(b"x"))).open("a") as resource:
-        with pytest.raises(UnpicklableResourceError):
-            pickle.dumps(resource)
-
-
 # ------------------------------------------------------------------ one file or folder in it
 
 
@@ -291,11 +269,3 @@ def test_what_a_user_means_is_a_name_in_a_folder(tmp_path: Path) -> None:
     assert location_of(tmp_path).is_folder()
     assert not location_of(tmp_path / "other").is_folder()
     assert location_of((connector, "sets")).as_folder().list_names() == ["train.h5"]
-
-
-def test_a_message_says_in_which_store_and_shows_no_password() -> None:
-    location = location_of("mongodb://user:canary@127.0.0.1:1/sets/train?timeoutSeconds=1")
-
-    assert "train in " in location.full_name
-    assert "127.0.0.1:1/sets" in location.full_name
-    assert "canary" not in location.full_name + repr(location) + repr(location.folder)

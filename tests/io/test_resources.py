@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.exception import ResourceChangedError
-from data_stack.io.resources import ResourceFactory, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
+from data_stack.io.resources import ResourceFactory, StreamedResource, StreamedTextResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 
 CONTENT = bytes(range(256)) * 400  # 100 KiB, every position tells where it is
@@ -120,16 +120,6 @@ def test_iterating_gives_chunks_from_the_start_every_time() -> None:
             next(resource)
 
 
-def test_a_closed_resource_says_so(resource: StreamedResource) -> None:
-    resource.close()
-    resource.close()
-
-    assert resource.closed
-    for call in (resource.read, resource.tell, lambda: list(resource), lambda: resource.read_at(0, 1)):
-        with pytest.raises(ValueError, match="closed"):
-            call()
-
-
 def test_a_wrapped_buffer_can_be_written_and_a_stored_resource_cannot(resource: StreamedResource) -> None:
     with StreamedResource("x", io.BytesIO()) as wrapped:
         assert wrapped.writable()
@@ -143,20 +133,6 @@ def test_a_wrapped_buffer_can_be_written_and_a_stored_resource_cannot(resource: 
 # ---------------------------------------------------------------------- other people's readers
 
 
-def stored(connector: StorageConnector, content: bytes) -> StreamedResource:
-    connector.set_resource("dataset/file", content)
-    return connector.get_resource("dataset/file")
-
-
-def test_h5py_reads_it(connector: StorageConnector) -> None:
-    buffer = io.BytesIO()
-    with h5py.File(buffer, "w") as file:
-        file["rows"] = np.arange(1000)
-
-    with stored(connector, buffer.getvalue()) as resource, h5py.File(resource, "r") as file:
-        assert file["rows"][::100].tolist() == list(range(0, 1000, 100))
-
-
 # ---------------------------------------------------------------------- text
 
 
@@ -167,17 +143,6 @@ def test_a_text_resource_iterates_lines() -> None:
         text.seek(0)
         assert text.readlines()[:2] == ["one\n", "two\n"]
         assert (text.identifier, text.encoding, text.closed) == ("t", "utf-8", False)
-
-
-def test_a_connector_hands_out_text_and_closing_it_closes_the_bytes(connector: StorageConnector) -> None:
-    connector.set_resource("t.txt", "grün".encode())
-
-    text: Any = connector.get_resource("t.txt", SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE)
-    binary = text.buffer
-
-    assert text.read() == "grün"
-    text.close()
-    assert binary.closed
 
 
 def test_the_factory_makes_both_kinds() -> None:

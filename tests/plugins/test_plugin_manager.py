@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import warnings
 from typing import Any
 
 import pytest
@@ -51,14 +49,6 @@ INCOMPATIBLE = {
     "number": ("Factory = 7", "not the int 7"),
     "instance": ("class F:\n    def get_dataset_iterator(self, config): ...\nFactory = F()", "is a factory class"),
     "other_class": ("class Factory: pass", "has no get_dataset_iterator"),
-    "needs_path": (
-        "class Factory:\n    def __init__(self, path, storage_connector=None): ...\n    def get_dataset_iterator(self): ...",
-        "its constructor needs path",
-    ),
-    "abstract": (
-        "import abc\nclass Factory(abc.ABC):\n    @abc.abstractmethod\n    def get_dataset_iterator(self, config): ...",
-        "is abstract: it lacks get_dataset_iterator",
-    ),
 }
 
 
@@ -92,33 +82,6 @@ def test_a_broken_dataset_heals_when_what_it_lacks_is_installed(site: Site, mana
     site.install("lately-installed", "", {"lately_installed": "class Factory:\n    def get_dataset_iterator(self, config): ..."})
 
     assert manager.load_dataset("numbers").__name__ == "Factory"
-    assert site.records(manager.records())["numbers"].state == "ok"
-
-
-def test_a_plugin_may_list_datasets_while_it_is_imported(site: Site, manager: PluginManager) -> None:
-    site.install_dataset(
-        "numbers",
-        "import data_stack\nnames = data_stack.datasets()\nclass Factory:\n    def get_dataset_iterator(self, config): ...",
-    )
-
-    manager.load_dataset("numbers")
-
-    assert "numbers" in sys.modules["numbers_plugin_numbers"].names
-
-
-def test_a_plugin_that_prints_and_warns_while_it_is_imported_is_ok(
-    site: Site, manager: PluginManager, capsys: pytest.CaptureFixture[str]
-) -> None:
-    site.install_dataset(
-        "numbers",
-        "import warnings\nprint('hello')\nwarnings.warn('old')\nclass Factory:\n    def get_dataset_iterator(self, config): ...",
-    )
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        manager.load_dataset("numbers")
-
-    assert capsys.readouterr().out == "hello\n"
     assert site.records(manager.records())["numbers"].state == "ok"
 
 

@@ -113,13 +113,6 @@ class StoreFactory(NumbersFactory):
         super().__init__(storage_connector)
 
 
-class PathFactory(NumbersFactory):
-    """Needs more than a store."""
-
-    def __init__(self, path: str, storage_connector: StorageConnector) -> None:
-        super().__init__(storage_connector)
-
-
 class FlexibleFactory(NumbersFactory):
     """Hands on whatever it gets."""
 
@@ -136,11 +129,6 @@ def test_a_class_is_made_with_the_store_of_each_call(factory_class: type[BaseDat
     assert repository.get_factory("numbers").storage_connector is default
     assert repository.get_factory("numbers", other).storage_connector is other
     assert len(repository.get("numbers")[0]) == 3
-
-
-def test_a_class_that_needs_more_than_a_store_is_refused(repository: DatasetRepository) -> None:
-    with pytest.raises(ConfigError, match=r"its constructor needs path.*Register an instance"):
-        repository.register("numbers", PathFactory)
 
 
 def test_an_instance_keeps_its_own_store(repository: DatasetRepository) -> None:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from types import MappingProxyType
 
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever.file import fetch_file
-from data_stack.io.retriever.retriever import HTTP, retrieve
-from data_stack.io.retriever.transfer import Fetch
+from data_stack.io.retriever.retriever import retrieve
 from data_stack.io.storage_connectors.connector import StorageConnector
 
 __all__ = ["FileRetrieverImpl", "HTTPRetrieverImpl", "Retriever", "RetrieverFactory", "RetrieverImplIF"]
@@ -34,26 +30,15 @@ class RetrieverImplIF(ABC):
         """
 
 
-class _EngineRetrieverImpl(RetrieverImplIF):
-    """Retrieves by the engine, from any source."""
-
-    _fetchers: Mapping[str, Fetch] | None = None
+class HTTPRetrieverImpl(RetrieverImplIF):
+    """Retrieves from any source that :func:`retrieve` knows, as all of them do by now."""
 
     def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
-        stored = retrieve(retrieval_jobs, self.storage_connector, fetchers=self._fetchers)
-        return [resource.identifier for resource in stored]
+        return [resource.identifier for resource in retrieve(retrieval_jobs, self.storage_connector)]
 
 
-class HTTPRetrieverImpl(_EngineRetrieverImpl):
-    """Retrieves from ``https://`` and ``http://`` URLs."""
-
-    _fetchers = HTTP
-
-
-class FileRetrieverImpl(_EngineRetrieverImpl):
-    """Retrieves from paths and ``file://`` URLs."""
-
-    _fetchers = MappingProxyType({"": fetch_file, "file": fetch_file})
+class FileRetrieverImpl(HTTPRetrieverImpl):
+    """The same."""
 
 
 class Retriever:
@@ -83,4 +68,4 @@ class RetrieverFactory:
     @classmethod
     def get_retriever(cls, storage_connector: StorageConnector) -> Retriever:
         """A retriever of any source that :func:`retrieve` knows."""
-        return Retriever(_EngineRetrieverImpl(storage_connector))
+        return Retriever(HTTPRetrieverImpl(storage_connector))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import math
 import os
 import re
 import time
@@ -117,7 +116,7 @@ def retrieve(
         max_parallel: transfers at a time.
         timeout_seconds: longest time without news from a source; much less than ``limits.least_bytes_per_second``
             over this time is none.
-        limits: deadline, sizes and retries.
+        limits: sizes and retries.
         fetchers: scheme → function that fetches from it, ``""`` for paths; None: the built-in and registered ones.
 
     Returns:
@@ -276,8 +275,6 @@ class _Run:
 
     def _fetched(self, definition: ResourceDefinition) -> RetrievedResource:
         """The resource, from the first source that delivers it."""
-        limit = self._limits.deadline_seconds
-        deadline = math.inf if limit is None else time.monotonic() + limit
         attempts: list[tuple[str, str]] = []
         is_corrupt = False
         sources = [os.fsdecode(source) for source in definition.sources]  # a path may have come as a Path
@@ -289,7 +286,7 @@ class _Run:
                 fetch, is_local = self._fetcher(source)
                 for _ in range(1 if is_local else 2):
                     try:
-                        return _deliver(definition, source, fetch, self._connector, self._transfer_until(deadline, definition))
+                        return _deliver(definition, source, fetch, self._connector, self._transfer_of(definition))
                     except ChecksumMismatchError as error:
                         is_corrupt = True
                         page = self._transfers[definition.identifier].head
@@ -304,8 +301,6 @@ class _Run:
             if (host := _host(source)) is not None:
                 self._failed_hosts.add(host)
             self._workers.check()
-            if time.monotonic() > deadline:
-                break
         raise (CorruptSourceError if is_corrupt else RetrievalError)(definition.identifier, attempts, _expected(definition))
 
     def _fetcher(self, source: str) -> tuple[Fetch, bool]:
@@ -321,9 +316,9 @@ class _Run:
             raise SourceError(f"not asked, for we are offline (offline=True, or {_OFFLINE} in the environment)")
         return self._fetchers[scheme], scheme in _LOCAL
 
-    def _transfer_until(self, deadline: float, definition: ResourceDefinition) -> Callable[[ResourceWriter], Transfer]:
+    def _transfer_of(self, definition: ResourceDefinition) -> Callable[[ResourceWriter], Transfer]:
         def begin(writer: ResourceWriter) -> Transfer:
-            transfer = Transfer(definition, writer, timeout_seconds=self._timeout_seconds, limits=self._limits, deadline=deadline)
+            transfer = Transfer(definition, writer, timeout_seconds=self._timeout_seconds, limits=self._limits)
             self._transfers[definition.identifier] = transfer
             self._workers.check()
             return transfer

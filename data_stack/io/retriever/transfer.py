@@ -33,7 +33,6 @@ class Limits:
     """How long and how much to retrieve before giving up.
 
     Attributes:
-        deadline_seconds: total time for one resource, over all of its sources and tries; None: as long as bytes keep coming.
         least_bytes_per_second: a transfer that stays slower than this ends as stalled, after about the timeout.
         max_bytes: largest resource accepted where its definition names no size.
         n_retries: tries after the first that bring nothing new, for each source; what was cut off is resumed.
@@ -41,7 +40,6 @@ class Limits:
         max_wait_seconds: longest wait between two tries, whatever a server's Retry-After asks for.
     """
 
-    deadline_seconds: float | None = None
     least_bytes_per_second: float = 1024.0
     max_bytes: int = 64 << 30
     n_retries: int = 4
@@ -86,7 +84,6 @@ class Transfer:
         *,
         timeout_seconds: float = 30.0,
         limits: Limits = Limits(),
-        deadline: float = math.inf,
     ) -> None:
         self.definition, self.timeout_seconds, self.limits = definition, timeout_seconds, limits
         self.size = 0
@@ -94,7 +91,6 @@ class Transfer:
         self.head = b""
         self._writer = writer
         self._md5 = hashlib.md5(usedforsecurity=False)
-        self._deadline = deadline
         self._lock = threading.Lock()
         self._interrupt: Callable[[], None] | None = None
         self._due = math.inf
@@ -185,7 +181,7 @@ class Transfer:
         """Go on if the transfer may.
 
         Raises:
-            SourceError: it was ended (by the deadline, by Ctrl-C), or its source stalled.
+            SourceError: it was ended (by Ctrl-C), or its source stalled.
         """
         if self._ended.is_set():
             raise SourceError(self._reason)
@@ -225,9 +221,7 @@ class Transfer:
 
     def supervise(self, now: float) -> None:
         """Interrupt the fetcher if its time is up."""
-        if now > self._deadline:
-            self.end(f"the deadline of {self.limits.deadline_seconds:g} s passed")
-        elif now > self._due:
+        if now > self._due:
             with self._lock:
                 if self._interrupt is not None and now > self._due:
                     self._stalled = True

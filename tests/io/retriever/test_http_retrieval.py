@@ -79,16 +79,6 @@ def test_a_length_may_be_announced_or_not(
     assert stored(store) == BODY
 
 
-def test_what_has_no_digest_is_stored_unverified_and_the_log_says_so(
-    store: FileStorageConnector, server: ScriptedServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING, "data_stack"):
-        resource = fetch(store, server.serve("/data.bin", BODY))
-
-    assert not resource.verified
-    assert "unverified" in caplog.text
-
-
 # ---------------------------------------------------------------------- cut and resumed
 
 
@@ -103,16 +93,6 @@ def test_a_cut_download_goes_on_where_it_was_cut(store: FileStorageConnector, se
     assert second.headers["if-range"] == '"one"'
     offset = int(second.headers["range"].removeprefix("bytes=").removesuffix("-"))
     assert 119_000 < offset <= 120_000
-
-
-def test_a_server_that_cuts_again_and_again_is_followed_as_long_as_it_brings_something(
-    store: FileStorageConnector, server: ScriptedServer
-) -> None:
-    url = server.serve("/data.bin", BODY, headers=ETAG, ranges=True, cut_at=20_000)
-
-    fetch(store, url, sha256=SHA256, limits=Limits(n_retries=0, backoff_seconds=0.001))
-
-    assert stored(store) == BODY
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -179,13 +159,6 @@ def test_a_busy_server_is_asked_again(store: FileStorageConnector, server: Scrip
     fetch(store, server.script("/data.bin", busy, busy, {"body": BODY}), sha256=SHA256)
 
     assert len(server.requests) == 3
-
-
-def test_a_server_that_stays_busy_is_asked_as_often_as_allowed(store: FileStorageConnector, server: ScriptedServer) -> None:
-    said = refusal(store, server.serve("/data.bin", b"busy", status=503))
-
-    assert "answers 503" in said
-    assert len(server.requests) == 1 + QUICK.n_retries
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 451, 204, 304])
@@ -289,13 +262,6 @@ def test_a_server_that_never_answers_is_given_up(store: FileStorageConnector) ->
         assert "no answer" in refusal(store, url, timeout_seconds=0.4, limits=Limits(n_retries=0))
 
 
-def test_a_tls_handshake_that_never_comes_is_given_up(store: FileStorageConnector) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"https://127.0.0.1:{silent.getsockname()[1]}/data.bin"
-
-        assert "no answer" in refusal(store, url, timeout_seconds=0.4, limits=Limits(n_retries=0))
-
-
 def test_a_stalled_download_is_resumed(store: FileStorageConnector, server: ScriptedServer) -> None:
     good = {"body": BODY, "headers": ETAG, "ranges": True}
 
@@ -303,15 +269,6 @@ def test_a_stalled_download_is_resumed(store: FileStorageConnector, server: Scri
 
     assert "range" in server.requests[1].headers
     assert stored(store) == BODY
-
-
-@pytest.mark.parametrize("fault", [{"hang_at": 10}, {"drip_header": True}, {"seconds_per_byte": 0.01}])
-def test_the_deadline_ends_a_download_whatever_it_waits_for(
-    store: FileStorageConnector, server: ScriptedServer, fault: dict[str, Any]
-) -> None:
-    said = refusal(store, server.serve("/data.bin", BODY, **fault), timeout_seconds=60, limits=Limits(deadline_seconds=0.5))
-
-    assert "the deadline of 0.5 s passed" in said
 
 
 def test_a_slow_server_that_keeps_the_least_rate_is_waited_for(store: FileStorageConnector, server: ScriptedServer) -> None:
@@ -339,12 +296,6 @@ def test_an_endless_answer_is_cut_at_the_limit(store: FileStorageConnector, serv
     assert "sends more than the limit of 150,000 bytes" in said
 
 
-def test_an_announced_length_beyond_the_limit_is_refused_at_once(store: FileStorageConnector, server: ScriptedServer) -> None:
-    url = server.serve("/data.bin", b"", announced=10**15)
-
-    assert "more than the limit" in refusal(store, url)
-
-
 @pytest.mark.parametrize(
     "headers",
     [{"Content-Type": "text/html; charset=utf-8"}, {"Content-Type": "application/octet-stream"}, {}],
@@ -370,13 +321,6 @@ def test_an_encoded_answer_is_never_decoded(store: FileStorageConnector, server:
     fetch(store, url, sha256=hashlib.sha256(packed).hexdigest())  # servers say so of files that simply are gzip files
 
     assert stored(store) == packed
-
-
-@pytest.mark.parametrize("n_headers", [1, 5000])
-def test_a_flood_of_headers_is_refused(store: FileStorageConnector, server: ScriptedServer, n_headers: int) -> None:
-    headers = {f"X-{i}": "x" * (1_000_000 // n_headers) for i in range(n_headers)}
-
-    assert "header" in refusal(store, server.serve("/data.bin", BODY, headers=headers))
 
 
 # ---------------------------------------------------------------------- redirects

@@ -28,7 +28,6 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.retriever import (
     Fetch,
-    Limits,
     RetrievedResource,
     SourceError,
     Transfer,
@@ -175,22 +174,6 @@ def test_no_more_transfers_than_allowed_run_at_once() -> None:
     )
 
     assert at_once == [1] * 8
-
-
-def test_a_fetcher_that_waits_is_interrupted_at_the_deadline() -> None:
-    def fetch(source: str, transfer: Transfer) -> None:
-        never = threading.Event()
-        with transfer.interruptible(never.set):
-            never.wait()
-            transfer.check()
-
-    with pytest.raises(RetrievalError, match=r"the deadline of 0\.3 s passed"):
-        retrieve(
-            [ResourceDefinition("a", "test:a", mirrors=("test:b",))],
-            InMemoryStorageConnector(),
-            limits=Limits(deadline_seconds=0.3),
-            fetchers={"test": fetch},
-        )
 
 
 def test_a_slow_store_is_no_stalled_source() -> None:
