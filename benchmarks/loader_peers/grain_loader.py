@@ -87,22 +87,17 @@ class GrainLoading(Loading):
         self._batches.close()
 
 
-class GrainOnArrayRecord(LoaderSystem):
+def on_array_record(schema: Schema, folder: Path) -> Loading:
     """As Grain's documentation has it; a batch of records is unpacked at once, not record by record."""
-
-    stored = "array_record"
-
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        return GrainLoading(ArrayRecordDataSource(str(folder / "records")), UnpackedRecords(schema), n_threads=2)
+    return GrainLoading(ArrayRecordDataSource(str(folder / "records")), UnpackedRecords(schema), n_threads=2)
 
 
-class GrainOnMap(LoaderSystem):
+def on_map(schema: Schema, folder: Path) -> Loading:
     """The best that Grain's own machinery can do: its samples are positions, its batch function takes the columns."""
-
-    works = ("W1", "W4")
-
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        return GrainLoading(Numbers(schema.n), TakenColumns(schema, folder), n_threads=1)
+    return GrainLoading(Numbers(schema.n), TakenColumns(schema, folder), n_threads=1)
 
 
-SYSTEMS: dict[str, LoaderSystem] = {"grain, array_record": GrainOnArrayRecord(), "grain, memmap": GrainOnMap()}
+SYSTEMS = {
+    "grain, array_record": LoaderSystem(on_array_record, stored="array_record"),
+    "grain, memmap": LoaderSystem(on_map, works=("W1", "W4")),
+}

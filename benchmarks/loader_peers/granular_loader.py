@@ -61,13 +61,4 @@ class GranularLoading(Loading):
         self._loader.close()
 
 
-class GranularLoader(LoaderSystem):
-    """Its defaults but for the number of workers."""
-
-    stored = "granular"
-
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        return GranularLoading(schema, folder)
-
-
-SYSTEMS: dict[str, LoaderSystem] = {"granular": GranularLoader()}
+SYSTEMS = {"granular": LoaderSystem(GranularLoading, stored="granular")}

@@ -67,24 +67,7 @@ class Decoded(Loading):
         self._pool.shutdown()
 
 
-class Take(LoaderSystem):
-    """No loader at all."""
-
-    kind = "limit"
-    works = ("W1", "W2", "W4")
-
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        return Taken(schema, folder)
-
-
-class Decoder(LoaderSystem):
-    """The same for pictures."""
-
-    kind = "limit"
-    works = ("W3",)
-
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        return Decoded(schema, folder)
-
-
-SYSTEMS: dict[str, LoaderSystem] = {"take": Take(), "decoder, 2 threads": Decoder()}
+SYSTEMS = {
+    "take": LoaderSystem(Taken, kind="limit", works=("W1", "W2", "W4")),
+    "decoder, 2 threads": LoaderSystem(Decoded, kind="limit", works=("W3",)),
+}

@@ -35,13 +35,4 @@ class LitdataLoading(Loading):
         self._cache.cleanup()
 
 
-class Litdata(LoaderSystem):
-    """Chunks of 64 MB."""
-
-    stored = "litdata"
-
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        return LitdataLoading(schema, folder)
-
-
-SYSTEMS: dict[str, LoaderSystem] = {"litdata": Litdata()}
+SYSTEMS = {"litdata": LoaderSystem(LitdataLoading, stored="litdata")}

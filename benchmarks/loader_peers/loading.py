@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import record_peers
@@ -43,26 +44,27 @@ class Loading(ABC):
         return
 
 
-class LoaderSystem(ABC):
+@dataclass(frozen=True)
+class LoaderSystem:
     """A loader on top of a way to store samples.
 
     Attributes:
+        open: makes a loader of what :meth:`write` wrote.
         kind: ``"ours"``, ``"limit"`` or ``"peer"``; the best peer is sought among peers.
         stored: the system of :mod:`record_peers` whose files it reads.
         works: the workloads it is measured in.
+        write_files: writes files of its own.
     """
 
-    kind: ClassVar[str] = "peer"
+    open: Callable[[Schema, Path], Loading]
+    kind: str = "peer"
     stored: str = "memmap"
     works: tuple[str, ...] = ("W1", "W2", "W3", "W4")
+    write_files: Callable[[Workload, Path], None] | None = None
 
     def write(self, work: Workload, folder: Path) -> None:
         """Write the workload into a folder that does not exist yet."""
-        record_peers.system(self.stored).write(work, folder)
-
-    @abstractmethod
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        """A loader of what :meth:`write` wrote."""
+        (self.write_files or record_peers.system(self.stored).write)(work, folder)
 
 
 def as_columns(batch: Any) -> Batch:

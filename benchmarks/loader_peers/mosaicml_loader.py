@@ -36,13 +36,4 @@ class StreamingLoading(Loading):
             self._loader._iterator._shutdown_workers()  # type: ignore[attr-defined]
 
 
-class Streaming(LoaderSystem):
-    """Its defaults."""
-
-    stored = "streaming"
-
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        return StreamingLoading(schema, folder)
-
-
-SYSTEMS: dict[str, LoaderSystem] = {"streaming": Streaming()}
+SYSTEMS = {"streaming": LoaderSystem(StreamingLoading, stored="streaming")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,36 +49,18 @@ class OurLoading(Loading):
             self._iterator.close()
 
 
-class OnRecords(LoaderSystem):
+def on_records(schema: Schema, folder: Path, kind: str) -> Loading:
     """A RecordReader of default options."""
-
-    kind = "ours"
-    stored = "ours"
-
-    def __init__(self, worker_kind: str) -> None:
-        self._worker_kind = worker_kind
-
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        return OurLoading(RecordReader(folder), self._worker_kind)
+    return OurLoading(RecordReader(folder), kind)
 
 
-class OnArrays(LoaderSystem):
+def on_arrays(schema: Schema, folder: Path, kind: str) -> Loading:
     """A memory map for each column; samples are tuples."""
-
-    kind = "ours"
-    works = ("W1", "W4")
-
-    def __init__(self, worker_kind: str) -> None:
-        self._worker_kind = worker_kind
-
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        columns = mapped_columns(schema, folder)
-        iterator = SequenceDatasetIterator([np.asarray(column) for column in columns.values()])
-        return OurLoading(iterator, self._worker_kind, tuple(columns))
+    columns = mapped_columns(schema, folder)
+    return OurLoading(SequenceDatasetIterator([np.asarray(column) for column in columns.values()]), kind, tuple(columns))
 
 
-SYSTEMS: dict[str, LoaderSystem] = {
-    f"ours, {source}, {kind}": system(kind)
-    for source, system in (("arrays", OnArrays), ("records", OnRecords))
-    for kind in ("auto", "inline", "threads", "processes")
-}
+SYSTEMS: dict[str, LoaderSystem] = {}
+for _kind in ("auto", "inline", "threads", "processes"):
+    SYSTEMS[f"ours, records, {_kind}"] = LoaderSystem(partial(on_records, kind=_kind), "ours", "ours")
+    SYSTEMS[f"ours, arrays, {_kind}"] = LoaderSystem(partial(on_arrays, kind=_kind), "ours", works=("W1", "W4"))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
+from harness import timed
 from record_peers.workload import Schema
 
-from loader_peers.loading import BATCH, LoaderSystem, Loading
+from loader_peers.limits import Taken
+from loader_peers.loading import LoaderSystem, Loading
 from loader_peers.mapped import mapped_columns
 
 WORK_SECONDS = 50e-6
@@ -35,15 +36,9 @@ def calibrated_work(folder: Path) -> Work:
     kept = folder / "turns.json"
     if not kept.exists():
         n_turns, work = 20_000, Work(20_000)
-        best = min(_seconds_of(work) for _ in range(20))
+        best = min(timed(lambda: work(None)) for _ in range(20))
         kept.write_text(json.dumps(max(1, round(n_turns * WORK_SECONDS / best))))
     return Work(json.loads(kept.read_text()))
-
-
-def _seconds_of(work: Work) -> float:
-    start = time.perf_counter()
-    work(None)
-    return time.perf_counter() - start
 
 
 class BareLoop(Loading):
@@ -52,59 +47,36 @@ class BareLoop(Loading):
     ahead = 0
 
     def __init__(self, schema: Schema, folder: Path) -> None:
-        self._work, self._n = calibrated_work(folder), schema.n
-        self._columns, self._rng = mapped_columns(schema, folder), np.random.default_rng(1)
+        self._work, self._taken = calibrated_work(folder), Taken(schema, folder)
 
     def epoch(self) -> Iterator[Any]:
-        order, work = self._rng.permutation(self._n), self._work
-        for start in range(0, self._n, BATCH):
-            part = order[start : start + BATCH]
-            batch = {name: column.take(part, 0) for name, column in self._columns.items()}
+        work = self._work
+        for batch in self._taken.epoch():
             for image in batch["image"]:
                 work(image)
             yield batch
 
 
-class PythonWork(LoaderSystem):
-    """One way to apply the function."""
+def ours(schema: Schema, folder: Path, kind: str) -> Loading:
+    """Our loader over a mapped iterator."""
+    from data_stack.dataset.iterator import SequenceDatasetIterator
+    from loader_peers.ours import OurLoading
 
-    works = ("python",)
-
-    def __init__(self, way: str) -> None:
-        self._way = way
-
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        if self._way == "bare":
-            return BareLoop(schema, folder)
-        if self._way.startswith("torch"):
-            from loader_peers.torch_arrays import Mapped
-            from loader_peers.torch_loading import TorchLoading
-
-            n_workers = int(self._way.split()[1])
-            return TorchLoading(Mapped(schema, folder, calibrated_work(folder)), is_batched=False, n_workers=n_workers)
-        from data_stack.dataset.iterator import SequenceDatasetIterator
-        from loader_peers.ours import OurLoading
-
-        columns = mapped_columns(schema, folder)
-        iterator = SequenceDatasetIterator(list(columns.values())).map(calibrated_work(folder))
-        return OurLoading(iterator, self._way, tuple(columns))
+    columns = mapped_columns(schema, folder)
+    return OurLoading(SequenceDatasetIterator(list(columns.values())).map(calibrated_work(folder)), kind, tuple(columns))
 
 
-class OurPythonWork(PythonWork):
-    """Ours."""
+def torchs(schema: Schema, folder: Path, n_workers: int) -> Loading:
+    """Torch's loader over samples one by one."""
+    from loader_peers.torch_arrays import Mapped
+    from loader_peers.torch_loading import TorchLoading
 
-    kind: ClassVar[str] = "ours"
-
-
-class BarePythonWork(PythonWork):
-    """The limit of one thread."""
-
-    kind: ClassVar[str] = "limit"
+    return TorchLoading(Mapped(schema, folder, calibrated_work(folder)), is_batched=False, n_workers=n_workers)
 
 
-SYSTEMS: dict[str, LoaderSystem] = {
-    **{f"ours, python, {kind}": OurPythonWork(kind) for kind in ("inline", "auto", "processes")},
-    "torch, python, 0 workers": PythonWork("torch 0"),
-    "torch, python, 2 workers": PythonWork("torch 2"),
-    "bare loop, python": BarePythonWork("bare"),
-}
+_WORKS = ("python",)
+SYSTEMS: dict[str, LoaderSystem] = {"bare loop, python": LoaderSystem(BareLoop, "limit", works=_WORKS)}
+for _kind in ("inline", "auto", "processes"):
+    SYSTEMS[f"ours, python, {_kind}"] = LoaderSystem(partial(ours, kind=_kind), "ours", works=_WORKS)
+for _n in (0, 2):
+    SYSTEMS[f"torch, python, {_n} workers"] = LoaderSystem(partial(torchs, n_workers=_n), works=_WORKS)

@@ -10,7 +10,7 @@ import numpy as np
 from record_peers.system import decoded
 from record_peers.workload import Schema
 
-from loader_peers.loading import LoaderSystem, Loading
+from loader_peers.loading import LoaderSystem
 from loader_peers.mapped import MappedBlobs, mapped_columns
 from loader_peers.torch_loading import TorchLoading, tensors
 
@@ -53,17 +53,7 @@ class MappedInBatches(Mapped):
         return tensors({self._name: np.stack([decoded(blob) for blob in blobs]) if self._decode else blobs})
 
 
-class TorchOnMap(LoaderSystem):
-    """The data set is opened before the workers are forked, which a memory map permits."""
-
-    def __init__(self, *, is_batched: bool) -> None:
-        self._is_batched = is_batched
-
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        return TorchLoading((MappedInBatches if self._is_batched else Mapped)(schema, folder), is_batched=self._is_batched)
-
-
-SYSTEMS: dict[str, LoaderSystem] = {
-    "torch, memmap": TorchOnMap(is_batched=False),
-    "torch, memmap, batched": TorchOnMap(is_batched=True),
+SYSTEMS = {  # the data set is opened before the workers are forked, which a memory map permits
+    "torch, memmap": LoaderSystem(lambda schema, folder: TorchLoading(Mapped(schema, folder), is_batched=False)),
+    "torch, memmap, batched": LoaderSystem(lambda schema, folder: TorchLoading(MappedInBatches(schema, folder), is_batched=True)),
 }

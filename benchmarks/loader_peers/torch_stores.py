@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +30,14 @@ class Stored:
         return tensors(self._reader.batch(np.asarray(indices)))
 
 
-class TorchOnStore(LoaderSystem):
+def on_store(schema: Schema, folder: Path, store: str) -> Loading:
     """Workers by fork; nothing is open in the main process."""
-
-    def __init__(self, stored: str, in_batches: str | None = None) -> None:
-        self.stored, self._in_batches = stored, in_batches or stored
-
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        store = self.stored if schema.packed is None else self._in_batches
-        record_peers.system(store)  # imported before the workers are forked
-        return TorchLoading(Stored(store, schema, folder), is_batched=True)
+    if store == "lmdb" and schema.packed is not None:
+        store = "lmdb, joined"
+    record_peers.system(store)  # imported before the workers are forked
+    return TorchLoading(Stored(store, schema, folder), is_batched=True)
 
 
-SYSTEMS: dict[str, LoaderSystem] = {
-    "torch, lmdb": TorchOnStore("lmdb", "lmdb, joined"),
-    "torch, hf_datasets": TorchOnStore("hf_datasets"),
-    "torch, granular": TorchOnStore("granular"),
+SYSTEMS = {
+    f"torch, {store}": LoaderSystem(partial(on_store, store=store), stored=store) for store in ("lmdb", "hf_datasets", "granular")
 }

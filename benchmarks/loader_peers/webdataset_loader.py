@@ -41,21 +41,14 @@ class WebDatasetLoading(Loading):
         return iter(self._loader)
 
 
-class WebDataset(LoaderSystem):
+def write(work: Workload, folder: Path) -> None:
     """Members without the extended headers that a time in fractions of a second takes."""
-
-    stored = "webdataset"
-
-    def write(self, work: Workload, folder: Path) -> None:
-        folder.mkdir()
-        writers = [webdataset.TarWriter(str(folder / f"samples-{number}.tar"), mtime=0) for number in range(_N_SHARDS)]
-        for number, record in enumerate(work.packed_records()):
-            writers[number % _N_SHARDS].write({"__key__": f"{number:09d}", "bin": record})
-        for writer in writers:
-            writer.close()
-
-    def open(self, schema: Schema, folder: Path) -> Loading:
-        return WebDatasetLoading(schema, folder)
+    folder.mkdir()
+    writers = [webdataset.TarWriter(str(folder / f"samples-{number}.tar"), mtime=0) for number in range(_N_SHARDS)]
+    for number, record in enumerate(work.packed_records()):
+        writers[number % _N_SHARDS].write({"__key__": f"{number:09d}", "bin": record})
+    for writer in writers:
+        writer.close()
 
 
-SYSTEMS: dict[str, LoaderSystem] = {"webdataset": WebDataset()}
+SYSTEMS = {"webdataset": LoaderSystem(WebDatasetLoading, stored="webdataset", write_files=write)}

@@ -44,18 +44,13 @@ class ArrayRecordReader(Reader):
         self._source.__exit__(None, None, None)
 
 
-class ArrayRecord(System):
+def write(work: Workload, folder: Path) -> None:
     """One record a group, as Grain asks for."""
-
-    def write(self, work: Workload, folder: Path) -> None:
-        folder.mkdir()
-        writer = array_record_module.ArrayRecordWriter(str(folder / "records"), "group_size:1")
-        for record in work.packed_records():
-            writer.write(record)
-        writer.close()
-
-    def open(self, schema: Schema, folder: Path) -> Reader:
-        return ArrayRecordReader(schema, folder)
+    folder.mkdir()
+    writer = array_record_module.ArrayRecordWriter(str(folder / "records"), "group_size:1")
+    for record in work.packed_records():
+        writer.write(record)
+    writer.close()
 
 
-SYSTEMS: dict[str, System] = {"array_record": ArrayRecord()}
+SYSTEMS = {"array_record": System(write, ArrayRecordReader)}

@@ -42,18 +42,13 @@ class GranularReader(Reader):
         self._reader.close()
 
 
-class Granular(System):
+def write(work: Workload, folder: Path) -> None:
     """Appended without flushing each time; its index in memory, as by default."""
-
-    def write(self, work: Workload, folder: Path) -> None:
-        spec = {field.name: TYPES[field.kind] for field in work.schema.fields}
-        encoders = {**granular.encoders, "jpg": None}  # they are JPEGs already
-        with granular.DatasetWriter(str(folder), spec, encoders) as writer:
-            for number, sample in enumerate(work.samples()):
-                writer.append(sample, flush=number % 1000 == 999)
-
-    def open(self, schema: Schema, folder: Path) -> Reader:
-        return GranularReader(schema, folder)
+    spec = {field.name: TYPES[field.kind] for field in work.schema.fields}
+    encoders = {**granular.encoders, "jpg": None}  # they are JPEGs already
+    with granular.DatasetWriter(str(folder), spec, encoders) as writer:
+        for number, sample in enumerate(work.samples()):
+            writer.append(sample, flush=number % 1000 == 999)
 
 
-SYSTEMS: dict[str, System] = {"granular": Granular()}
+SYSTEMS = {"granular": System(write, GranularReader)}

@@ -48,23 +48,18 @@ class HDF5Reader(Reader):
         self._file.close()
 
 
-class HDF5(System):
+def write(work: Workload, folder: Path) -> None:
     """Columns at once; a blob after the other."""
-
-    def write(self, work: Workload, folder: Path) -> None:
-        folder.mkdir()
-        with h5py.File(folder / "samples.h5", "w") as file:
-            for field in work.schema.fields:
-                values = work.columns[field.name]
-                if work.schema.packed is not None:
-                    file.create_dataset(field.name, data=values)
-                    continue
-                dataset = file.create_dataset(field.name, (work.n,), h5py.vlen_dtype(np.uint8))
-                for number, value in enumerate(values):
-                    dataset[number] = np.frombuffer(value, np.uint8)
-
-    def open(self, schema: Schema, folder: Path) -> Reader:
-        return HDF5Reader(schema, folder)
+    folder.mkdir()
+    with h5py.File(folder / "samples.h5", "w") as file:
+        for field in work.schema.fields:
+            values = work.columns[field.name]
+            if work.schema.packed is not None:
+                file.create_dataset(field.name, data=values)
+                continue
+            dataset = file.create_dataset(field.name, (work.n,), h5py.vlen_dtype(np.uint8))
+            for number, value in enumerate(values):
+                dataset[number] = np.frombuffer(value, np.uint8)
 
 
-SYSTEMS: dict[str, System] = {"h5py": HDF5()}
+SYSTEMS = {"h5py": System(write, HDF5Reader)}

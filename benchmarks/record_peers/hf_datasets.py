@@ -41,18 +41,12 @@ class HuggingFaceReader(Reader):
         return self.batch(slice(start, end))
 
 
-class HuggingFace(System):
+def write(work: Workload, folder: Path) -> None:
     """Columns at once."""
-
-    def write(self, work: Workload, folder: Path) -> None:
-        table = table_of(work)
-        dataset = datasets.Dataset(datasets.table.InMemoryTable(table))
-        if work.schema.fields[0].kind == "jpeg":
-            dataset = dataset.cast_column(work.schema.fields[0].name, datasets.Image())
-        dataset.save_to_disk(str(folder))
-
-    def open(self, schema: Schema, folder: Path) -> Reader:
-        return HuggingFaceReader(schema, folder)
+    dataset = datasets.Dataset(datasets.table.InMemoryTable(table_of(work)))
+    if work.schema.fields[0].kind == "jpeg":
+        dataset = dataset.cast_column(work.schema.fields[0].name, datasets.Image())
+    dataset.save_to_disk(str(folder))
 
 
-SYSTEMS: dict[str, System] = {"hf_datasets": HuggingFace()}
+SYSTEMS = {"hf_datasets": System(write, HuggingFaceReader)}

@@ -37,14 +37,9 @@ class LanceReader(Reader):
             yield batch_of(batch, self._schema)
 
 
-class Lance(System):
-    """Columns at once; it must not be forked."""
-
-    def write(self, work: Workload, folder: Path) -> None:
-        lance.write_dataset(table_of(work), str(folder))
-
-    def open(self, schema: Schema, folder: Path) -> Reader:
-        return LanceReader(schema, folder)
+def write(work: Workload, folder: Path) -> None:
+    """Columns at once."""
+    lance.write_dataset(table_of(work), str(folder))
 
 
-SYSTEMS: dict[str, System] = {"lance": Lance()}
+SYSTEMS = {"lance": System(write, LanceReader)}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -124,49 +125,39 @@ def _write_blobs(work: Workload, folder: Path) -> None:
         file.writelines(values)
 
 
-class MemoryMap(System):
+def write_maps(work: Workload, folder: Path) -> None:
+    """A file for each field."""
+    if work.schema.packed is None:
+        _write_blobs(work, folder)
+        return
+    folder.mkdir()
+    for name, column in work.columns.items():
+        np.save(folder / f"{name}.npy", column)
+
+
+def open_maps(schema: Schema, folder: Path, mode: str = "raise") -> Reader:
     """A memory map for each field; batches by ``take``, which checks the positions."""
-
-    kind: ClassVar[str] = "limit"
-    mode: ClassVar[str] = "raise"
-
-    def write(self, work: Workload, folder: Path) -> None:
-        if work.schema.packed is None:
-            _write_blobs(work, folder)
-            return
-        folder.mkdir()
-        for name, column in work.columns.items():
-            np.save(folder / f"{name}.npy", column)
-
-    def open(self, schema: Schema, folder: Path) -> Reader:
-        return Blobs(schema, folder, mapped=True) if schema.packed is None else MappedColumns(schema, folder, self.mode)
+    return Blobs(schema, folder, mapped=True) if schema.packed is None else MappedColumns(schema, folder, mode)
 
 
-class UncheckedMemoryMap(MemoryMap):
-    """The same with ``mode="clip"``, which reads other samples for wrong positions, without a word."""
+def write_packed(work: Workload, folder: Path) -> None:
+    """All fields of a sample end to end."""
+    if work.schema.packed is None:
+        _write_blobs(work, folder)
+        return
+    folder.mkdir()
+    with open(folder / "records", "wb") as file:
+        file.write(memoryview(work.record_array).cast("B"))
 
-    mode: ClassVar[str] = "clip"
-    measures: ClassVar[tuple[str, ...]] = ("batch",)
 
-    def supports(self, schema: Schema) -> bool:
-        return schema.packed is not None
-
-
-class Pread(System):
+def open_packed(schema: Schema, folder: Path) -> Reader:
     """One ``os.pread`` a sample."""
-
-    kind: ClassVar[str] = "limit"
-
-    def write(self, work: Workload, folder: Path) -> None:
-        if work.schema.packed is None:
-            _write_blobs(work, folder)
-            return
-        folder.mkdir()
-        with open(folder / "records", "wb") as file:
-            file.write(memoryview(work.record_array).cast("B"))
-
-    def open(self, schema: Schema, folder: Path) -> Reader:
-        return Blobs(schema, folder, mapped=False) if schema.packed is None else PackedRecords(schema, folder)
+    return Blobs(schema, folder, mapped=False) if schema.packed is None else PackedRecords(schema, folder)
 
 
-SYSTEMS: dict[str, System] = {"memmap": MemoryMap(), "memmap, unchecked": UncheckedMemoryMap(), "pread": Pread()}
+SYSTEMS = {
+    "memmap": System(write_maps, open_maps, kind="limit"),
+    # mode="clip" reads other samples for wrong positions, without a word
+    "memmap, unchecked": System(write_maps, partial(open_maps, mode="clip"), "limit", measures=("batch",), packed_only=True),
+    "pread": System(write_packed, open_packed, kind="limit"),
+}

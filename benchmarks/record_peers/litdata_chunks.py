@@ -71,19 +71,15 @@ class LitdataReader(Reader):
         self._cache.cleanup()
 
 
-class Litdata(System):
+def write(work: Workload, folder: Path) -> None:
     """Chunks of 64 MB."""
 
-    def write(self, work: Workload, folder: Path) -> None:
-        def samples(_: int) -> Iterator[Sample]:  # litdata takes generator functions, nothing that calls one
-            yield from work.samples()
+    def samples(_: int) -> Iterator[Sample]:  # litdata takes generator functions, nothing that calls one
+        yield from work.samples()
 
-        logging.getLogger("litdata").setLevel(logging.ERROR)
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            litdata.optimize(samples, [0], str(folder), chunk_bytes="64MB", num_workers=1, start_method="fork", verbose=False)
-
-    def open(self, schema: Schema, folder: Path) -> Reader:
-        return LitdataReader(schema, folder)
+    logging.getLogger("litdata").setLevel(logging.ERROR)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        litdata.optimize(samples, [0], str(folder), chunk_bytes="64MB", num_workers=1, start_method="fork", verbose=False)
 
 
-SYSTEMS: dict[str, System] = {"litdata": Litdata()}
+SYSTEMS = {"litdata": System(write, LitdataReader)}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import lmdb
 import numpy as np
@@ -104,31 +105,16 @@ def _unpacker(fields: tuple[Field, ...]) -> Any:
     return sample
 
 
-class LMDB(System):
+def write(work: Workload, folder: Path) -> None:
     """One transaction, ``putmulti(append=True)``; committing makes it durable, as always."""
-
-    joined: ClassVar[bool] = False
-
-    def write(self, work: Workload, folder: Path) -> None:
-        size = sum(len(record) for record in work.packed_records()) if work.schema.packed is None else work.record_array.nbytes
-        with lmdb.open(str(folder), map_size=3 * size + (64 << 20)) as environment, environment.begin(write=True) as transaction:
-            pack = _KEY.pack
-            with transaction.cursor() as cursor:
-                cursor.putmulti(((pack(number), record) for number, record in enumerate(work.packed_records())), append=True)
-
-    def open(self, schema: Schema, folder: Path) -> Reader:
-        return LMDBReader(schema, folder, joined=self.joined)
+    size = sum(len(record) for record in work.packed_records()) if work.schema.packed is None else work.record_array.nbytes
+    with lmdb.open(str(folder), map_size=3 * size + (64 << 20)) as environment, environment.begin(write=True) as transaction:
+        with transaction.cursor() as cursor:
+            cursor.putmulti(((_KEY.pack(number), record) for number, record in enumerate(work.packed_records())), append=True)
 
 
-class JoinedLMDB(LMDB):
-    """Batches by hand, values joined into one structured array: nothing of LMDB's does that, so it is no peer but a limit."""
-
-    kind: ClassVar[str] = "limit"
-    joined: ClassVar[bool] = True
-    measures: ClassVar[tuple[str, ...]] = ("batch",)
-
-    def supports(self, schema: Schema) -> bool:
-        return schema.packed is not None
-
-
-SYSTEMS: dict[str, System] = {"lmdb": LMDB(), "lmdb, joined": JoinedLMDB()}
+SYSTEMS = {
+    "lmdb": System(write, partial(LMDBReader, joined=False)),
+    # by hand, values joined into one structured array: nothing of LMDB's does that, so it is no peer but a limit
+    "lmdb, joined": System(write, partial(LMDBReader, joined=True), kind="limit", measures=("batch",), packed_only=True),
+}

@@ -6,7 +6,7 @@ import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy.typing as npt
 
@@ -88,20 +88,13 @@ class StreamingReader(Reader):
         return map(self._decoded, map(self._dataset.get_item, range(len(self))))
 
 
-class Streaming(System):
+def write(work: Workload, folder: Path) -> None:
     """Shards of 64 MiB, its default."""
-
-    # Opening again and again is not measured: each time opens the shared memory of all times before once more.
-    measures: ClassVar[tuple[str, ...]] = ("write", "one", "batch", "records", "batches")
-
-    def write(self, work: Workload, folder: Path) -> None:
-        columns = {field.name: _encoding(field) for field in work.schema.fields}
-        with streaming.MDSWriter(out=str(folder), columns=columns) as writer:
-            for sample in work.samples():
-                writer.write(sample)
-
-    def open(self, schema: Schema, folder: Path) -> Reader:
-        return StreamingReader(schema, folder)
+    columns = {field.name: _encoding(field) for field in work.schema.fields}
+    with streaming.MDSWriter(out=str(folder), columns=columns) as writer:
+        for sample in work.samples():
+            writer.write(sample)
 
 
-SYSTEMS: dict[str, System] = {"streaming": Streaming()}
+# Opening again and again is not measured: each time opens the shared memory of all times before once more.
+SYSTEMS = {"streaming": System(write, StreamingReader, measures=("write", "one", "batch", "records", "batches"))}

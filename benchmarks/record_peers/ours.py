@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 from record_peers.system import Reader, Sample, System
@@ -23,7 +23,7 @@ def column_of(field: Field) -> Column | str:
 class RecordsReader(Reader):
     """A RecordReader of default options: every block checked at first touch, values the caller's own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, schema: Schema, folder: Path) -> None:
         self.reader = RecordReader(folder)
         self._n = len(self.reader)
         self.one = self.reader.__getitem__
@@ -39,36 +39,27 @@ class RecordsReader(Reader):
         self.reader.close()
 
 
-class Records(System):
+def write(work: Workload, folder: Path) -> None:
     """Fields of one shape by columns, blobs and pictures by append; closing makes it durable."""
-
-    kind: ClassVar[str] = "ours"
-
-    def write(self, work: Workload, folder: Path) -> None:
-        spec: dict[str, Any] = {field.name: column_of(field) for field in work.schema.fields}
-        with RecordWriter(folder, spec, codecs={"jpg": None}) as writer:  # they are JPEGs already
-            if work.schema.packed is not None:
-                writer.extend(work.columns)
-                return
-            for sample in work.samples():
-                writer.append(sample)
-
-    def open(self, schema: Schema, folder: Path) -> Reader:
-        return RecordsReader(folder)
+    _write(work, folder, by_columns=work.schema.packed is not None)
 
 
-class AppendedRecords(Records):
+def append(work: Workload, folder: Path) -> None:
     """Fields of one shape by append as well."""
-
-    measures: ClassVar[tuple[str, ...]] = ("write",)
-
-    def supports(self, schema: Schema) -> bool:
-        return schema.packed is not None
-
-    def write(self, work: Workload, folder: Path) -> None:
-        with RecordWriter(folder, {field.name: column_of(field) for field in work.schema.fields}) as writer:
-            for sample in work.samples():
-                writer.append(sample)
+    _write(work, folder, by_columns=False)
 
 
-SYSTEMS: dict[str, System] = {"ours": Records(), "ours, append": AppendedRecords()}
+def _write(work: Workload, folder: Path, *, by_columns: bool) -> None:
+    spec: dict[str, Any] = {field.name: column_of(field) for field in work.schema.fields}
+    with RecordWriter(folder, spec, codecs={"jpg": None}) as writer:  # they are JPEGs already
+        if by_columns:
+            writer.extend(work.columns)
+            return
+        for sample in work.samples():
+            writer.append(sample)
+
+
+SYSTEMS = {
+    "ours": System(write, RecordsReader, kind="ours"),
+    "ours, append": System(append, RecordsReader, kind="ours", measures=("write",), packed_only=True),
+}

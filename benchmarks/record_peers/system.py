@@ -6,10 +6,11 @@ import io
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,34 +62,33 @@ class Reader(ABC):
         return
 
 
-class System(ABC):
+@dataclass(frozen=True)
+class System:
     """A way to store samples.
 
     Attributes:
+        write: writes a workload into a folder that does not exist yet, and closes it.
+        open: opens what that wrote.
         kind: ``"ours"``, ``"limit"`` or ``"peer"``; the best peer is sought among peers.
         random: whether single samples can be read by number.
         measures: what it is measured in; empty for everything. A variant is measured where it differs.
+        packed_only: whether it is measured with fields of one shape alone.
     """
 
-    kind: ClassVar[str] = "peer"
-    random: ClassVar[bool] = True
-    measures: ClassVar[tuple[str, ...]] = ()
+    write: Callable[[Workload, Path], None]
+    open: Callable[[Schema, Path], Reader]
+    kind: str = "peer"
+    random: bool = True
+    measures: tuple[str, ...] = ()
+    packed_only: bool = False
 
     def supports(self, schema: Schema) -> bool:
         """Whether this workload is measured with it."""
-        return True
+        return schema.packed is not None or not self.packed_only
 
     def measured_in(self, measure: str) -> bool:
         """Whether it is measured so."""
         return measure in self.measures or not self.measures
-
-    @abstractmethod
-    def write(self, work: Workload, folder: Path) -> None:
-        """Write the workload into a folder that does not exist yet, and close it."""
-
-    @abstractmethod
-    def open(self, schema: Schema, folder: Path) -> Reader:
-        """Open what :meth:`write` wrote."""
 
 
 def check_reader(reader: Reader, work: Workload, *, random: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 import webdataset
 
@@ -36,20 +35,12 @@ class WebDatasetReader(Reader):
             yield self._packed.batch(batch)
 
 
-class WebDataset(System):
+def write(work: Workload, folder: Path) -> None:
     """A member of the tar for each sample, without the extended headers that a time in fractions of a second takes."""
-
-    random: ClassVar[bool] = False
-    measures: ClassVar[tuple[str, ...]] = ("write", "open", "records", "batches")
-
-    def write(self, work: Workload, folder: Path) -> None:
-        folder.mkdir()
-        with webdataset.TarWriter(str(folder / "samples.tar"), mtime=0) as writer:
-            for number, record in enumerate(work.packed_records()):
-                writer.write({"__key__": f"{number:09d}", "bin": record})
-
-    def open(self, schema: Schema, folder: Path) -> Reader:
-        return WebDatasetReader(schema, folder)
+    folder.mkdir()
+    with webdataset.TarWriter(str(folder / "samples.tar"), mtime=0) as writer:
+        for number, record in enumerate(work.packed_records()):
+            writer.write({"__key__": f"{number:09d}", "bin": record})
 
 
-SYSTEMS: dict[str, System] = {"webdataset": WebDataset()}
+SYSTEMS = {"webdataset": System(write, WebDatasetReader, random=False, measures=("write", "open", "records", "batches"))}
