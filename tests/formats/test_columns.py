@@ -19,6 +19,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
+    DatasetOutOfBoundsError,
     StorageError,
     UnpicklableResourceError,
 )
