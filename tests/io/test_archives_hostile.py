@@ -21,12 +21,12 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from sizes import sized
 
 from data_stack.exception import ArchiveError, ArchiveLimitError, DataStackError, UnsafeArchiveError
 from data_stack.io.archives import ArchiveLimits, open_archive, open_decompressed
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
-from tests.support.sizes import sized
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
