@@ -98,8 +98,8 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
     Raises:
         ConfigError: it is neither, or a dataset of several splits without the name of one.
     """
-    from data_stack.cli.datasets import Dataset
     from data_stack.exception import ConfigError, DatasetNotFoundError
+    from data_stack.repository.repository import default_repository
 
     if "://" in text or os.path.exists(os.path.expanduser(text)):
         if options or settings.storage is not None:
@@ -107,19 +107,20 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
         return _located(text)
     if source_format is not None:
         raise ConfigError(f"there is nothing at {text!r}")
+    repository, connector = default_repository(), settings.connector()
     split: str | None
     name, split = text, None
-    connector = settings.connector()
     try:
-        dataset = Dataset.find(name, connector)
+        repository.describe(name)
     except DatasetNotFoundError:
         name, _, split = text.rpartition(":")
         if not name or not split or "/" in split:
             raise ConfigError(
                 f"{text!r} is no file or folder, and no dataset of that name is installed; `data-stack list` shows those that are"
             ) from None
-        dataset = Dataset.find(name, connector)
-    splits = dataset.splits(split, options)
-    if len(splits) > 1:
-        raise ConfigError(f"dataset {name!r} has the splits {', '.join(splits)}; say which: {name}:{next(iter(splits))}")
-    return next(iter(splits.values()))
+    loaded = repository.load(name, split, connector, **options)
+    if not isinstance(loaded, dict):
+        return loaded
+    if len(loaded) > 1:
+        raise ConfigError(f"dataset {name!r} has the splits {', '.join(loaded)}; say which: {name}:{next(iter(loaded))}")
+    return next(iter(loaded.values()))

@@ -150,8 +150,8 @@ def _found() -> Iterator[PluginRecord]:
         if earlier is records:
             yield from records
         elif earlier != records:  # else it is the same folder under another name, or an equal copy
-            error = "an earlier copy of its distribution on sys.path hides it; uninstall one of the two"
-            yield from (replace(record, state="shadowed", error=error) for record in records)
+            hidden = "an earlier copy of its distribution on sys.path hides it; uninstall one of the two"
+            yield from (replace(record, state="shadowed", error=hidden) for record in records)
 
 
 def _checked(record: PluginRecord) -> PluginRecord:
