@@ -116,9 +116,7 @@ def measure(
     warmup: int = 1,
     epochs: int = 1,
 ) -> dict[str, Any]:
-    """Read whole epochs of a dataset, and measure that.
-
-    Each epoch reads the files again, with workers of its own; the system may have the files in memory.
+    """Read whole epochs of a dataset, each out of the files again, and measure that.
 
     Args:
         source: as for :class:`~data_stack.formats.parquet.ParquetDataset`.
@@ -132,12 +130,10 @@ def measure(
         epochs: that count.
 
     Returns:
-        Plain data: figures of the epochs that count; but ``first_batch_seconds`` from opening the dataset to its first batch in
-        the first epoch of all, and ``peak_memory_mb`` of this process, with what it had before it read.
+        Plain data: figures of the epochs that count, but ``first_batch_seconds`` is that of the first epoch of all.
 
     Raises:
-        ConfigError: there is no such field, or the dataset has no rows.
-        ResourceNotFoundError, DatasetFileCorruptError: as ``ParquetDataset``.
+        ConfigError, ResourceNotFoundError, DatasetFileCorruptError: as ``ParquetDataset``, or there are no rows.
     """
     facts = facts_of(source)
     if not facts["n_rows"]:

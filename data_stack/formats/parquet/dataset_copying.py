@@ -85,7 +85,9 @@ def copy_dataset(
     started = time.perf_counter()
     footers = Footers(find_files(source))
     whole, goal = stored_schema(footers), folder_of(target)
-    schema = _copied_fields(whole, fields, not_null)
+    for name in not_null:
+        whole[name]  # there is such a field
+    schema = whole if fields is None else whole.view(fields)
     if goal.path is not None and goal.path == footers.files.folder.path:
         raise ConfigError(f"source and target are both {goal.name!r}")
     in_folders = partition_names(footers.files.partitions)
@@ -106,12 +108,6 @@ def copy_dataset(
     n_left_out = int(footers.n_rows.sum()) - n_copied
     names, index_names = tuple(field.name for field in schema), tuple(index.name for index in indexes)
     return CopyOfDataset(n_copied, n_there, n_left_out, names, index_names, dropped, time.perf_counter() - started)
-
-
-def _copied_fields(whole: Schema, fields: Iterable[Any] | None, not_null: Sequence[str]) -> Schema:
-    for name in not_null:
-        whole[name]  # there is such a field
-    return whole if fields is None else whole.view(fields)
 
 
 def _append_rows(writer: ParquetWriter, name: str, tables: Iterable[pa.Table]) -> int:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
-from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs import FieldCodec, ListCodec, NestedCodec, ScalarCodec, TensorCodec
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.types import FieldDtype, described_type, dtype_of_arrow, is_list, name_of_arrow, plain_type
@@ -48,7 +45,7 @@ def _inferred_field(field: pa.Field) -> Field:
         if dtype == np.dtype("datetime64[s]"):
             dtype = np.dtype("datetime64[ms]")  # which is what Parquet makes of it
         return Field(field.name, dtype, (), ScalarCodec(scalar), field.nullable)
-    return Field(field.name, object, (), NestedCodec(_described(field.name, type_)), field.nullable or scalar == "void")
+    return Field(field.name, object, (), NestedCodec(described_type(type_)), field.nullable or scalar == "void")
 
 
 def _inferred_list(type_: pa.DataType) -> tuple[FieldDtype, tuple[int | None, ...], FieldCodec] | None:
@@ -70,10 +67,3 @@ def _inferred_list(type_: pa.DataType) -> tuple[FieldDtype, tuple[int | None, ..
 
 def _is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
-
-
-def _described(name: str, type_: pa.DataType) -> Any:
-    try:
-        return described_type(type_)
-    except ConfigError as error:
-        raise ConfigError(f"column {name!r}: {error}") from error

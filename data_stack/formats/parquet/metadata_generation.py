@@ -18,7 +18,7 @@ from data_stack.formats.parquet.metadata import (
 )
 from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY, ROW_GROUPS_KEY, UNISCHEMA_KEY, petastorm_metadata
 from data_stack.formats.parquet.row_groups import RowGroups
-from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.parquet.schema import SCHEMA_KEY, Schema
 from data_stack.formats.parquet.stored_indexes import stored_indexes
 from data_stack.formats.parquet.stored_schema import stored_schema
 
@@ -72,7 +72,7 @@ def generate_metadata(
     found = stored_schema(footers) if schema is None else schema
     RowGroups(footers, found)  # raises where a file lacks a field, or a folder's name is no value
     metadata = dict(footers.metadata)
-    origin = _origin(metadata) if schema is None else "given"
+    written = "data_stack" if SCHEMA_KEY in metadata else "petastorm" if UNISCHEMA_KEY in metadata else "inferred"
     records = tuple(_record(files, number, footers) for number in range(len(files.paths)))
     had_indexes = INDEXES_KEY in metadata or PICKLED_INDEXES_KEY in metadata
     drops = had_indexes and not _are_indexes_current(footers)
@@ -94,36 +94,18 @@ def generate_metadata(
     common = read_common_metadata(files.folder)
     write_common_metadata(files.folder, footers.arrow_schema if files.paths or common is None else common[0], metadata)
     manifest.write(files.folder)
-    return MetadataReport(manifest, origin, drops)
-
-
-def _origin(metadata: dict[bytes, bytes]) -> str:
-    if Schema.from_metadata(metadata) is not None:
-        return "data_stack"
-    return "petastorm" if UNISCHEMA_KEY in metadata else "inferred"
+    return MetadataReport(manifest, written if schema is None else "given", drops)
 
 
 def _are_indexes_current(footers: Footers) -> bool:
     try:
         stored_indexes(footers)
-    except (ConfigError, DatasetFileCorruptError):
+        # Petastorm's do not tell of which files they are, but which it had then.
+        counts = json.loads(footers.metadata.get(ROW_GROUPS_KEY, b"null"))
+    except (ConfigError, DatasetFileCorruptError, ValueError, RecursionError):
         return False
-    # Petastorm's do not tell of which files they are, but which it had then.
-    counts = footers.metadata.get(ROW_GROUPS_KEY)
-    return INDEXES_KEY in footers.metadata or counts is None or _petastorm_counts(counts) == _counts(footers)
-
-
-def _petastorm_counts(data: bytes) -> dict[str, int]:
-    """The row groups of each file, as Petastorm noted them; empty where that is damaged."""
-    try:
-        content = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _counts(footers: Footers) -> dict[str, int]:
-    return {path: footers.of(number).num_row_groups for number, path in enumerate(footers.files.paths)}
+    now = {path: footers.of(number).num_row_groups for number, path in enumerate(footers.files.paths)}
+    return INDEXES_KEY in footers.metadata or counts in (None, now)
 
 
 def _record(files: ParquetFiles, number: int, footers: Footers) -> ParquetFileRecord:

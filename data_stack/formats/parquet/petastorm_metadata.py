@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from data_stack.codecs.registry import codec_of
@@ -76,16 +75,8 @@ def schema_from_pickled(pickled: PickledSchema) -> Schema:
 
 
 def _field_from_pickled(field: PickledField) -> Field:
-    dtype: Any = Decimal if field.numpy_type == "Decimal" else _numpy_dtype(field)
+    dtype = field.numpy_type.removesuffix("_")  # as any version of numpy knows it
     return Field(field.name, dtype, field.shape, _codec_from_pickled(field), field.nullable)
-
-
-def _numpy_dtype(field: PickledField) -> np.dtype[Any]:
-    names = {"str_": "str", "bytes_": "bytes", "object_": "object", "bool_": "bool"}  # as any version of numpy knows them
-    try:
-        return np.dtype(names.get(field.numpy_type, field.numpy_type))
-    except TypeError as error:
-        raise ConfigError(f"field {field.name!r} has the dtype {field.numpy_type!r:.60}, which numpy does not know") from error
 
 
 def _codec_from_pickled(field: PickledField) -> FieldCodec | None:

@@ -110,7 +110,7 @@ class Cells:
         if not hasattr(columns, "keys"):
             raise ConfigError(f"columns are given as a dict, or a DataFrame, not as {type(columns).__name__}")
         given = list(columns.keys())
-        self._check_names(given, f"what is given to {self._name!r}", is_row=False)
+        self._check_names(given, f"what is given to {self._name!r}")
         arrays, lengths = {}, {}
         for name in given:
             arrays[name] = values = column_values(columns[name])
@@ -172,7 +172,7 @@ class Cells:
         Raises:
             ConfigError: a column is missing, unknown, of another type, or has nulls that it may not have.
         """
-        self._check_names(table.column_names, f"the table that is given to {self._name!r}", is_row=False)
+        self._check_names(table.column_names, f"the table that is given to {self._name!r}")
         columns = []
         for field in self.arrow_schema:
             column = table.column(field.name) if field.name in table.column_names else pa.nulls(len(table), field.type)
@@ -219,7 +219,7 @@ class Cells:
             raise ConfigError(
                 f"row {number} of {self._name!r} is a {type(row).__name__}, not a dict of its fields. {number} rows are appended"
             ) from error
-        self._check_names(list(row), f"row {number} of {self._name!r}", is_row=True)
+        self._check_names(list(row), f"row {number} of {self._name!r}")
         self._refuse(name, number, error, number)
 
     def _refuse(self, name: str, row: int | None, error: Exception, n_rows: int) -> NoReturn:
@@ -228,7 +228,7 @@ class Cells:
             f"{where} of {self._name!r} does not hold that value: {error!s:.400}. {n_rows} rows are appended"
         ) from error
 
-    def _check_names(self, given: Sequence[Any], what: str, *, is_row: bool) -> None:
+    def _check_names(self, given: Sequence[Any], what: str) -> None:
         unknown = [name for name in given if name not in self._names]
         missing = [field.name for field in self._schema if field.name not in given and not field.nullable]
         if unknown:

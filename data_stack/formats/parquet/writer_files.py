@@ -45,31 +45,6 @@ class FileFormat:
         """Whether a file with so many bytes and rows is complete."""
         return n_bytes >= self.file_bytes or (self.file_rows is not None and n_rows >= self.file_rows)
 
-    def writer(
-        self, sink: Any, schema: pa.Schema, precompressed: frozenset[str], footers: list[pq.FileMetaData]
-    ) -> pq.ParquetWriter:
-        """A writer of pyarrow's.
-
-        Args:
-            sink: to write to.
-            schema: of the file.
-            precompressed: columns whose cells are compressed already.
-            footers: takes in the footer when the writer is closed.
-        """
-        leaves = _leaves(schema)
-        compression: Any = self.compression
-        if precompressed:
-            compression = {leaf: "none" if leaf.partition(".")[0] in precompressed else self.compression for leaf, _ in leaves}
-        return pq.ParquetWriter(
-            sink,
-            schema,
-            compression=compression,
-            # Worth it for words and small numbers; floats and files hardly ever occur twice.
-            use_dictionary=[leaf for leaf, kind in leaves if kind != "BYTE_ARRAY_FILE" and kind not in ("FLOAT", "DOUBLE")],
-            write_page_checksum=True,
-            metadata_collector=footers,
-        )
-
 
 def _leaves(schema: pa.Schema) -> list[tuple[str, str]]:
     """The columns as Parquet counts them, with their physical types; of bytes without a meaning, ``BYTE_ARRAY_FILE``."""
@@ -129,7 +104,18 @@ class GrowingParquetFile:
         self._sink = _Sink(self._file)
         self._footers: list[pq.FileMetaData] = []
         try:
-            self._writer = file_format.writer(self._sink, schema, precompressed, self._footers)
+            leaves = _leaves(schema)
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                schema,
+                compression={
+                    leaf: "none" if leaf.partition(".")[0] in precompressed else file_format.compression for leaf, _ in leaves
+                },
+                # Worth it for words and small numbers; floats and files hardly ever occur twice.
+                use_dictionary=[leaf for leaf, kind in leaves if kind not in ("BYTE_ARRAY_FILE", "FLOAT", "DOUBLE")],
+                write_page_checksum=True,
+                metadata_collector=self._footers,
+            )
         except BaseException as error:
             self.discard(error)
             raise

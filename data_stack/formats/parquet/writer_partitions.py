@@ -34,8 +34,6 @@ class Partitions:
     """
 
     def __init__(self, schema: Schema, names: Sequence[str]) -> None:
-        if isinstance(names, str):
-            raise ConfigError(f"partition_by is a list of columns, such as [{names!r}]")
         self.fields = tuple(schema[name] for name in names)
         if len({field.name for field in self.fields}) != len(self.fields):
             raise ConfigError(f"partition_by names a column twice: {', '.join(map(repr, names))}")
