@@ -19,15 +19,13 @@ from data_stack.dataset.recipes.recipe_values import Untold
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.files import find_files
-from data_stack.formats.parquet.first_rows import FirstRows
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
-from data_stack.formats.parquet.gathering import Gathering
-from data_stack.formats.parquet.group_cache import GroupCache
+from data_stack.formats.parquet.group_cache import FirstRows, GroupCache
 from data_stack.formats.parquet.known_values import files_that_could_match
 from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import as_predicate
-from data_stack.formats.parquet.selection import Located, Selection, selected
+from data_stack.formats.parquet.selection import Gathering, Located, Selection, selected
 from data_stack.formats.parquet.stored_schema import stored_schema
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.request_limit import current_request, decoding_for

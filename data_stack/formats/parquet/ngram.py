@@ -375,12 +375,9 @@ def _matches(choice: Any, names: Sequence[str]) -> list[str]:
     except re.error as error:
         raise ConfigError(f"{choice!r:.80} is neither the name of a field nor a regular expression: {error}") from error
     if not matches:
-        raise _no_field(choice if isinstance(choice, str) else choice.pattern, names)
+        name = choice if isinstance(choice, str) else choice.pattern
+        raise ConfigError(f"there is no field {name!r:.60}{did_you_mean(name[:60], list(names))}; there are: {', '.join(names)}")
     return matches
-
-
-def _no_field(name: str, names: Sequence[str]) -> ConfigError:
-    return ConfigError(f"there is no field {name!r:.60}{did_you_mean(name[:60], list(names))}; there are: {', '.join(names)}")
 
 
 def _field_names(iterator: DatasetIteratorIF) -> list[str]:

@@ -16,6 +16,7 @@ from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ObjectColumn
 from data_stack.formats.parquet.files import partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts
+from data_stack.formats.parquet.footer_structs import claimed_by_pages
 from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.known_values import (
     column_statistics,
@@ -23,7 +24,6 @@ from data_stack.formats.parquet.known_values import (
     partition_statistics,
     partition_value,
 )
-from data_stack.formats.parquet.page_headers import claimed_by_pages
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import ColumnStatistics
 from data_stack.util.processors import n_processors, n_threads

@@ -97,11 +97,9 @@ class TransformedDatasetIterator(AccessedDatasetIterator):
     def _arguments(self) -> dict[str, Any]:
         spec = self._spec
         arguments: dict[str, Any] = {
-            "func": spec.func,
+            **vars(spec),
             "edit_fields": [field.to_json() for field in spec.edit_fields],
             "removed_fields": spec.removed_fields or None,
-            "selected_fields": spec.selected_fields,
-            "on": spec.on,
             "schema": None if self._given_schema is None else self._given_schema.to_json(),
         }
         if self._draws:  # otherwise it is the same in each epoch
