@@ -7,7 +7,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -182,12 +182,12 @@ def _remove(place: Location) -> None:
 
 def _write(goal: Target, attempt: Location, source: Source, progress: bool | None) -> None:
     stored = source.stored_names if goal.keeps_files else []
-    with _progress_bar("converting", len(source), progress) as tick:
+    with _progress_bar("converting", len(source), progress) as bar:
 
         def batches() -> Iterator[dict[str, Any]]:
             for positions in _batches(source, np.arange(len(source), dtype=np.intp), stored):
                 yield source.read(positions, source.schema, stored)
-                tick(len(positions))
+                bar.update(len(positions))
 
         goal.write(attempt, source, batches())
 
@@ -214,10 +214,10 @@ def _verify(goal: Target, attempt: Location, source: Source, mode: Verify, progr
         found = found.selected({name: name for name in source.schema})
         positions = _positions(len(source), mode)
         different: dict[int, list[str]] = {}
-        with _progress_bar("verifying", len(positions), progress) as tick:
+        with _progress_bar("verifying", len(positions), progress) as bar:
             for part in _batches(source, positions):
                 different.update(_different(source, found, part))
-                tick(len(part))
+                bar.update(len(part))
     if different:
         raise DatasetFileCorruptError(
             f"what was written as {goal.kind} differs from {source.name} in {len(different):,} of {len(positions):,} samples "
@@ -259,11 +259,5 @@ def _different(source: Source, found: Source, positions: _Positions) -> dict[int
     return dict(sorted(different.items()))
 
 
-@contextlib.contextmanager
-def _progress_bar(what: str, n_samples: int, progress: bool | None) -> Iterator[Callable[[int], Any]]:
-    """Gives what counts samples on a bar on standard error, if there is somebody to look at it."""
-    if not shows_progress(progress):
-        yield lambda n_more: None
-        return
-    with new_bar(desc=what, total=n_samples, unit=" samples") as bar:
-        yield bar.update
+def _progress_bar(what: str, n_samples: int, progress: bool | None) -> Any:
+    return new_bar(desc=what, total=n_samples, unit=" samples", disable=not shows_progress(progress))

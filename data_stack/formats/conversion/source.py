@@ -23,7 +23,7 @@ from data_stack.formats.columns import ColumnsDatasetIterator
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["Source", "open_source", "parsed_columns", "size_of", "source_of_iterator"]
+__all__ = ["Source", "open_source", "parsed_columns", "plain_type", "size_of", "source_of_iterator"]
 
 _MOST_LOOKED_AT: Final = 16
 _NUMERIC: Final = "biufc"
@@ -112,6 +112,13 @@ class Source:
         return replace(self, schema=schema, keys=keys, decimals=decimals)
 
 
+def plain_type(kind: str) -> str:
+    """The type of the values of a compressed column."""
+    while kind.startswith("zstd(") and kind.endswith(")"):
+        kind = kind[5:-1]
+    return kind
+
+
 def size_of(column: npt.NDArray[Any]) -> int:
     """About how many bytes the values of a column take."""
     if column.dtype.kind != "O":
@@ -170,23 +177,22 @@ def _open_records(location: Location) -> Source:
 def _open_hdf5(location: Location) -> Source:
     from data_stack.formats.hdf5 import HDF5DatasetIterator, dataset_keys
 
-    with contextlib.ExitStack() as stack:
-        resource = stack.enter_context(location.open())
-        keys = dataset_keys(resource)
-        if not keys:
-            raise ConfigError(f"{location.full_name} holds no dataset")
-        return _of_columns(HDF5DatasetIterator(resource, {key: key for key in keys}), keys, stack)
+    return _open_keyed(location, HDF5DatasetIterator, dataset_keys)
 
 
 def _open_npz(location: Location) -> Source:
     from data_stack.formats.numpy_arrays import NpzDatasetIterator, npz_keys
 
+    return _open_keyed(location, NpzDatasetIterator, npz_keys)
+
+
+def _open_keyed(location: Location, iterator: Any, keys_of: Callable[[Any], list[str]]) -> Source:
     with contextlib.ExitStack() as stack:
         resource = stack.enter_context(location.open())
-        keys = npz_keys(resource)
+        keys = keys_of(resource)
         if not keys:
-            raise ConfigError(f"{location.full_name} holds no array")
-        return _of_columns(NpzDatasetIterator(resource, {key: key for key in keys}), keys, stack)
+            raise ConfigError(f"{location.full_name} holds no arrays")
+        return _of_columns(iterator(resource, {key: key for key in keys}), keys, stack)
 
 
 def _open_torch(location: Location) -> Source:

@@ -14,7 +14,7 @@ from data_stack.codecs.codec import Column
 from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.formats import records
-from data_stack.formats.conversion.source import Source, size_of
+from data_stack.formats.conversion.source import Source, plain_type, size_of
 from data_stack.formats.image_folder_writer import ImageFolderWriter
 from data_stack.formats.webdataset import KEY, field_of_column
 from data_stack.formats.webdataset_writer import WebDatasetWriter, write_shard
@@ -154,7 +154,7 @@ class _WebDataset(Target):
 def _fields(source: Source) -> dict[str, str]:
     """The files of a sample by its columns."""
     return {
-        name: KEY if name == KEY else field_of_column(name, _plain_type(column.type)) for name, column in source.schema.items()
+        name: KEY if name == KEY else field_of_column(name, plain_type(column.type)) for name, column in source.schema.items()
     }
 
 
@@ -162,13 +162,6 @@ def _samples(batches: _Batches, names: Mapping[str, str]) -> Iterator[dict[str, 
     for columns in batches:
         for values in zip(*columns.values(), strict=True):
             yield {names[name]: value for name, value in zip(columns, values, strict=True)}
-
-
-def _plain_type(kind: str) -> str:
-    """The type of the values of a compressed column."""
-    while kind.startswith("zstd(") and kind.endswith(")"):
-        kind = kind[5:-1]
-    return kind
 
 
 class _Images(Target):
@@ -184,10 +177,10 @@ class _Images(Target):
                 f"a folder of images needs a column 'image'; {source.name} has {', '.join(source.schema)}. Rename one: "
                 f"--columns image=…"
             )
-        if _plain_type(column.type) not in ("jpg", "png", "webp", "array", "npy"):
+        if plain_type(column.type) not in ("jpg", "png", "webp", "array", "npy"):
             raise ConfigError(f"column 'image' is of type {column.type!r}, which is no image")
         for name, other in source.schema.items():
-            if name != "image" and _plain_type(other.type) not in ("utf8", "i64", "u64", "int", "json", "array"):
+            if name != "image" and plain_type(other.type) not in ("utf8", "i64", "u64", "int", "json", "array"):
                 raise ConfigError(f"column {name!r} is of type {other.type!r}, which JSON cannot hold; leave it out: --columns …")
 
     def write(self, place: Location, source: Source, batches: _Batches) -> None:
@@ -216,7 +209,7 @@ class _OneFile(Target):
     def check(self, source: Source) -> None:
         super().check(source)
         for name, column in source.schema.items():
-            kind = _plain_type(column.type)
+            kind = plain_type(column.type)
             if not (kind == "utf8" and self.has_text) and kind not in media_types() | {"array", "npy", *_INTEGERS}:
                 raise ConfigError(
                     f"column {name!r} is of type {column.type!r}, which {self.kind} cannot hold; leave it out (--columns …), or "
@@ -250,7 +243,7 @@ class _OneFile(Target):
         Raises:
             ConfigError: they have no dtype and shape in common that the format has.
         """
-        kind, dtype, shape = _plain_type(column.type), column.dtype, column.shape
+        kind, dtype, shape = plain_type(column.type), column.dtype, column.shape
         if kind == "utf8":
             return np.concatenate([np.empty(0, object), *parts])
         if kind in _INTEGERS:
