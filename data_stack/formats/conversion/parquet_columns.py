@@ -11,7 +11,6 @@ import numpy as np
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
-from data_stack.formats.conversion.source import plain_type
 from data_stack.formats.parquet import (
     Field,
     ListCodec,
@@ -120,7 +119,9 @@ def parquet_schema(name: str, columns: Mapping[str, Column], values_of: Callable
 
 
 def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
-    kind = plain_type(column.type)
+    kind = column.type
+    while kind.startswith("zstd(") and kind.endswith(")"):
+        kind = kind[5:-1]
     if kind in ("i64", "u64", "int"):
         return Field(name, column.dtype or (np.uint64 if kind == "u64" else np.int64))
     if kind == "utf8":
