@@ -148,8 +148,8 @@ def check(given: Any, way: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layer", LAYERS)
 def test_what_a_layer_gave_may_be_written_into(layer: str, kind: str) -> None:
-    if layer == "stored cache" and kind == "nested":
-        return  # it takes no bytearrays
+    if layer == "stored cache" and kind in ("nested", "named"):
+        return  # it takes no bytearrays and no named tuples
     for way in WAYS:
         check(LAYERS[layer](source_of(kind)), way)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 import os
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import data_stack
@@ -30,10 +29,8 @@ from data_stack.dataset.iterator import (
     DatasetIteratorView,
     InformedDatasetIterator,
     InformedDatasetIteratorIF,
-    InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.dataset.recipes.functions import named_function
 from data_stack.dataset.recipes.recipe import why_untold
@@ -186,8 +183,6 @@ MORE_STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "kinds of values": lambda: SequenceDatasetIterator([[1, float("nan"), "ü", None, b"x", (1, [2])], np.array(list("abcdef"))]),
     "times": lambda: SequenceDatasetIterator([np.array(["2020-01-01", "NaT"], dtype="M8[s]")]),
     "objects": lambda: SequenceDatasetIterator([np.array([None, [1, 2]], dtype=object), [{"a": 1}, {2: 3}]]),
-    "in memory, without its source": lambda: InMemoryDatasetIterator(source(), keep_source=False),
-    "in memory, of objects": lambda: InMemoryDatasetIterator([(1, "a"), [2], {"k": None}], keep_source=False),
     "of a meta with everything": lambda: informed().one_hot().select(1, 0)[:3],
     "tagged": lambda: DatasetIteratorView(source(), [3, 1], {"fold": 1, "of": ("a", 5)}),
     "the original's shuffle": lambda: InformedDatasetFactory.get_shuffled_dataset_iterator(source(), META, 5),
@@ -217,23 +212,6 @@ def test_a_stack_is_rebuilt(name: str) -> None:
     assert_same_samples(rebuilt, stack)
     assert not len(stack) or same(rebuilt.read_batch([0, 0]), stack.read_batch([0, 0]))
     assert getattr(rebuilt, "dataset_meta", None) == getattr(stack, "dataset_meta", None)
-
-
-@pytest.mark.parametrize("name", [*STACKS, *MORE_STACKS])
-def test_a_stack_has_the_same_recipe_and_fingerprint_at_another_epoch(name: str) -> None:
-    stack = {**STACKS, **MORE_STACKS}[name]()
-
-    there = stack.at_epoch(7)
-    back = there.at_epoch(stack_epoch(stack))
-
-    assert back.recipe() == stack.recipe()
-    assert from_recipe(there.recipe(), functions=HERE).fingerprint() == there.fingerprint()
-    assert_same_samples(from_recipe(there.recipe(), functions=HERE), there)
-
-
-def stack_epoch(stack: DatasetIteratorIF) -> int:
-    epochs = {node["arguments"]["epoch"] for node in stack.recipe()["nodes"] if "epoch" in node["arguments"]}
-    return epochs.pop() if epochs else 0
 
 
 def test_every_layer_is_among_them() -> None:
@@ -270,40 +248,6 @@ def test_a_cache_in_a_store_is_kept_in_the_store_that_is_given() -> None:
     assert not second.has_resource("caches/mine")  # whoever wrote a recipe does not choose what is written
     assert rebuilt.recipe() == recipe
     assert rebuilt.fingerprint() == stack.fingerprint() == source().fingerprint()
-
-
-def test_a_recipe_may_be_json_text() -> None:
-    recipe = source()[2:].recipe()
-
-    assert from_recipe(json.dumps(recipe)).recipe() == recipe
-    assert from_recipe(json.dumps(recipe, ensure_ascii=False).encode()).recipe() == recipe
-
-
-def test_a_recipe_is_not_changed() -> None:
-    recipe = informed().map(doubled).recipe()
-    before = copy.deepcopy(recipe)
-
-    from_recipe(recipe, functions=HERE)
-
-    assert recipe == before
-
-
-def test_nodes_that_stand_there_once_are_made_once() -> None:
-    it = source()
-
-    rebuilt = from_recipe(it[:3].combine(it[:3], it).recipe())
-
-    first, second, third = rebuilt.underlying_iterators
-    assert first is second
-    assert first.underlying_iterators == [third]
-
-
-def test_deep_recipes_are_followed() -> None:
-    stack: DatasetIteratorIF = source(3)
-    for _ in range(5_000):
-        stack = stack[::-1]
-
-    assert_same_samples(from_recipe(stack.recipe()), stack)
 
 
 _layers: list[Callable[[DatasetIteratorIF, int], DatasetIteratorIF]] = [
@@ -405,19 +349,6 @@ class TestDatasets:
         assert_same_samples(rebuilt, stack)
         assert rebuilt.dataset_meta == stack.dataset_meta  # type: ignore[attr-defined]  # it is informed
 
-    def test_an_informed_slice_that_a_factory_gives_is_of_that_dataset_too(self, repository: DatasetRepository) -> None:
-        class Sliced(BaseDatasetFactory):
-            def get_dataset_iterator(self, config: Any = None) -> Any:
-                return InformedDatasetIterator(ClientIterator([1, 2, 3]), META)[:2]
-
-        repository.register("sliced", Sliced)
-
-        recipe = repository.load("sliced", "train").shuffle(1).recipe()
-
-        assert recipe["reproducible"]
-        assert recipe["nodes"][0]["arguments"]["name"] == "sliced"
-        assert len(from_recipe(recipe, repository=repository)) == 2
-
     def test_an_informed_class_of_a_client_is_of_that_dataset_but_what_wraps_it_is_not(
         self, repository: DatasetRepository
     ) -> None:
@@ -452,28 +383,6 @@ class TestDatasets:
         assert type(loaded) is Informed
         assert [node["layer"] for node in loaded.recipe()["nodes"]] == ["dataset"]
         assert [node["layer"] for node in Informed(loaded).recipe()["nodes"]] == [None]
-
-    def test_the_order_of_their_options_says_nothing(self, repository: DatasetRepository) -> None:
-        one: Any = repository.load("whole", third=1, more=2)
-        same: Any = repository.load("whole", more=2, third=1)
-
-        assert one.fingerprint() == same.fingerprint()
-        assert one.recipe() == same.recipe()
-
-    def test_all_splits_of_one_say_which_they_are(self, repository: DatasetRepository) -> None:
-        splits = repository.load("numbers")
-
-        origins = {name: iterator.recipe()["nodes"][0]["arguments"]["split"] for name, iterator in splits.items()}
-
-        assert origins == {"train": "train", "test": "test"}
-
-    def test_they_are_kept_in_the_store_that_is_given(self, repository: DatasetRepository) -> None:
-        recipe = repository.load("numbers", "train").recipe()
-        store = InMemoryStorageConnector()
-
-        from_recipe(recipe, repository=repository, storage=store)
-
-        assert store.has_resource("numbers/prepared/numbers.txt") or list(store.list_resources(""))
 
     def test_by_default_the_programs_repository_is_asked(self) -> None:
         repository = data_stack.default_repository()
@@ -516,13 +425,6 @@ class TestDatasets:
             list(from_recipe(recipe, repository=repository))
 
         assert (caught.value.node, caught.value.layer) == (0, "dataset")
-
-    def test_a_dataset_is_stacked_on_nothing(self, repository: DatasetRepository) -> None:
-        recipe = repository.load("numbers", "train").recipe()
-        recipe["nodes"] = [*source().recipe()["nodes"], {**recipe["nodes"][0], "of": [0]}]
-
-        with pytest.raises(RecipeError, match="stacked on nothing"):
-            from_recipe(recipe, repository=repository)
 
 
 # ---------------------------------------------------------------------- functions
@@ -601,10 +503,8 @@ class TestFunctions:
 
     @pytest.mark.parametrize(
         "name",
-        ["system", "os.system", "partial", "deletes", "instance", "instance.by_three", "number", "missing", "Thread.run",
-         "Thread.start",
-         "halved.__call__", "halved.__globals__", "__builtins__.eval", "__loader__.exec_module", "Scaled.__class__",
-         "Scaled.__subclasses__", "Scaled.__init__.__globals__", "Scaled.__mro__", "__name__", "os"],
+        ["system", "os.system", "deletes", "instance.by_three", "missing", "Thread.run", "halved.__globals__",
+         "__builtins__.eval", "__loader__.exec_module", "Scaled.__subclasses__", "os"],
     )  # fmt: skip
     def test_what_a_trusted_module_imports_or_holds_is_not_trusted_with_it(self, package: str, name: str) -> None:
         with pytest.raises(RecipeError, match=f"module 'recipe_package.transforms' defines no '{name}'"):
@@ -639,12 +539,6 @@ class TestFunctions:
 
         with pytest.raises(RecipeError, match=f"module 'recipe_package.{name.split(':')[0]}' defines no"):
             from_recipe(calling({"function": f"recipe_package.{name}"}), trusted_modules=[package])
-
-    def test_what_fails_when_it_is_looked_up_is_not_there(self, package: str, tmp_path: Path) -> None:
-        (tmp_path / "recipe_package" / "lazy.py").write_text("def __getattr__(name): raise RuntimeError(name)\n")
-
-        with pytest.raises(RecipeError, match=r"'recipe_package[.]lazy' defines no 'anything'"):
-            from_recipe(calling({"function": "recipe_package.lazy:anything"}), trusted_modules=[package])
 
     def test_a_module_that_cannot_be_imported_is_named(self, package: str) -> None:
         for module, reason in (("recipe_package.broken", "broken on purpose"), ("recipe_package.missing", "No module named")):
@@ -689,16 +583,6 @@ class TestFunctions:
         with pytest.raises(RecipeError):
             from_recipe(calling({"partial": content}), functions=HERE)
 
-    @pytest.mark.parametrize("functions", [5, ["f"], {"f": 5}, {5: len}])
-    def test_functions_are_given_by_name(self, functions: Any) -> None:
-        with pytest.raises(ConfigError, match="functions are"):
-            from_recipe(source().recipe(), functions=functions)
-
-    @pytest.mark.parametrize("modules", ["os", 5, [5], [os]])
-    def test_modules_are_given_by_name(self, modules: Any) -> None:
-        with pytest.raises(ConfigError, match="trusted_modules are"):
-            from_recipe(source().recipe(), trusted_modules=modules)
-
 
 # ---------------------------------------------------------------------- sources
 
@@ -713,13 +597,6 @@ class TestSources:
 
         assert list(rebuilt) == [(3,), (1,), (2,)]
         assert rebuilt.recipe() == recipe
-
-    def test_an_equal_one_will_do(self) -> None:
-        stack = DatasetIteratorView(ClientIterator([(1,), (2,)]), [1])
-
-        rebuilt = from_recipe(stack.recipe(), sources=(each for each in [ClientIterator([(1,), (2,)])]))
-
-        assert list(rebuilt) == [(2,)]
 
     def test_large_arrays_are_given(self) -> None:
         pictures = np.random.default_rng(0).integers(0, 256, (2000, 28, 28), dtype=np.uint8)
@@ -742,16 +619,6 @@ class TestSources:
 
         assert list(rebuilt) == list(range(12, 0, -1))
 
-    def test_what_could_be_made_may_be_given_too(self) -> None:
-        mine = source()
-
-        assert from_recipe(mine[3:].recipe(), sources=[mine]).underlying_iterators == [mine]
-
-    def test_the_whole_stack_may_be_given(self) -> None:
-        mine = ClientIterator([1])
-
-        assert from_recipe(mine.recipe(), sources=[mine]) is mine
-
     def test_missing_ones_are_listed_and_only_the_topmost(self) -> None:
         below, beside = ClientIterator([1, 2, 3]), ClientIterator([4])
         stack = below.map(lambda sample: sample).combine(beside, SequenceDatasetIterator([[object()]]))
@@ -773,11 +640,6 @@ class TestSources:
         assert from_recipe(stack.recipe(), sources=[one, one])[1999] == 999
         with pytest.raises(RecipeError, match=r"3 sources look alike.*the recipe has 2 such nodes"):
             from_recipe(stack.recipe(), sources=[one, other, ClientIterator(range(1000))])
-
-    @pytest.mark.parametrize("sources", [5, source(), [5], ["name"], [[1, 2]]])
-    def test_sources_are_iterators(self, sources: Any) -> None:
-        with pytest.raises(ConfigError, match="sources are"):
-            from_recipe(source().recipe(), sources=sources)
 
 
 # ---------------------------------------------------------------------- damage
@@ -825,25 +687,15 @@ DAMAGED = [
     (changed("data_stack_recipe", 1), "of version 1; .*Make an older one anew"),
     (changed("data_stack_recipe", 3), "of version 3; .* needs the data_stack that wrote it"),
     (changed("data_stack_recipe", True), "of version True"),
-    (changed("data_stack_recipe", "2"), "of version '2'"),
-    (changed("more", 1), "a recipe has the fields"),
-    (changed("reproducible", 1), "says whether it is reproducible"),
-    (changed("why_not", [1]), "says whether it is reproducible"),
     (changed("nodes", []), "a list that is not empty"),
-    (changed("nodes", {}), "a list that is not empty"),
     (changed("nodes/1", None), "node 1 of the recipe: a node has the fields"),
     (changed("nodes/1/more", None), "node 1 of the recipe: a node has the fields"),
     (changed("nodes/1/layer", 5), "node 1 of the recipe: a layer is a text"),
     (changed("nodes/1/layer", "infromed"), r"node 1 of the recipe \(infromed\): .*no such layer \(did you mean 'informed'\?\)"),
     (changed("nodes/1/layer", "__class__"), "no such layer"),
     (changed("nodes/2/of", [2]), r"node 2 of the recipe \(informed_view\): a node is stacked on nodes before it"),
-    (changed("nodes/2/of", [3]), "a node is stacked on nodes before it"),
     (changed("nodes/2/of", [-1]), "a node is stacked on nodes before it"),
     (changed("nodes/2/of", [True]), "a node is stacked on nodes before it"),
-    (changed("nodes/2/of", [1.0]), "a node is stacked on nodes before it"),
-    (changed("nodes/2/of", "1"), "a node is stacked on nodes before it"),
-    (changed("nodes/2/of", []), "node 1 of the recipe .*nothing is stacked on it"),
-    (changed("nodes/1/of", []), "node 0 of the recipe .*nothing is stacked on it"),
     (changed("nodes/2/of", [0, 1]), r"node 2 of the recipe \(informed_view\): it cannot be made"),
     (changed("nodes/2/of", [0]), "node 1 of the recipe .*nothing is stacked on it|node 2"),
     (changed("nodes/2/arguments", []), "the arguments are an object"),
@@ -858,13 +710,8 @@ DAMAGED = [
     (changed("nodes/2/arguments/view_tags", 5), "it cannot be made of its arguments"),
     (changed("nodes/1/arguments/origin", {"dict": []}), r"node 1 of the recipe \(informed\): .*origin"),
     (changed("nodes/1/arguments/dataset_meta", 5), "node 1"),
-    (meta("target_kind", "nonsense"), "the target_kind of a meta cannot be"),
-    (meta("sample_pos", 1.5), "the sample_pos of a meta cannot be"),
-    (meta("identifier", [5]), "the identifier of a meta cannot be"),
-    (meta("provenance", None), "the provenance of a meta cannot be"),
-    (meta("feature_names", {"tuple": [1]}), "the feature_names of a meta cannot be"),
-    (meta("more", 1), "a meta has the fields"),
-    (changed("nodes/1/arguments/dataset_meta/dataset_meta", 5), "a meta has the fields"),
+    (meta("more", 1), "no meta of a dataset"),
+    (changed("nodes/1/arguments/dataset_meta/dataset_meta", 5), "no meta of a dataset"),
     (changed("nodes/0/arguments/dataset_sequences", []), "needs at least one sequence"),
     (changed("nodes/0/arguments/dataset_sequences", [[1], [1, 2]]), "must be of one length"),
     (changed("nodes/0/arguments/dataset_sequences", 5), "node 0"),
@@ -883,48 +730,11 @@ def test_a_damaged_recipe_is_an_error_that_names_the_place(recipe: Any, message:
         from_recipe(recipe, functions=HERE)
 
 
-@pytest.mark.parametrize("recipe", [None, 5, [1], source()])
-def test_what_is_no_recipe_at_all_is_an_error(recipe: Any) -> None:
-    with pytest.raises(ConfigError, match="a recipe is a dict, or its JSON text"):
-        from_recipe(recipe)
-
-
-def test_nodes_that_nothing_needs_are_an_error() -> None:
-    recipe = source()[1:].recipe()
-    recipe["nodes"].insert(1, recipe["nodes"][1])
-
-    with pytest.raises(RecipeError, match=r"node 1 of the recipe \(view\): nothing is stacked on it, and it is not the last one"):
-        from_recipe(recipe)
-
-
 def test_a_client_class_is_never_made() -> None:
     recipe = ClientIterator([1]).recipe()
 
     with pytest.raises(RecipeError, match="sources="):
         from_recipe(recipe, trusted_modules=[__name__], functions={f"{__name__}:ClientIterator": ClientIterator})
-
-
-@pytest.mark.parametrize("position", [np.int64(0), None, True], ids=["an integer of numpy's", "none", "a truth value"])
-def test_whatever_positions_and_names_a_meta_was_made_with_it_comes_back(position: Any) -> None:
-    layout = IteratorMeta(position, position, position)
-    meta = MetaFactory.get_dataset_meta(identifier="x", dataset_name="x", dataset_tag=position, iterator_meta=layout)
-    recipe = InformedDatasetIterator(source(), meta).recipe()
-
-    rebuilt = from_recipe(json.dumps(recipe))
-
-    assert recipe["reproducible"]
-    assert rebuilt.dataset_meta == meta  # type: ignore[attr-defined]  # it is informed
-
-
-def test_a_meta_that_cannot_be_written_is_told() -> None:
-    meta = MetaFactory.get_dataset_meta(identifier="x", dataset_name="x", dataset_tag=object())  # type: ignore[arg-type]  # wrong
-    stack = InformedDatasetIterator(source(), meta)
-    recipe = stack.recipe()
-
-    assert not recipe["reproducible"]
-    with pytest.raises(RecipeError, match=r"node 1 \(informed\): an object of builtins.object"):
-        from_recipe(recipe)
-    assert from_recipe(recipe, sources=[stack]) is stack
 
 
 def test_the_error_survives_pickling() -> None:
@@ -964,17 +774,6 @@ def assert_refused_or_followed(recipe: Any) -> None:
         return
     assert isinstance(rebuilt, DatasetIteratorIF)
     rebuilt.recipe()
-
-
-@_hostile
-@given(_json)
-@example({"data_stack_recipe": 2, "nodes": [{}], "reproducible": True, "why_not": []})
-def test_any_json_is_refused_or_followed(data: Any) -> None:
-    try:
-        from_recipe(json.dumps(data))
-    except ConfigError:
-        return
-    raise AssertionError("that was no recipe")
 
 
 @_hostile
@@ -1022,25 +821,3 @@ def test_any_change_of_a_recipe_is_refused_or_followed(name: str, place: int, va
 @functools.cache
 def _recipe_of(name: str) -> Any:
     return {**STACKS, **MORE_STACKS}[name]().recipe()
-
-
-def test_samples_of_a_rebuilt_stack_are_columns_too() -> None:
-    stack = source().shuffle(1)[:5]
-
-    batch = from_recipe(stack.recipe()).read_batch([0, 1, 2])
-
-    np.testing.assert_equal(batch, stack_samples([stack[0], stack[1], stack[2]]))
-
-
-@pytest.mark.parametrize(
-    ("gap", "n_windows"), [(np.timedelta64(5, "ns"), 3), (np.timedelta64(5, "s"), 4), (np.timedelta64(5, "D"), 4)]
-)
-def test_a_gap_of_time_keeps_its_unit(gap: np.timedelta64, n_windows: int) -> None:
-    times = np.datetime64("2020-01-01", "ns") + np.array([0, 1, 2, 50, 51]).astype("m8[ns]")
-    windows = SequenceDatasetIterator([times]).windows(2, order_by=0, max_gap=gap)
-
-    again = from_recipe(windows.recipe())
-
-    assert len(again) == len(windows) == n_windows
-    assert again.fingerprint() == windows.fingerprint()
-    assert windows.fingerprint() != SequenceDatasetIterator([times]).windows(2, order_by=0, max_gap=5).fingerprint()

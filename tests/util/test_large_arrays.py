@@ -13,7 +13,7 @@ import pytest
 
 from data_stack.dataset.iterator.ownership import owned
 from data_stack.util import large_arrays
-from data_stack.util.large_arrays import LARGE_BYTES, has_own_memory, new_array, taken
+from data_stack.util.large_arrays import has_own_memory, new_array, taken
 
 MEBI = 1 << 20
 
@@ -59,14 +59,6 @@ def test_memory_serves_the_next_array_once_nobody_has_the_last_view_of_the_one_b
     assert (second == 2).all()
 
 
-def test_a_view_is_not_its_own_memory() -> None:
-    array = new_array((16, MEBI), "uint8")
-
-    assert not has_own_memory(array[1:])
-    assert not has_own_memory(array.view("uint16"))
-    assert has_own_memory(array.copy())
-
-
 def test_a_new_batch_is_not_copied_but_a_part_of_another_array_is() -> None:
     mine = new_array((16, MEBI), "uint8")
 
@@ -87,23 +79,6 @@ def test_little_lies_idle() -> None:
     large = new_array((40, MEBI), "uint8")
     del large
     assert idle_bytes() <= 32 * MEBI
-
-
-def test_memory_that_is_too_large_or_too_small_is_left_for_others() -> None:
-    array = new_array((16, MEBI), "uint8")
-    place = array.ctypes.data
-    del array
-
-    larger, smaller = new_array((17, MEBI), "uint8"), new_array((8, MEBI), "uint8")
-    fitting = new_array((15 * MEBI + 5,), "uint8")
-
-    assert place not in (larger.ctypes.data, smaller.ctypes.data)
-    assert fitting.ctypes.data == place
-
-
-def test_arrays_below_the_limit_are_numpys() -> None:
-    assert new_array((LARGE_BYTES - 1,), "uint8").flags.owndata
-    assert not new_array((LARGE_BYTES,), "uint8").flags.owndata
 
 
 def test_threads_never_share_memory() -> None:
@@ -165,12 +140,3 @@ def test_places_that_are_not_there_are_refused(n_places: int) -> None:
 
     with pytest.raises(IndexError):
         taken(np.arange(10), places)
-
-
-def test_objects_are_taken_as_ever() -> None:
-    values = np.array(["a", None, "c"], dtype=object)
-
-    found = taken(values, np.full(MEBI // 8, 2))
-
-    assert found.dtype == object
-    assert set(found.tolist()) == {"c"}

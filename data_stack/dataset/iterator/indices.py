@@ -83,8 +83,7 @@ def checked_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range
         DatasetOutOfBoundsError, TypeError: as there.
     """
     if isinstance(indices, slice):
-        picked = range(length)[indices]
-        return picked if len(picked) > 1 else range(picked.start, picked.start + len(picked))  # their step may be any integer
+        indices = range(length)[indices]
     if isinstance(indices, range):
         if len(indices) == 0:
             return range(0)

@@ -18,7 +18,7 @@ from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF
-from data_stack.dataset.positions import IndexArrayOfInts, narrowed
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product_array, permuted_array
 from data_stack.dataset.randomness.seeds import derived_seed
 from data_stack.exception import ConfigError
@@ -179,10 +179,11 @@ def _mixed(lengths: list[int], parts: list[Fraction], block: int, n_wanted: int 
     if n_most is None:  # a block or two more than there can be
         n_most = min(math.ceil(length / part) for length, part in zip(lengths, parts, strict=True) if part) + 2 * block
     seen = np.zeros(len(lengths), dtype=np.intp)
-    found = []
+    n_blocks = -(-n_most // block)
+    order = np.empty(n_blocks * block, dtype=np.int32 if ends[-1] <= 2**31 else np.int64)
     blocks_at_once = max(1, _POSITIONS_AT_ONCE // block)
-    for first in range(0, -(-n_most // block), blocks_at_once):
-        blocks = np.arange(first, min(first + blocks_at_once, -(-n_most // block)))
+    for first in range(0, n_blocks, blocks_at_once):
+        blocks = np.arange(first, min(first + blocks_at_once, n_blocks))
         times = (np.arange(first, first + len(blocks) + 1) * block).astype(np.uint64)[:, np.newaxis]
         bounds = np.where(is_whole, times, high_product_array(times, shares) + ((times * shares) >> np.uint64(63)))
         counts = np.diff(np.diff(bounds.astype(np.intp), axis=0), axis=1)
@@ -191,17 +192,13 @@ def _mixed(lengths: list[int], parts: list[Fraction], block: int, n_wanted: int 
         turns = np.arange(len(starts)) - starts
         keys = np.repeat(hashed_array(hashed(key, 0), blocks), block)
         runs = of_tickets[starts + permuted_array(block, keys, turns).astype(np.intp)]
-        positions = np.empty(len(runs), dtype=np.intp)
         for run in np.flatnonzero(counts.any(axis=0)).tolist():
             own = np.flatnonzero(runs == run)
             passes, nths = np.divmod(seen[run] + np.arange(len(own)), lengths[run])
             places = permuted_array(lengths[run], hashed_array(int(run_keys[run]), passes), nths)
-            positions[own] = ends[run] + places.astype(np.intp)
+            order[first * block + own] = ends[run] + places.astype(np.intp)
             again = own[lengths[run] - seen[run] :]
             if n_wanted is None and len(again):
                 n_most = min(n_most, first * block + int(again[0]))
             seen[run] += len(own)
-        found.append(narrowed(positions, int(ends[-1])))
-        if n_wanted is None and n_most <= (first + len(blocks)) * block:
-            break
-    return np.concatenate(found)[:n_most] if found else np.empty(0, dtype=np.intp)
+    return order[:n_most]

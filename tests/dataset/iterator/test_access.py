@@ -139,15 +139,6 @@ def test_a_source_that_releases_the_gil_gets_threads_and_no_processes() -> None:
     assert not BatchMaker(EpochStacks(Pages().map(dict), redraw=False)).releases_gil
 
 
-def test_views_of_a_source_outside_are_read_in_one_request() -> None:
-    source = Pages()
-    combined: Any = source[5:9].combine(source[::-1])
-
-    requests = access_to(combined)._requests(np.array([0, 4, 1]))  # type: ignore[attr-defined]  # that of a combination
-
-    assert [wanted.tolist() for _, wanted, _ in requests] == [[5, 6, 59]]
-
-
 # ---------------------------------------------------------------------- subclasses, and clients
 
 

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples
 
-from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.batched import BatchedDatasetIterator
 from data_stack.dataset.iterator.stacking import stack_samples, stack_values, value_of
-from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 
 
@@ -68,16 +67,6 @@ def test_batches_are_consecutive_samples_and_the_last_one_may_be_shorter() -> No
     assert batches[-1][1].tolist() == [[24, 25, 26], [27, 28, 29]]
 
 
-@pytest.mark.parametrize(
-    ("n_samples", "batch_size", "n_batches", "n_full"), [(0, 3, 0, 0), (1, 3, 1, 0), (3, 3, 1, 1), (7, 1, 7, 7)]
-)
-def test_how_many_batches_there_are(n_samples: int, batch_size: int, n_batches: int, n_full: int) -> None:
-    source = SequenceDatasetIterator([np.arange(n_samples)])
-
-    assert len(BatchedDatasetIterator(source, batch_size)) == n_batches
-    assert len(BatchedDatasetIterator(source, np.int64(batch_size), drop_last=True)) == n_full
-
-
 @given(
     n_samples=st.integers(0, 13),
     batch_size=st.integers(1, 6),
@@ -125,37 +114,6 @@ def test_batches_obey_the_law(n_samples: int, batch_size: int, drop_last: bool, 
             batches.read_column(0, [index])
 
 
-def test_no_batches_are_columns_of_no_batches() -> None:
-    source = SequenceDatasetIterator([np.zeros((5, 3), dtype=np.uint8), list("abcde")])
-
-    none_of_some: Any = BatchedDatasetIterator(source, 2).read_batch([])
-    none_of_none = BatchedDatasetIterator(source[:0], 2)
-
-    assert [(column.shape, column.dtype) for column in none_of_some] == [((0, 2, 3), np.uint8), ((0, 2), object)]
-    assert none_of_none.read_batch([]) == ()
-    assert none_of_none.read_column(0).shape == (0,)
-
-
-def test_several_batches_are_one_request_and_the_short_one_another() -> None:
-    source = Counting(np.arange(10), np.arange(10))
-    batches = BatchedDatasetIterator(source, 4)
-
-    batches.read_batch([1, 0])
-    batches.read_batch([2, 2])
-    batches.read_batch([0, 2, 1])
-    batches.read_column(1)
-
-    assert source.requests == [
-        ("batch", [4, 5, 6, 7, 0, 1, 2, 3]),
-        ("batch", [8, 9]),
-        ("batch", [0, 1, 2, 3, 4, 5, 6, 7]),
-        ("batch", [8, 9]),
-        ("batch", [0]),  # to know once whether samples have columns
-        (1, [8, 9]),
-        (1, [0, 1, 2, 3, 4, 5, 6, 7]),
-    ]
-
-
 def test_making_batches_reads_nothing_and_keeps_nothing_of_any_number_of_samples() -> None:
     batches = BatchedDatasetIterator(Huge(), 3)
 
@@ -168,30 +126,7 @@ def test_making_batches_reads_nothing_and_keeps_nothing_of_any_number_of_samples
     assert len(pickle.dumps(batches)) < 1000
 
 
-def test_batches_of_windows_and_windows_of_batches_read_through() -> None:
-    source = Counting(np.arange(12))
-
-    batches_of_windows = BatchedDatasetIterator(source.windows(3), 2)
-    windows_of_batches = BatchedDatasetIterator(source, 2).windows(3)
-
-    assert batches_of_windows[1][0].tolist() == [[2, 3, 4], [3, 4, 5]]
-    assert windows_of_batches[1][0].tolist() == [[2, 3], [4, 5], [6, 7]]
-    assert len(source.requests) == 2
-
-
 @pytest.mark.parametrize("batch_size", [0, -1, 2.0, None, "2"])
 def test_a_batch_size_that_is_no_positive_integer_is_refused(batch_size: Any) -> None:
     with pytest.raises(ConfigError, match="batch_size must be"):
         BatchedDatasetIterator(SequenceDatasetIterator([[1]]), batch_size)
-
-
-def test_batches_are_a_layer_with_meta_that_rebuilds_itself() -> None:
-    meta = DatasetMeta(dataset_name="numbers", target_kind="label", class_names=("a", "b"))
-    source = InformedDatasetIterator(SequenceDatasetIterator([[1, 2, 3], [0, 1, 0]]), meta)
-
-    batches: Any = source.batches(2, drop_last=True)
-
-    layer = BatchedDatasetIterator(source, 2, drop_last=True)
-    assert same(list(BatchedDatasetIterator._rebuilt([source], layer._arguments())), list(batches))
-    assert batches.dataset_meta.target_kind is None
-    assert batches.dataset_meta.provenance == ("batched",)

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from multiprocessing.pool import Pool
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
-import data_stack
 from data_stack.dataset.encoders import ClassMapping, ContinuousEncoder
 from data_stack.dataset.factory import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
-    EncodedDatasetIterator,
-    FieldsDatasetIterator,
-    FilteredDatasetIterator,
     InformedDatasetIteratorIF,
     SequenceDatasetIterator,
     column_names,
 )
-from data_stack.dataset.iterator.fields import TuplesDatasetIterator
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.dataset.prepared import Resources
-from data_stack.dataset.splitter import SplitterFactory
 from data_stack.exception import ConfigError
 from data_stack.repository.repository import DatasetRepository
 
@@ -179,46 +171,11 @@ def test_a_map_that_changes_the_number_of_columns_drops_the_names(flowers: Infor
     assert dicts.read_column("species").tolist() == flowers.read_column("species").tolist()
 
 
-def test_a_map_is_not_called_before_a_column_is_asked_for_by_name(flowers: InformedDatasetIteratorIF) -> None:
-    called: list[Any] = []
-
-    def noted(sample: Any) -> Any:
-        called.append(sample)
-        return sample
-
-    mapped = flowers.map(noted)
-
-    repr(mapped), mapped.shuffle(seed=1), mapped.combine(flowers)
-
-    assert called == []
-
-
 def test_columns_side_by_side_have_names_where_no_two_are_the_same(flowers: InformedDatasetIteratorIF) -> None:
     others = flowers.as_dict("a", "b", "c").as_tuple()
 
     assert column_names(flowers.zip(others)) == ("size", "species", "number", "a", "b", "c")
     assert column_names(flowers.zip(flowers)) == column_names(flowers.zip(SequenceDatasetIterator([range(9)]))) == ()
-
-
-def test_other_names_of_another_part_are_no_names(flowers: InformedDatasetIteratorIF) -> None:
-    others = flowers.as_dict("a", "b", "c").as_tuple()
-
-    assert column_names(flowers.combine(others)) == ()
-
-
-def test_layers_that_are_made_by_their_classes_take_names(flowers: InformedDatasetIteratorIF) -> None:
-    encoders = {"species": ClassMapping({0: 5})}
-
-    assert FieldsDatasetIterator(flowers, ["number"])[2] == TuplesDatasetIterator(flowers, ["number"])[2] == (2,)
-    assert EncodedDatasetIterator(flowers, encoders)[0] == (0.0, 5, 0)  # type: ignore[arg-type]  # a dict is invariant
-    assert len(FilteredDatasetIterator(flowers, bool, column="species")) == 6
-    splitter = SplitterFactory.get_stratified_splitter([0.5, 0.5], seed=1, target_pos="species")
-    assert splitter.get_indices(flowers) == SplitterFactory.get_stratified_splitter([0.5, 0.5], seed=1).get_indices(flowers)
-
-
-def test_one_column_cannot_be_encoded_by_its_name_and_by_its_position(flowers: InformedDatasetIteratorIF) -> None:
-    with pytest.raises(ConfigError, match="named twice"):
-        flowers.encode({"species": ClassMapping({0: 1}), 1: ClassMapping({0: 2})})
 
 
 def test_names_are_seen_in_representation_report_and_data_frame(flowers: InformedDatasetIteratorIF) -> None:
@@ -230,37 +187,9 @@ def test_names_are_seen_in_representation_report_and_data_frame(flowers: Informe
     assert frame.to_dict("list") == {"size": [0.0, 0.5, 1.0], "species": [0, 1, 2], "number": [0, 1, 2]}
 
 
-def test_a_recipe_rebuilds_the_names() -> None:
-    iris = data_stack.load("iris", "all", "memory://")
-    stack = iris.sort("species", descending=True).select("features", "species")
-
-    again: Any = data_stack.from_recipe(stack.recipe(), storage="memory://")
-
-    assert column_names(again) == ("features", "species")
-    assert again.fingerprint() == stack.fingerprint()
-
-
-def labels_of(iterator: Any) -> Any:
-    return iterator.read_column("label", [0, 1]).tolist()
-
-
-def test_names_reach_other_processes(spawned: Pool) -> None:
-    train = data_stack.load("digits", "train", "memory://").select("label").in_memory()
-
-    assert spawned.apply(labels_of, [train]) == [0, 1]
-
-
 @pytest.mark.parametrize("columns", ["image", ("a", "a"), ("", "b"), (1, 2), 5])
 def test_columns_are_distinct_names(columns: Any) -> None:
     factory = type("Wrong", (Flowers,), {"columns": columns, "iterator_meta": IteratorMeta()})
 
     with pytest.raises(ConfigError, match=r"Wrong\.columns"):
         factory().get_dataset_iterator()
-
-
-@pytest.mark.parametrize("name", ["digits", "iris"])
-def test_the_datasets_of_the_house_name_their_columns(name: str) -> None:
-    first = next(iter(data_stack.load(name, storage="memory://").values()))
-
-    assert len(column_names(first)) == len(first[0])
-    assert isinstance(first.read_column(column_names(first)[1], [0])[0], np.integer)

@@ -28,7 +28,6 @@ from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.loader import Collation, Concatenated, Loader, Padded
-from data_stack.loader.torch import collate
 
 PAIRS = st.tuples(*[st.integers(0, len(EXAMPLES) - 1).map(EXAMPLES.__getitem__)] * 2)  # some have no hash
 
@@ -158,18 +157,6 @@ def test_a_loader_gives_each_pair_of_values_as_it_is(options: dict[str, Any]) ->
     assert found == list(map(meaning, values))
 
 
-def test_torch_gets_each_pair_of_values_as_it_is() -> None:
-    values = many_pairs(dict)  # of dicts torch gets columns
-    pairs = [[(first,), (second,)] for first, second in zip(values[::2], values[1::2], strict=True)]
-
-    with Loader(SequenceDatasetIterator([values]), 2, workers=0) as loader:
-        found = [meaning(value) for (column,) in loader.torch() for value in column]
-    collated = [meaning(value) for pair in pairs for (column,) in [collate(pair)] for value in column]
-
-    assert found == list(map(meaning, values))
-    assert collated == found
-
-
 @pytest.mark.parametrize("collation", [Padded(), Concatenated()])
 def test_padded_and_ragged_batches_have_each_pair_of_values_as_it_is_or_refuse_it(collation: Collation) -> None:
     values = [value for value in EXAMPLES if isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim)]
@@ -195,23 +182,3 @@ def test_a_value_has_one_digest_by_itself_and_in_a_batch(values: tuple[Any, Any]
         return
 
     assert [bytes(each) for each in found] == expected
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ([2**53 + 1, 0.5], [2**53, 0.5]),
-        ([2**63, -1], [2**63 + 1, -1]),
-        ([np.ma.masked, 3.0], [float("nan"), 3.0]),
-        (np.ma.array([1, 2], mask=[False, True]), np.array([1, 2])),
-        (np.ma.array([1, 2], mask=[False, True]), np.ma.array([1, 2], mask=[True, False])),
-    ],
-)
-def test_values_that_numpy_would_make_one_have_different_digests(one: Any, other: Any) -> None:
-    assert sample_digest((one,)) != sample_digest((other,))
-
-
-def test_what_lies_below_a_mask_does_not_count() -> None:
-    first, second = (np.ma.array([1, hidden], mask=[False, True]) for hidden in (2, 3))
-
-    assert sample_digest((first,)) == sample_digest((second,))

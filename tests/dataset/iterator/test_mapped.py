@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import replace
-from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -16,15 +14,12 @@ from hypothesis import strategies as st
 from layer_laws import Samples, as_plain, check_all_ways_agree, sources
 
 from data_stack.dataset.iterator import (
-    DatasetIterator,
     DatasetIteratorIF,
-    InformedDatasetIterator,
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.mapped import MappedDatasetIterator
-from data_stack.dataset.meta import DatasetMeta, IteratorMeta
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.exception import ConfigError
 
 
 class Recording(Samples):
@@ -37,16 +32,6 @@ class Recording(Samples):
     def __getitems__(self, indices: Any) -> list[Any]:
         self.requests.append(list(indices))
         return [self.samples[index] for index in indices]
-
-
-class Huge(DatasetIterator):
-    """More samples than fit 32 bits; sample i is i."""
-
-    def __len__(self) -> int:
-        return 2**40
-
-    def __getitem__(self, index: int) -> int:
-        return index
 
 
 def tagged(sample: Any) -> Any:
@@ -133,35 +118,10 @@ def test_a_random_map_depends_on_the_position_in_itself_not_on_what_lies_below_o
     assert reversed_above.read_column(1).tolist() == drawn[::-1]
 
 
-def test_positions_beyond_32_bits_have_generators_of_their_own() -> None:
-    mapped = Huge().map(jittered, seed=0)
-
-    batch = mapped.read_batch(np.array([2**40 - 1, 5, -1]))
-
-    assert isinstance(batch, tuple)
-    assert batch[0].tolist() == [2**40 - 1, 5, 2**40 - 1]
-    assert batch[1].tolist() == [mapped[2**40 - 1][1], mapped[5][1], mapped[-1][1]]
-    assert batch[1][0] != batch[1][1]
-
-
-def test_a_random_map_is_the_same_in_a_spawned_process(spawned: Pool) -> None:
-    mapped = SequenceDatasetIterator([np.arange(6)]).map(jittered_batch, batched=True, seed=1, epoch=2)[::2]
-
-    assert as_plain(spawned.apply(list, (mapped,))) == as_plain(list(mapped))
-
-
 def test_a_bound_method_of_a_client_maps_samples() -> None:
     mapped = SequenceDatasetIterator([[1, 2, 3], "abc"]).map(PostProcessor(10).postprocess)
 
     assert list(pickle.loads(pickle.dumps(mapped))) == [(10, "a"), (20, "b"), (30, "c")]
-
-
-def test_a_lambda_maps_but_cannot_be_pickled() -> None:
-    mapped = SequenceDatasetIterator([[1, 2]]).map(lambda sample: sample[0] + 1)
-
-    assert list(mapped) == [2, 3]
-    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
-        pickle.dumps(mapped)
 
 
 def test_samples_of_a_batch_are_fetched_in_one_request() -> None:
@@ -204,16 +164,6 @@ def test_an_exception_of_the_function_comes_through_unchanged() -> None:
         for read in reads:
             with pytest.raises(ZeroDivisionError, match="cannot map"):
                 read(mapped)
-
-
-def test_a_function_is_not_called_for_no_samples() -> None:
-    empty = SequenceDatasetIterator([np.empty((0, 3))])
-
-    for batched in (False, True):
-        mapped = empty.map(failing, batched=batched)
-        assert (len(mapped), list(mapped), mapped.__getitems__([]), mapped.read_batch([])) == (0, [], [], ())
-        assert mapped.read_column(0).shape == mapped.read_column("x", []).shape == (0,)
-        assert SequenceDatasetIterator([[1]]).map(failing, batched=batched).__getitems__([]) == []
 
 
 def test_an_empty_request_has_the_columns_of_sample_0() -> None:
@@ -269,16 +219,6 @@ def test_columns_of_a_batched_function_become_what_their_values_stack_to(result:
     assert as_plain(bare.__getitems__([0, 1, 2])) == expected
 
 
-def test_a_tensor_that_numpy_has_no_numbers_for_becomes_objects() -> None:
-    mapped = SequenceDatasetIterator([np.arange(2)]).map(lambda batch: torch.ones(2, dtype=torch.bfloat16), batched=True)
-
-    column = mapped.read_batch([0, 1])
-
-    assert isinstance(column, np.ndarray)
-    assert column.dtype == object
-    assert [value.dtype for value in column] == [torch.bfloat16] * 2
-
-
 @pytest.mark.parametrize(
     ("result", "message"),
     [
@@ -299,58 +239,3 @@ def test_a_batched_function_that_gives_no_batch_of_the_same_length_is_named(resu
 
     with pytest.raises(ConfigError, match=f"(?s)batched map {message}.*lambda"):
         mapped.read_batch([0, 1, 2])
-
-
-@pytest.mark.parametrize("index", [3, -4, np.int64(99), [0, 3], [True]])
-def test_positions_outside_are_refused_without_calling_the_function(index: Any) -> None:
-    mapped = SequenceDatasetIterator([[1, 2, 3]]).map(failing)
-
-    with pytest.raises(DatasetOutOfBoundsError):
-        mapped[index]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [({"function": 3}, "got 3"), ({"function": str, "seed": 1.5}, "seed"), ({"function": str, "epoch": "1"}, "epoch")],
-)
-def test_arguments_that_make_no_map_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        MappedDatasetIterator(SequenceDatasetIterator([[1]]), **arguments)
-
-
-def test_a_column_that_the_function_does_not_give_is_named() -> None:
-    source = SequenceDatasetIterator([[1, 2], [3, 4]])
-
-    with pytest.raises(ConfigError, match=r"no column 2.*0 to 1"):
-        source.map(tuple).read_column(2)
-    with pytest.raises(ConfigError, match=r"no column 'y'.*'x'"):
-        source.map(lambda batch: {"x": batch[0]}, batched=True).read_column("y", [])
-    with pytest.raises(ConfigError, match="no column 0: it is a bare int64"):
-        source.map(lambda batch: batch[0], batched=True).read_column(0)
-
-
-def test_a_map_says_what_it_is_made_of_and_is_rebuilt_from_it() -> None:
-    source = SequenceDatasetIterator([[1, 2]])
-    fixed, drawn = source.map(tagged), MappedDatasetIterator(source, jittered, seed=4, epoch=1)
-
-    assert fixed.underlying_iterators == [source]
-    assert fixed._arguments() == {"function": tagged, "batched": False}
-    assert drawn._arguments() == {"function": jittered, "batched": False, "seed": 4, "epoch": 1}
-    assert list(MappedDatasetIterator._rebuilt([source], drawn._arguments())) == list(drawn)
-
-
-def test_the_meta_stays_as_it_is() -> None:
-    meta = DatasetMeta(IteratorMeta(0, 1, 1), "id", "digits", "train", "label", ("a", "b"), ("x",))
-
-    mapped: Any = InformedDatasetIterator(SequenceDatasetIterator([[1], [2]]), meta).map(tagged)
-
-    assert mapped.dataset_meta == replace(meta, provenance=("mapped",))
-
-
-def test_a_plain_list_is_mapped() -> None:
-    numbers: Any = [1, 2, 3]
-
-    mapped = MappedDatasetIterator(numbers, float)
-
-    assert (mapped[-1], mapped[np.int32(0)], list(mapped[::2])) == (3.0, 1.0, [1.0, 3.0])
-    assert mapped.underlying_iterators == [numbers]

@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator.ordered import SortedDatasetIterator
-from data_stack.dataset.meta import DatasetMeta
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.exception import ConfigError
 
 
 class Columns(SequenceDatasetIterator):
@@ -94,11 +91,6 @@ def test_values_of_every_kind_are_sorted_and_equal_ones_stay_in_their_old_order(
     assert descending.index(1) < descending.index(3)
 
 
-def test_bools_are_sorted_false_first() -> None:
-    assert order_of(np.array([True, False, True, False])) == [1, 3, 0, 2]
-    assert order_of([True, False, True, False], descending=True) == [0, 2, 1, 3]
-
-
 @pytest.mark.parametrize(
     "column",
     [
@@ -121,40 +113,10 @@ def test_none_is_refused_with_its_position() -> None:
         order_of([1, 2, None, None])
 
 
-@pytest.mark.parametrize(
-    "column", [objects(1, "a"), objects({}, {}), objects(np.zeros((1, 2)), np.zeros((1, 3))), objects(("a", None), ("a", 1))]
-)
-def test_values_that_cannot_be_compared_are_named_with_their_positions(column: Any) -> None:
-    with pytest.raises(ConfigError, match=r"column 0 cannot be sorted: .* at position 0 and .* at position 1 cannot be compared"):
-        order_of(column)
-
-
-def test_the_positions_named_are_those_in_the_iterator() -> None:
-    with pytest.raises(ConfigError, match=r"2 \(int\) at position 1 and 'a' \(str\) at position 2"):
-        order_of(objects(float("nan"), 2, "a"))
-
-
 @pytest.mark.parametrize("column", [np.zeros((2, 2, 2)), np.array([1j, 2j]), np.zeros(2, dtype=[("a", int)])])
 def test_values_without_an_order_are_refused(column: Any) -> None:
     with pytest.raises(ConfigError, match="have no order"):
         order_of(column)
-
-
-def test_a_column_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no column 'x'"):
-        SortedDatasetIterator(Client([{"y": 1}]), "x")
-
-
-@pytest.mark.parametrize("descending", [False, True])
-def test_rows_of_no_values_keep_their_order(descending: bool) -> None:
-    assert order_of(np.empty((3, 0)), descending=descending) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("n_samples", [0, 1])
-def test_nothing_and_one_sample_are_sorted(n_samples: int) -> None:
-    iterator = SortedDatasetIterator(Client([{"x": object()}] * n_samples), "x", descending=True)
-
-    assert len(iterator) == n_samples
 
 
 def test_only_the_column_is_read_and_only_once() -> None:
@@ -174,36 +136,3 @@ def test_a_pickle_carries_the_order_and_reads_nothing() -> None:
     assert copy.underlying_iterators[0].requests == [0]
     assert copy.indices.tolist() == list(range(9, -1, -1))
     assert copy._arguments() == {"by": 0, "descending": False}
-
-
-def test_sorting_keeps_the_meta_and_rebuilds_itself() -> None:
-    source = InformedDatasetIterator(SequenceDatasetIterator([[2, 1, 3]]), DatasetMeta(dataset_name="numbers"))
-
-    iterator: Any = source.sort(0, descending=True)
-
-    rebuilt = SortedDatasetIterator._rebuilt([source], SortedDatasetIterator(source, 0, descending=True)._arguments())
-    assert list(iterator) == list(rebuilt) == [(3,), (2,), (1,)]
-    assert iterator.dataset_meta.dataset_name == "numbers"
-
-
-@given(
-    rows=st.lists(st.tuples(st.integers(-3, 3), st.sampled_from(["a", "b", "cc"]), st.floats(-2, 2, width=16)), max_size=25),
-    by=st.sampled_from([0, 1, 2]),
-    descending=st.booleans(),
-    picks=st.lists(st.floats(0, 1, exclude_max=True), max_size=6),
-)
-def test_sorting_a_view_gives_what_sorting_a_list_gives(
-    rows: list[tuple[int, str, float]], by: int, descending: bool, picks: list[float]
-) -> None:
-    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], []]
-    expected = rows[::-1]
-    expected.sort(key=lambda row: row[by], reverse=descending)
-
-    iterator = SortedDatasetIterator(SequenceDatasetIterator(columns)[::-1], by, descending=descending)
-
-    indices = [int(pick * 2 * len(expected)) - len(expected) for pick in picks] if expected else []
-    assert list(iterator) == expected == [iterator[i] for i in range(len(iterator))]
-    assert iterator.__getitems__(indices) == [expected[index] for index in indices]
-    assert iterator.read_column(by, indices).tolist() == [expected[index][by] for index in indices]
-    with pytest.raises(DatasetOutOfBoundsError):
-        iterator.read_batch([len(expected)])

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import pickle
-import sys
 import tracemalloc
-from itertools import takewhile
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +24,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.iterator.indices import checked_positions
 from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array, composed, narrowed, taken
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.exception import DatasetOutOfBoundsError
 
 
 class Doubled(ComputedPositions):
@@ -100,16 +97,6 @@ def test_composed_positions_are_positions_of_positions(drawn: tuple[list[Positio
     assert taken(result, backwards).tolist() == expected[::-1]
 
 
-@given(drawn=chains())
-def test_ranges_of_ranges_stay_ranges(drawn: tuple[list[Positions], int]) -> None:
-    result: Positions | None = None
-
-    for positions in takewhile(lambda each: isinstance(each, range), drawn[0]):
-        result = composed(positions, result)
-
-    assert result is None or isinstance(result, range)
-
-
 def test_a_slice_of_an_index_array_shares_its_memory() -> None:
     array = narrowed(np.arange(10)[::-1], 10)
 
@@ -125,19 +112,6 @@ def test_an_index_array_takes_four_bytes_a_position_where_they_suffice() -> None
 
     assert (as_index_array(few).dtype.name, as_index_array(many).dtype.name) == ("int32", "int64")
     assert as_index_array(many).tolist() == [0, 2**31]
-
-
-def test_an_index_array_narrows_again_when_what_it_picks_is_small() -> None:
-    picked = composed(np.array([1, 2]), range(5, 50))
-
-    assert (as_index_array(picked).dtype.name, as_index_array(picked).tolist()) == ("int32", [6, 7])
-
-
-@pytest.mark.parametrize("indices", [range(-3, 0), range(-1, -4, -1), range(-2, 2), range(0), range(9, -1, -3), range(4, 10, 5)])
-def test_a_range_means_what_the_list_of_its_values_means(indices: range) -> None:
-    positions = checked_positions(indices, 10)
-
-    assert as_index_array(positions).tolist() == [index % 10 for index in indices]
 
 
 @pytest.mark.parametrize("indices", [range(11), range(-11, 0), range(5, 20, 5), range(20, 5, -5)])
@@ -189,11 +163,6 @@ def test_positions_beyond_32_bits_are_read_in_every_way() -> None:
         assert (view[0], view[-1]) == (first, final)
         assert view.__getitems__([0, -1]) == [first, final]
         assert view.read_batch([0, len(view) - 1]).tolist() == [first, final]
-
-
-def test_a_combination_of_more_than_python_can_count_is_refused() -> None:
-    with pytest.raises(ConfigError, match="more than Python can count"):
-        CombinedDatasetIterator([Huge(sys.maxsize), Huge(1)])
 
 
 @given(lengths=st.lists(st.sampled_from([0, 1, 2, 50, 700]), max_size=40))
@@ -269,26 +238,6 @@ def test_caches_encoders_and_splits_read_columns_of_what_a_subclass_redefines() 
     assert set(mixed.split(by=1)) == {100, 101}
 
 
-@pytest.mark.parametrize("how", ["__getitem__", "__getitems__", "read_batch"])
-@pytest.mark.parametrize(
-    ("indices", "error"),
-    [([[0], [0, 1]], TypeError), ([0, None], TypeError), ([10**5000], DatasetOutOfBoundsError), ([-(10**5000)], IndexError)],
-)
-def test_what_is_no_index_is_refused_as_such(how: str, indices: Any, error: type[Exception]) -> None:
-    iterator = SequenceDatasetIterator([np.arange(5)]).shuffle(1)
-
-    with pytest.raises(error, match=r"indices must be|is outside of an iterator of 5"):
-        getattr(iterator, how)(indices)
-
-
-def test_a_position_of_many_digits_is_outside() -> None:
-    iterator = SequenceDatasetIterator([np.arange(5)])
-
-    for each in (iterator, iterator[1:], iterator.shuffle(1)):
-        with pytest.raises(DatasetOutOfBoundsError):
-            each[10**5000]
-
-
 def test_a_mask_of_objects_is_a_mask() -> None:
     iterator = SequenceDatasetIterator([np.arange(3)])
     mask: Any = pd.Series([False, False, True], dtype="boolean")
@@ -296,14 +245,6 @@ def test_a_mask_of_objects_is_a_mask() -> None:
     assert [*iterator[mask]] == iterator.__getitems__(mask) == [(2,)]
     with pytest.raises(DatasetOutOfBoundsError, match="mask of 2"):
         iterator[np.array([True, False], dtype=object)]
-
-
-@pytest.mark.parametrize("step", [10**30, -(10**30)])
-def test_the_step_of_a_slice_may_be_any_integer(step: int) -> None:
-    shuffled = SequenceDatasetIterator([np.arange(5)]).shuffle(1)
-
-    assert [*shuffled[::step]] == [shuffled[0 if step > 0 else 4]]
-    assert shuffled[range(2, 2 + step, step)].read_column(0).tolist() == [shuffled[2][0]]
 
 
 def test_a_thousand_orders_of_orders_are_read_without_recursion() -> None:
@@ -324,28 +265,3 @@ def test_a_pickled_view_of_views_holds_each_index_array_once() -> None:
 
     assert len(data) < 2 * 4 * 10_000 + 1_000
     assert [*pickle.loads(data)] == [*view]
-
-
-@pytest.mark.parametrize("n_parts", [1, 3, 40])
-def test_parts_of_tensors_are_read_like_parts_of_arrays_and_as_they_are_now(n_parts: int) -> None:
-    tensors = [torch.arange(12, dtype=torch.int16).reshape(3, 4) + 100 * number for number in range(n_parts)]
-    combined = CombinedDatasetIterator([SequenceDatasetIterator([tensor, tensor[:, 0]])[::-1] for tensor in tensors])
-    indices = [0, 3 * n_parts - 1, 1, 1]
-    combined.read_batch(indices)
-    tensors[-1][0, 0] = 7
-
-    rows, firsts = cast(tuple[npt.NDArray[Any], ...], combined.read_batch(indices))
-
-    expected = torch.cat([tensor.flip(0) for tensor in tensors]).numpy()[indices]
-    assert (rows.dtype.name, rows[1, 0]) == ("int16", 7)
-    np.testing.assert_array_equal(rows, expected)
-    np.testing.assert_array_equal(firsts, expected[:, 0])
-
-
-@pytest.mark.parametrize("tensor", [torch.ones(2, dtype=torch.bfloat16), torch.tensor([1 + 2j, 3j]).conj()], ids=str)
-def test_parts_of_tensors_that_share_no_array_are_read_nevertheless(tensor: torch.Tensor) -> None:
-    combined = CombinedDatasetIterator([SequenceDatasetIterator([tensor]), SequenceDatasetIterator([tensor])])
-
-    (column,) = cast(tuple[npt.NDArray[Any], ...], combined.read_batch([3, 0]))
-
-    assert [complex(value) for value in column] == [complex(tensor[1]), complex(tensor[0])]

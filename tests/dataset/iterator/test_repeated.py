@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.repeated import RepeatedDatasetIterator
-from data_stack.exception import ConfigError
 
 
 @given(samples=st.lists(st.integers(), max_size=20), times=st.integers(0, 5))
@@ -34,14 +30,3 @@ def test_as_many_samples_as_python_can_count_are_allowed() -> None:
     assert len(repeated) == sys.maxsize
     assert repeated[-1] == (7,)
     assert repeated.read_batch([0, sys.maxsize - 1])[0].tolist() == [7, 7]  # type: ignore[index]  # a tuple of one column
-
-
-def test_more_are_refused() -> None:
-    with pytest.raises(ConfigError, match="2 samples"):
-        RepeatedDatasetIterator(SequenceDatasetIterator([[7, 8]]), sys.maxsize)
-
-
-@pytest.mark.parametrize("times", [-1, 1.0, "2", None, np.float64(3)])
-def test_times_must_be_a_count(times: Any) -> None:
-    with pytest.raises(ConfigError, match="times of a repeated iterator"):
-        RepeatedDatasetIterator(SequenceDatasetIterator([[7]]), times)

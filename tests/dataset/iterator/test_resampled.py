@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,36 +81,6 @@ def test_draws_never_change(n: int, seed: int, weights: list[float] | None, expe
 
 
 @pytest.mark.parametrize(
-    "weights",
-    [
-        (1, 2, 3),
-        np.array([1, 2, 3], dtype=np.uint8),
-        np.array([1, 2, 3], dtype=np.float16),
-        torch.tensor([1.0, 2.0, 3.0]),
-        np.array([1, 2, 3], dtype=object),
-        np.array([1, 2, 3], dtype=np.longdouble),
-    ],
-)
-def test_weights_may_be_any_numbers(weights: Any) -> None:
-    assert drawn(3, 30, 1, weights).tolist() == drawn(3, 30, 1, [1.0, 2.0, 3.0]).tolist()
-
-
-def test_a_mask_is_a_weight() -> None:
-    assert set(drawn(4, 50, 1, [False, True, False, True]).tolist()) == {1, 3}
-
-
-def test_weights_are_copied() -> None:
-    weights = np.array([1.0, 0.0])
-    resampled = ResampledDatasetIterator(numbers(2), 5, 1, weights=weights)
-
-    weights[:] = [0, 1]
-
-    assert resampled.read_column(0).tolist() == [0] * 5
-    assert resampled._arguments()["weights"].tolist() == [1, 0]
-    assert pickle.loads(pickle.dumps(resampled)).read_column(0).tolist() == [0] * 5
-
-
-@pytest.mark.parametrize(
     ("weights", "message"),
     [
         ([1, 2], r"3 samples, shape \(3,\), not \(2,\)"),
@@ -131,18 +99,6 @@ def test_weights_are_copied() -> None:
 def test_weights_that_are_not_allowed_are_named(weights: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ResampledDatasetIterator(numbers(3), 5, 1, weights=weights)
-
-
-@pytest.mark.parametrize("weights", [None, []])
-def test_nothing_can_be_drawn_from_nothing(weights: Any) -> None:
-    with pytest.raises(ConfigError, match="5 samples cannot be drawn from an empty iterator"):
-        ResampledDatasetIterator(numbers(0), 5, 1, weights=weights)
-
-
-@pytest.mark.parametrize("n_samples", [-1, 2**63, 1.0, None])
-def test_the_number_of_draws_must_be_a_count(n_samples: Any) -> None:
-    with pytest.raises(ConfigError, match="n_samples"):
-        ResampledDatasetIterator(numbers(3), n_samples, 1)
 
 
 def test_the_largest_iterators_are_drawn_from() -> None:

@@ -68,14 +68,7 @@ def test_padded_parts_are_equal_and_go_on_from_the_start(n: int, world: int) -> 
     assert runs == [padded[rank * size : (rank + 1) * size] for rank in range(world)]
 
 
-@pytest.mark.parametrize("contiguous", [False, True])
-def test_more_ranks_than_samples_get_them_again_and_again(contiguous: bool) -> None:
-    assert shards(2, 5, contiguous, "pad") == [[0], [1], [0], [1], [0]]
-    assert shards(2, 5, contiguous, "drop") == [[]] * 5
-    assert shards(2, 5, contiguous, "keep") == [[0], [1], [], [], []]
-
-
-@pytest.mark.parametrize("uneven", ["keep", "pad", "drop"])
+@pytest.mark.parametrize("uneven", ["keep", "drop"])
 @pytest.mark.parametrize("contiguous", [False, True])
 @pytest.mark.parametrize("world", [2, sys.maxsize - 1])
 def test_the_largest_iterator_and_world_are_counted_exactly(world: int, contiguous: bool, uneven: Uneven) -> None:
@@ -100,8 +93,3 @@ def test_the_largest_iterator_and_world_are_counted_exactly(world: int, contiguo
 def test_ranks_outside_of_the_world_are_refused(rank: Any, world: Any, offender: str) -> None:
     with pytest.raises(ConfigError, match=offender):
         ShardedDatasetIterator(SequenceDatasetIterator([[1]]), rank, world)
-
-
-def test_what_becomes_of_the_rest_must_be_known() -> None:
-    with pytest.raises(ConfigError, match="'discard'"):
-        ShardedDatasetIterator(SequenceDatasetIterator([[1]]), 0, 1, uneven="discard")  # type: ignore[arg-type]  # wrong on purpose

@@ -79,12 +79,6 @@ def test_columns_have_the_dtype_that_holds_the_values_exactly(values: list[Any],
     assert column.shape == shape
 
 
-def test_arrays_of_different_shapes_stay_arrays() -> None:
-    column = stack_values([torch.zeros(2), torch.ones(3)])
-
-    assert [type(value) for value in column] == [np.ndarray, np.ndarray]
-
-
 @pytest.mark.parametrize("samples", [[(1, 2), (1,)], [{"a": 1}, {"b": 1}], [{"a": 1}, (1,)], [(1, 2), 7]])
 def test_samples_of_different_make_are_an_error(samples: list[Any]) -> None:
     with pytest.raises(ConfigError, match="samples of one batch differ"):

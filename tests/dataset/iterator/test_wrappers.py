@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
-import tracemalloc
 import weakref
 from collections.abc import Callable
 from itertools import chain
@@ -17,7 +16,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,12 +85,6 @@ def test_a_view_does_not_follow_later_changes_of_the_indices_it_was_given() -> N
     assert [list(view) for view in views] == [[(0,), (1,), (2,)]] * 2
 
 
-@pytest.mark.parametrize("indices", [[999], [0, -11], np.array([10]), [2**63], np.array([2**64 - 1], dtype=np.uint64)])
-def test_a_view_with_a_position_outside_is_refused_when_it_is_made(indices: Any) -> None:
-    with pytest.raises(DatasetOutOfBoundsError, match="outside of an iterator of 10 samples"):
-        DatasetIteratorView(SequenceDatasetIterator([list(range(10))]), indices)
-
-
 def test_a_view_says_which_indices_and_tags_it_was_made_with() -> None:
     source = SequenceDatasetIterator([list(range(10))])
 
@@ -137,19 +129,6 @@ def test_a_view_reads_only_its_own_samples_of_a_column() -> None:
     assert DatasetIteratorView(source, [5, 3]).read_column(0).tolist() == [5, 3]
 
     assert source.requests == [[5, 3]]
-
-
-@given(data=st.data(), n=st.integers(0, 20))
-def test_slices_of_views_are_slices_of_lists(data: st.DataObject, n: int) -> None:
-    expected: list[Any] = [(i,) for i in range(n)]
-    iterator: Any = SequenceDatasetIterator([list(range(n))])
-
-    for _ in range(3):
-        index = data.draw(st.slices(len(expected)))
-        expected, iterator = expected[index], iterator[index]
-
-    assert list(iterator) == expected
-    assert len(iterator) == len(expected)
 
 
 # --- informed ------------------------------------------------------------------------------------------------------
@@ -227,35 +206,6 @@ def test_a_column_is_read_only_from_the_parts_that_are_needed() -> None:
     assert second.requests == [[2, 1]]
 
 
-def test_combined_lengths_are_those_at_construction() -> None:
-    samples = [1, 2]
-    growing = InMemoryDatasetIterator([])
-    growing._samples = samples
-
-    combined = CombinedDatasetIterator([growing])
-    samples.append(3)
-
-    assert list(combined[:]) == [1, 2]
-
-
-def test_a_combination_of_many_parts_asks_none_of_them_for_its_length_again() -> None:
-    class CountingLength(DatasetIterator):
-        n_asked = 0
-
-        def __len__(self) -> int:
-            type(self).n_asked += 1
-            return 1
-
-        def __getitem__(self, index: int) -> tuple[int]:
-            return (index,)
-
-    combined = CombinedDatasetIterator([CountingLength() for _ in range(1000)])
-    asked_at_first = CountingLength.n_asked
-
-    assert (len(combined), combined[500], combined[-1], combined[998:][1]) == (1000, (0,), (0,), (0,))
-    assert CountingLength.n_asked == asked_at_first
-
-
 def test_what_a_part_has_gained_since_is_in_no_combination_zip_or_cache() -> None:
     grown = CountingSource(3)
     combined, zipped, cached = grown.combine(grown), grown.zip(CountingSource(3)), grown.cache()
@@ -264,22 +214,6 @@ def test_what_a_part_has_gained_since_is_in_no_combination_zip_or_cache() -> Non
 
     assert [sample[0] for sample in combined] == combined.read_column(0).tolist() == [0, 1, 2, 0, 1, 2]
     assert len([*zipped]) == len(zipped.read_column(0)) == len(cached.read_column(0)) == len([*cached]) == 3
-
-
-def test_combinations_one_upon_the_other_keep_no_tables_of_their_own() -> None:
-    one = SequenceDatasetIterator([np.arange(3)])
-
-    tracemalloc.start()
-    combined: Any = one
-    for _ in range(2_000):
-        combined = combined.combine(one)
-    column = combined.read_column(0, [0, 3, 5_999])
-    n_bytes, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-
-    assert column.tolist() == [0, 0, 2]
-    assert combined[6_002] == (2,)
-    assert n_bytes < 10_000_000
 
 
 @pytest.mark.parametrize(
@@ -298,29 +232,6 @@ def test_arguments_of_another_kind_are_refused_as_such(stack: Any) -> None:
         stack(SequenceDatasetIterator([[1, 2]]))
 
 
-def test_the_last_sample_of_a_combination_is_found_however_many_there_are() -> None:
-    n_samples = 2**62 + 1
-    combined = CombinedDatasetIterator([CountingSource(n_samples), CountingSource(5)])
-
-    assert [combined[n_samples - 1], combined[-5], combined[-1]] == [(2**62, 2**62 % 3), (0, 0), (4, 1)]
-
-
-def test_no_values_of_a_dtype_that_numpy_lacks_are_an_empty_column_of_objects() -> None:
-    iterator = SequenceDatasetIterator([torch.ones(3, dtype=torch.bfloat16)])
-
-    assert iterator.read_column(0, []).dtype == iterator.read_column(0).dtype == object
-
-
-def test_combined_names_the_iterators_it_was_given() -> None:
-    inner = CombinedDatasetIterator([SequenceDatasetIterator([[1]])])
-    outer = CombinedDatasetIterator([inner, inner])
-
-    assert outer.underlying_iterators == [inner, inner]
-    assert list(outer) == [(1,), (1,)]
-    assert list(CombinedDatasetIterator([])) == []
-    assert CombinedDatasetIterator([]).read_batch([]) == ()
-
-
 def test_parts_of_different_shapes_and_types_keep_their_values() -> None:
     combined = CombinedDatasetIterator(
         [SequenceDatasetIterator([np.zeros((1, 2)), ["a"]]), SequenceDatasetIterator([np.ones((1, 3)), [7]])]
@@ -331,13 +242,6 @@ def test_parts_of_different_shapes_and_types_keep_their_values() -> None:
     assert isinstance(batch, tuple)
     assert [value.tolist() for value in batch[0]] == [[1.0, 1.0, 1.0], [0.0, 0.0]]
     assert batch[1].tolist() == [7, "a"]
-
-
-def test_parts_with_different_columns_are_an_error_that_says_so() -> None:
-    combined = CombinedDatasetIterator([SequenceDatasetIterator([[1]]), SequenceDatasetIterator([[1], [2]])])
-
-    with pytest.raises(ConfigError, match="1 columns and 2 columns"):
-        combined.read_batch([0, 1])
 
 
 # --- in memory -----------------------------------------------------------------------------------------------------
@@ -352,12 +256,6 @@ def test_an_iterator_in_memory_reads_its_source_once_and_quietly(capfd: pytest.C
     assert source.n_getitem == 5
     assert in_memory.underlying_iterators == [source]
     assert capfd.readouterr() == ("", "")
-
-
-def test_an_iterator_in_memory_shows_its_progress_when_asked(capfd: pytest.CaptureFixture[str]) -> None:
-    InMemoryDatasetIterator(CountingSource(5), progress=True)
-
-    assert "Loading iterator to memory" in capfd.readouterr().err
 
 
 def test_an_iterator_in_memory_can_let_its_source_go() -> None:
@@ -390,11 +288,6 @@ def test_sequences_of_unequal_lengths_are_refused() -> None:
         SequenceDatasetIterator([[1, 2, 3], [0]])
 
 
-def test_no_sequences_are_refused() -> None:
-    with pytest.raises(ConfigError, match="at least one sequence"):
-        SequenceDatasetIterator([])
-
-
 def test_a_table_is_refused_with_advice() -> None:
     with pytest.raises(ConfigError, match="to_numpy"):
         SequenceDatasetIterator([pd.DataFrame({"a": [1]})])
@@ -423,25 +316,6 @@ def test_h5py_datasets_are_sequences(tmp_path: Path) -> None:
         assert iterator.read_batch([])[0].shape == (0, 3)
         with pytest.raises(DatasetOutOfBoundsError):
             iterator[4]
-
-
-def test_a_column_of_a_sequence_builds_no_sample() -> None:
-    class Untouchable(list[int]):
-        def __getitem__(self, index: Any) -> Any:
-            raise AssertionError("a sample was built")
-
-    targets = np.array([3, 1, 2])
-    iterator = SequenceDatasetIterator([Untouchable([1, 2, 3]), targets])
-
-    assert iterator.read_column(1) is targets
-    assert iterator.read_column(1, [2, 0]).tolist() == [2, 3]
-
-
-def test_tensors_that_need_gradients_can_be_read_in_batches() -> None:
-    iterator = SequenceDatasetIterator([torch.ones(3, 2, requires_grad=True)])
-
-    assert iterator.read_batch([0, 1])[0].tolist() == [[1.0, 1.0], [1.0, 1.0]]
-    assert lists(InMemoryDatasetIterator(iterator).read_batch([0])) == [[[1.0, 1.0]]]
 
 
 def test_an_iterator_shows_what_it_is_even_a_broken_one() -> None:

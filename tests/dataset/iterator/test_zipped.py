@@ -6,7 +6,6 @@ import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
-from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -18,17 +17,15 @@ from layer_laws import Samples, check_all_ways_agree, form, sources
 from data_stack.dataset.iterator import (
     Batch,
     Column,
-    DatasetIterator,
     DatasetIteratorIF,
     DatasetIteratorView,
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.dataset.iterator.zipped import ZippedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.exception import ConfigError
 
 
 class Recording(Samples):
@@ -49,16 +46,6 @@ class Recording(Samples):
     def read_column(self, key: Any, indices: Any = None) -> Column:
         self.requests.append(("column", key))
         return stack_samples([self.samples[index][key] for index in indices])  # type: ignore[return-value]  # of bare values
-
-
-class Huge(DatasetIterator):
-    """More samples than fit 32 bits; sample i is i."""
-
-    def __len__(self) -> int:
-        return 2**40
-
-    def __getitem__(self, index: int) -> int:
-        return index
 
 
 def as_columns(sample: Any) -> tuple[Any, ...]:
@@ -112,18 +99,6 @@ def test_a_batch_is_one_request_to_each_iterator_and_a_column_one_to_the_one_tha
     assert images.requests == [("column", 0), ("column", 1)]
     assert labels.requests == [("column", 0)]
     assert weights.requests == [("batch", [1, 2])]
-
-
-def test_several_columns_come_from_each_iterator_together() -> None:
-    dicts = Samples([{"a": i, "b": -i} for i in range(3)]).zip(Samples([{"c": "x"}] * 3))
-    bare = Samples([1, 2, 3]).zip(Samples([4, 5, 6]))
-
-    assert [column.tolist() for column in access_to(dicts).columns(["b", "c", "a"], np.array([2, 0]))] == [
-        [-2, 0],
-        ["x", "x"],
-        [2, 0],
-    ]
-    assert [column.tolist() for column in access_to(bare).columns([1, 0, -1])] == [[4, 5, 6], [1, 2, 3], [4, 5, 6]]
 
 
 def test_iterators_of_unequal_lengths_are_refused_with_their_lengths() -> None:
@@ -183,29 +158,6 @@ def test_empty_iterators_have_the_columns_that_are_known() -> None:
         both.read_column(1)
 
 
-def test_one_iterator_alone_gives_tuples_too() -> None:
-    assert list(Samples([1, 2]).zip()) == [(1,), (2,)]
-
-
-def test_millions_of_millions_of_samples_are_zipped() -> None:
-    zipped = Huge().zip(DatasetIteratorView(Huge(), slice(None, None, -1)))
-
-    assert zipped[2**40 - 1] == (2**40 - 1, 0)
-    assert zipped.read_column(1, [0, -1]).tolist() == [2**40 - 1, 0]
-
-
-@pytest.mark.parametrize("index", [3, -4, np.int64(99), [0, 3], [True]])
-def test_positions_outside_are_refused(index: Any) -> None:
-    with pytest.raises(DatasetOutOfBoundsError):
-        Samples([1, 2, 3]).zip(Samples([1, 2, 3]))[index]
-
-
-def test_iterators_are_zipped_in_a_spawned_process(spawned: Pool) -> None:
-    stack = SequenceDatasetIterator([np.arange(4)]).zip(SequenceDatasetIterator([["a", "b", "c", "d"]]))[1:3]
-
-    assert spawned.apply(list, (stack,)) == [(1, "b"), (2, "c")]
-
-
 def test_the_meta_is_that_of_the_first_iterator_at_the_same_columns() -> None:
     meta = DatasetMeta(IteratorMeta(0, -1, "tag"), "id", "digits", "train", "label", ("a", "b"))
     informed: Any = InformedDatasetIterator(Samples([(1, 2)]), meta)
@@ -216,19 +168,3 @@ def test_the_meta_is_that_of_the_first_iterator_at_the_same_columns() -> None:
     assert zipped.dataset_meta == replace(meta, iterator_meta=IteratorMeta(0, 1, "tag"), provenance=("zipped",))
     assert zipped.read_column(zipped.dataset_meta.target_pos).tolist() == [2]
     assert empty.dataset_meta.target_pos == -1
-
-
-def test_it_says_what_it_is_made_of_and_is_rebuilt_from_it() -> None:
-    one, other = Samples([1, 2]), Samples([3, 4])
-
-    zipped = one.zip(other)
-
-    assert zipped.underlying_iterators == [one, other]
-    assert zipped._arguments() == {}
-    assert list(ZippedDatasetIterator._rebuilt(zipped._stacked_on(), {})) == [(1, 3), (2, 4)]
-
-
-def test_a_column_at_more_indices_than_there_are_samples_is_whole() -> None:
-    zipped = ZippedDatasetIterator([SequenceDatasetIterator([[7]]), SequenceDatasetIterator([[8]])])
-
-    assert zipped.read_column(1, [0, 0, 0]).tolist() == [8, 8, 8]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 from itertools import permutations
-from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -15,8 +13,6 @@ from hypothesis import strategies as st
 
 from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product, high_product_array, permuted, permuted_array
 from data_stack.dataset.randomness.permutation import KeyedPermutation
-from data_stack.dataset.randomness.seeds import derived_seed
-from data_stack.exception import ConfigError
 
 KEYS = st.integers(0, 2**64 - 1)
 SIZES = st.integers(1, 80) | st.integers(1, 2**63 - 1) | st.sampled_from([4095, 4096, 4097, 65535, 65536, 65537, 2**31, 2**62])
@@ -38,7 +34,7 @@ def test_every_position_comes_once(n: int) -> None:
 
 
 @given(data=st.data(), n=SIZES, key=KEYS)
-def test_one_position_and_many_agree_and_the_inverse_leads_back(data: st.DataObject, n: int, key: int) -> None:
+def test_one_position_and_many_agree(data: st.DataObject, n: int, key: int) -> None:
     order = KeyedPermutation(n, key)
     indices = data.draw(indices_below(n))
 
@@ -47,71 +43,6 @@ def test_one_position_and_many_agree_and_the_inverse_leads_back(data: st.DataObj
     assert [order.at(index) for index in indices] == positions.tolist()
     assert [permuted(n, key, index) for index in indices] == positions.tolist()
     assert all(0 <= position < n for position in positions.tolist())
-    assert [order.inverse(position) for position in positions.tolist()] == indices
-    assert order.inverse_taken(positions).tolist() == indices
-
-
-@given(data=st.data(), sizes_and_keys=st.lists(st.tuples(SIZES, KEYS), min_size=1, max_size=30))
-def test_many_orders_at_once_are_these_orders(data: st.DataObject, sizes_and_keys: list[tuple[int, int]]) -> None:
-    indices = [data.draw(st.integers(0, n - 1)) for n, _ in sizes_and_keys]
-    sizes, keys = (np.array(column, dtype=np.uint64) for column in zip(*sizes_and_keys, strict=True))
-
-    places = permuted_array(sizes, keys, np.array(indices))
-
-    expected = [permuted(n, key, index) for (n, key), index in zip(sizes_and_keys, indices, strict=True)]
-    assert places.tolist() == expected
-    assert permuted_array(sizes, keys, places, inverse=True).tolist() == indices
-
-
-@pytest.mark.parametrize("n", [20, 70_000])
-def test_indices_may_be_of_any_integer_type(n: int) -> None:
-    order = KeyedPermutation(n, 1)
-    expected = [order.at(index) for index in (3, 0, 19)]
-
-    for dtype in (np.int8, np.uint8, np.int32, np.int64, np.uint64):
-        assert order.taken(np.array([3, 0, 19], dtype=dtype)).tolist() == expected
-    assert order.taken(np.array([], dtype=np.intp)).tolist() == []
-    assert order.taken(np.array([3])).dtype.kind == "i"
-
-
-def test_it_is_a_sequence_of_positions() -> None:
-    order = KeyedPermutation(5, 1)
-
-    assert len(order) == 5
-    assert order[-1] == order.at(4)
-    for index in (5, -6):
-        with pytest.raises(IndexError):
-            order[index]
-    with pytest.raises(IndexError):
-        KeyedPermutation(0, 1)[0]
-
-
-def test_large_orders_keep_no_array() -> None:
-    assert len(pickle.dumps(KeyedPermutation(2**62, 2**64 - 1))) < 200
-
-
-@pytest.mark.parametrize("n", [40, 2**40])
-def test_it_pickles_as_two_numbers(n: int) -> None:
-    order = KeyedPermutation(n, 2**64 - 3)
-    expected = [order.at(index) for index in range(40)]
-
-    copy = pickle.loads(pickle.dumps(order))
-
-    assert (len(copy), copy.key) == (n, 2**64 - 3)
-    assert [copy.at(index) for index in range(40)] == expected
-    assert len(pickle.dumps(order)) < 200
-
-
-def test_another_process_has_the_same_order(spawned: Pool) -> None:
-    order = KeyedPermutation(100_000, derived_seed("here", 1))
-
-    assert spawned.apply(order.taken, (np.arange(50),)).tolist() == order.taken(np.arange(50)).tolist()
-
-
-@pytest.mark.parametrize(("n", "key"), [(-1, 0), (2**63, 0), (5, -1), (5, 2**64)])
-def test_numbers_out_of_range_are_refused(n: int, key: int) -> None:
-    with pytest.raises(ConfigError, match=str(key if n == 5 else n)):
-        KeyedPermutation(n, key)
 
 
 # --- the same for ever: never change these numbers --------------------------------------------------------------------
@@ -243,16 +174,6 @@ def test_neighbours_do_not_stay_neighbours(n: int) -> None:
     assert is_as_expected(others, np.full(len(others), N_KEYS / len(others)))
 
 
-@pytest.mark.parametrize("n", [1000, 5000, 65_536, 70_000, 300_000])
-@pytest.mark.parametrize("lag", [1, 2, 256])
-def test_positions_that_follow_each_other_are_not_correlated(n: int, lag: int) -> None:
-    order = KeyedPermutation(n, 3).taken(np.arange(n)).astype(np.float64)
-
-    correlation = np.corrcoef(order[:-lag], order[lag:])[0, 1]
-
-    assert abs(correlation) < 5 / n**0.5
-
-
 @pytest.mark.parametrize("n", [1000, 5000, 300_000])
 def test_different_keys_and_lengths_give_unrelated_orders(n: int) -> None:
     order = KeyedPermutation(n, 3).taken(np.arange(n))
@@ -261,13 +182,3 @@ def test_different_keys_and_lengths_give_unrelated_orders(n: int) -> None:
         others = other.taken(np.arange(n))
         assert np.count_nonzero(order == others) < 12  # one is expected, of any n
         assert abs(np.corrcoef(order, others)[0, 1]) < 5 / n**0.5
-
-
-@pytest.mark.parametrize("n", [1000, 70_000, 300_000])
-def test_few_positions_stay_where_they_are_and_few_keep_their_distance(n: int) -> None:
-    order = KeyedPermutation(n, 5).taken(np.arange(n))
-
-    steps = np.diff(order) % n
-
-    assert np.count_nonzero(order == np.arange(n)) < 12
-    assert np.bincount(steps).max() < 15  # each of n distances comes once on average
