@@ -8,7 +8,6 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from s3_server import S3Server
 
 import data_stack
 from data_stack import FileStorageConnector, InMemoryStorageConnector, StorageConnector, copy_datasets
@@ -31,7 +29,6 @@ from data_stack.exception import (
     StorageError,
     StorageFullError,
     StorageUnavailableError,
-    UnsupportedStorageOperationError,
 )
 from data_stack.io.copy_report import Copied
 from data_stack.io.copying import Parcel, Wanted, copy_parcels
@@ -149,14 +146,6 @@ def test_a_store_of_three_methods_can_be_copied_to_and_from(prepared: FileStorag
     copied = {identifier: data for identifier, data in contents(prepared).items() if identifier.startswith("digits/")}
     assert contents(memory) == copied
     assert is_ready("digits", minimal)
-
-
-def test_a_store_that_cannot_list_is_copied_by_name_only(prepared: FileStorageConnector) -> None:
-    minimal = Minimal()
-    copy_datasets(prepared, minimal)
-
-    with pytest.raises(UnsupportedStorageOperationError, match="name the datasets"):
-        copy_datasets(minimal, InMemoryStorageConnector())
 
 
 def test_what_belongs_to_no_dataset_is_copied_with_the_whole_store() -> None:
@@ -483,18 +472,6 @@ def test_what_another_process_has_begun_stays_behind(prepared: FileStorageConnec
     assert {identifier.partition("/")[0] for identifier in target.list_resources()} == {"iris"}
 
 
-def test_a_damaged_manifest_is_a_fault(prepared: FileStorageConnector) -> None:
-    source = InMemoryStorageConnector()
-    copy_datasets(prepared, source)
-    source.set_resource("digits/1.0.0/manifest.json", b"{")
-    target = InMemoryStorageConnector()
-
-    with pytest.raises(IncompleteCopyError, match=r"digits/1.0.0/manifest\.json"):
-        copy_datasets(source, target)
-
-    assert {identifier.partition("/")[0] for identifier in target.list_resources()} == {"iris"}
-
-
 def test_the_error_on_an_unprepared_dataset_says_what_is_there() -> None:
     source = InMemoryStorageConnector()
     source.set_resource("digits/1.0.0/raw/digits.csv.gz", b"raw")
@@ -538,83 +515,6 @@ def test_a_store_is_not_copied_onto_itself(prepared: FileStorageConnector, tmp_p
             copy_datasets(source, target)
 
 
-# ------------------------------------------------------------------ threads, interruptions
-
-
-def test_no_more_resources_are_on_their_way_than_there_are_threads() -> None:
-    lock, now, most = threading.Lock(), 0, 0
-
-    class Counting(InMemoryStorageConnector):
-        def set_resource(self, identifier: str, resource: Storable) -> None:
-            nonlocal now, most
-            with lock:
-                now += 1
-                most = max(most, now)
-            time.sleep(0.01)
-            super().set_resource(identifier, resource)
-            with lock:
-                now -= 1
-
-    source = InMemoryStorageConnector()
-    for number in range(12):
-        source.set_resource(str(number), os.urandom(10))
-
-    copy_datasets(source, Counting(), n_threads=3)
-
-    assert 1 < most <= 3
-
-
-INTERRUPTED = """
-import os, signal, sys, threading, time
-import data_stack
-from data_stack import FileStorageConnector
-from data_stack.io.resources import StreamedResource
-
-class Slow(FileStorageConnector):
-    def get_resource(self, identifier, *arguments):
-        with super().get_resource(identifier, *arguments) as resource:
-            data = resource.read()
-        class Trickle:
-            def __init__(self):
-                self.left = 200
-            def read(self, size=-1):
-                if identifier.endswith("manifest.json"):
-                    self.left, given = 0, (data if self.left else b"")
-                    return given
-                time.sleep(0.05)
-                if not (self.left and started): print("started", flush=True); started.append(1)
-                return b"x"
-            def close(self):
-                pass
-        return StreamedResource(identifier, Trickle())
-
-started = []
-try:
-    data_stack.copy_datasets(Slow(sys.argv[1]), sys.argv[2], ["digits"])
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-"""
-
-
-def test_an_interrupted_copy_ends_soon_and_leaves_no_half(prepared: FileStorageConnector, tmp_path: Path) -> None:
-    arguments = [sys.executable, "-c", INTERRUPTED, prepared.root_path, str(tmp_path / "target")]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        assert running.stdout.readline() == "started\n"
-        running.send_signal(2)
-        out = running.stdout.read()
-
-    target = FileStorageConnector(tmp_path / "target")
-    assert out.splitlines()[-1] == "interrupted"
-    assert target.list_resources() == ["digits/1.0.0/journal.json"]
-    assert [path for path in tmp_path.rglob("*") if ".~" in path.name] == []
-    copy_datasets(prepared, target, ["digits"])
-    assert is_ready("digits", target)
-
-
-# ------------------------------------------------------------------ parcels
-
-
 # ------------------------------------------------------------------ MongoDB
 
 
@@ -628,23 +528,6 @@ def test_a_dataset_that_went_to_mongodb_and_back_is_ready_at_once(
     assert contents(mongodb) == contents(prepared) == contents(FileStorageConnector(tmp_path / "back"))
     assert report.complete == ("digits/1.0.0", "iris/1.0.0")
     assert is_ready("digits", mongodb)
-    assert is_ready("digits", FileStorageConnector(tmp_path / "back"))
-
-
-# ------------------------------------------------------------------ S3, caches
-
-
-def test_a_dataset_that_went_to_s3_and_back_through_a_cache_is_ready_at_once(
-    prepared: FileStorageConnector, s3_server: S3Server, tmp_path: Path
-) -> None:
-    s3 = data_stack.FsspecStorageConnector(f"s3://{s3_server.new_bucket()}/folder", **s3_server.options())
-
-    copy_datasets(prepared, s3, ["digits"])
-    again = copy_datasets(prepared, s3, ["digits"])
-    copy_datasets(data_stack.CachedStorageConnector(s3, tmp_path / "cache"), tmp_path / "back", ["digits"])
-
-    assert again.count("present") == 6
-    assert is_ready("digits", s3)
     assert is_ready("digits", FileStorageConnector(tmp_path / "back"))
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 import io
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -106,20 +104,3 @@ def test_a_wrong_iterator_fails_where_it_is_wrong() -> None:
         "test_it_pickles",
     }
     assert "test_iterating_gives_all_samples_in_order_each_time" not in failed
-
-
-def test_a_suite_without_its_fixture_says_which(tmp_path: Path) -> None:
-    (tmp_path / "test_x.py").write_text(
-        "from data_stack.testing import StorageConnectorContract\nclass TestX(StorageConnectorContract):\n    pass\n"
-    )
-
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "test_x.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-    assert result.returncode == 1
-    assert "TestX has to define the fixture `connector`" in result.stdout

@@ -131,27 +131,6 @@ def test_processes_that_fill_one_resource_at_once_read_it_right_and_complete_it(
     assert list((tmp_path / "cache" / "parts").iterdir()) == []
 
 
-def test_a_child_and_its_parent_go_on_filling_for_themselves(remote: FileStorageConnector, tmp_path: Path) -> None:
-    cached = CachedStorageConnector(remote, tmp_path / "cache")
-    failures = tmp_path / "failures"
-    failures.mkdir()
-    data = DATA["d/e/f"]
-    with cached.get_resource("d/e/f") as resource:
-        assert resource.read(1000) == data[:1000]
-
-        def read_in_child() -> None:
-            assert_same_bytes(resource.read(500_000), data[1000:501_000])
-            assert_same_bytes(resource.read_at(8 * BLOCK_BYTES, 300_000), data[8 * BLOCK_BYTES :][:300_000])
-            resource.close()
-
-        child = forked(read_in_child, failures)
-        assert_same_bytes(resource.read_at(4 * BLOCK_BYTES, 300_000), data[4 * BLOCK_BYTES :][:300_000])
-        os.waitpid(child, 0)
-        assert_same_bytes(resource.read(), data[1000:])
-
-    assert [file.read_text() for file in failures.iterdir()] == []
-
-
 def test_a_child_forked_while_threads_fill_does_not_hang(remote: FileStorageConnector, tmp_path: Path) -> None:
     cached = CachedStorageConnector(remote, tmp_path / "cache", 4_000_000)
     failures = tmp_path / "failures"

@@ -8,16 +8,12 @@ import gc
 import hashlib
 import os
 import pickle
-import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pymongo
 import pytest
 from mongodb_commands import SentCommands, meanwhile
 from mongodb_server import MongoDBServer
@@ -30,7 +26,6 @@ from data_stack.exception import (
     ResourceNotFoundError,
     StorageError,
 )
-from data_stack.io.storage_connectors import heartbeat
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 from data_stack.testing.storage import HOSTILE_IDENTIFIERS
 
@@ -395,24 +390,6 @@ def test_a_source_that_fails_leaves_no_chunk(stored: MongoDBStorageConnector, mo
 # ---------------------------------------------------------------------- leases
 
 
-def test_a_lease_beats_while_it_is_held(
-    connector: MongoDBStorageConnector, mongodb: Database[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.05)
-    leases = mongodb["data_stack.leases"]
-    with connector.lease("a") as lease:
-        assert lease.acquire()
-        first = leases.find_one({"_id": "a"})
-        assert first is not None
-        end = time.monotonic() + 20
-        while leases.find_one({"_id": "a", "beat": {"$gt": first["beat"]}, "value": {"$ne": first["value"]}}) is None:
-            assert time.monotonic() < end
-            time.sleep(0.1)
-
-    assert leases.find_one({"_id": "a"}) is None
-    assert any(index.get("expireAfterSeconds") is not None for index in leases.index_information().values())
-
-
 def test_a_forked_process_does_not_hold_its_parents_lease(connector: MongoDBStorageConnector) -> None:
     def child_acquires() -> int:
         child = os.fork()
@@ -433,80 +410,7 @@ def test_a_forked_process_does_not_hold_its_parents_lease(connector: MongoDBStor
             assert not other.acquire()
 
 
-def test_of_many_who_want_a_lease_one_gets_it(mongodb_uri: str) -> None:
-    with MongoDBStorageConnector(mongodb_uri) as connector, ThreadPoolExecutor(8) as threads, contextlib.ExitStack() as stack:
-        for number in range(5):
-            leases = [stack.enter_context(connector.lease(f"lease{number}")) for _ in range(8)]
-
-            acquired = list(threads.map(lambda lease: lease.acquire(), leases))
-
-            assert sum(acquired) == 1
-
-
 # ---------------------------------------------------------------------- processes, and what is left
-
-
-def test_threads_that_begin_at_the_same_time_make_one_client(mongodb_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[object] = []
-    monkeypatch.setattr("data_stack.io.storage_connectors.mongodb.connection.MongoClient", counting(made))
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for _ in range(5):
-            barrier = threading.Barrier(8)
-            with MongoDBStorageConnector(mongodb_uri) as connector, ThreadPoolExecutor(8) as threads:
-
-                def begin(connector: MongoDBStorageConnector = connector, barrier: threading.Barrier = barrier) -> None:
-                    barrier.wait()
-                    connector.has_resource("a")
-
-                for each in [threads.submit(begin) for _ in range(8)]:
-                    each.result()
-    finally:
-        sys.setswitchinterval(interval)
-
-    assert len(made) == 5
-
-
-def counting(made: list[object]) -> Callable[..., object]:
-    """Makes clients, and keeps them in mind."""
-
-    def make(*arguments: Any, **options: Any) -> object:
-        made.append(None)
-        return pymongo.MongoClient(*arguments, **options)
-
-    return make
-
-
-def test_a_fork_in_the_middle_of_reading_by_threads_works(stored: MongoDBStorageConnector) -> None:
-    stop = threading.Event()
-    with stored.get_resource("large") as resource, ThreadPoolExecutor(3) as threads:
-
-        def read_on() -> None:
-            while not stop.is_set():
-                assert resource.read_at(3 * CHUNK_BYTES, 10 * CHUNK_BYTES) == CONTENT[3 * CHUNK_BYTES :][: 10 * CHUNK_BYTES]
-
-        reading = [threads.submit(read_on) for _ in range(3)]
-        try:
-            children = []
-            for _ in range(3):
-                child = os.fork()
-                if child == 0:
-                    exit_code = 1
-                    try:
-                        signal.alarm(30)
-                        same = resource.read_at(100, 500_000) == CONTENT[100:500_100] and content(stored, "small") == b"small"
-                        exit_code = 0 if same else 2
-                    finally:
-                        os._exit(exit_code)
-                children.append(child)
-            exit_codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-        finally:
-            stop.set()
-        for each in reading:
-            each.result()
-
-    assert exit_codes == [0] * 3
 
 
 def sockets() -> int:
@@ -557,10 +461,3 @@ def test_who_collects_a_forgotten_connector_as_garbage_is_not_touched(mongodb_ur
         gc.collect()
 
     assert seen == ["of nobody"]
-
-
-def test_a_connector_can_be_used_again_after_close(stored: MongoDBStorageConnector) -> None:
-    stored.close()
-    stored.close()
-
-    assert content(stored, "small") == b"small"

@@ -19,9 +19,7 @@ from pymongo.database import Database
 from sizes import FULL, sized
 
 from data_stack.exception import (
-    ConfigError,
     DataStackError,
-    ReadOnlyStorageError,
     ResourceChangedError,
     ResourceNotFoundError,
     StorageConflictError,
@@ -105,22 +103,6 @@ def test_a_reader_of_what_was_swept_is_told_so(connector: MongoDBStorageConnecto
         with pytest.raises(ResourceChangedError, match="'a'"):
             resource.read_at(3 * CHUNK_BYTES, 5)
     assert content(connector, "a") == version(1)
-
-
-def test_a_connector_for_reading_looks_for_garbage_and_leaves_it(mongodb_uri: str, connector: MongoDBStorageConnector) -> None:
-    connector.set_resource("a", version(0))
-    connector.set_resource("a", version(1))
-    with MongoDBStorageConnector(mongodb_uri, read_only=True) as reading:
-        with SentCommands() as sent:
-            found = reading.collect_garbage(0, dry_run=True)
-
-        assert sent.writing == []
-        with pytest.raises(ConfigError):
-            connector.collect_garbage(-1)
-        with pytest.raises(ReadOnlyStorageError):
-            reading.collect_garbage(0)
-
-    assert len(found) == 1
 
 
 def test_what_lost_its_resource_unnoticed_begins_its_grace_when_it_is_found(
@@ -258,27 +240,6 @@ def test_an_upload_of_another_machine_is_left_alone_while_its_heart_beats(
     assert_no_orphans(mongodb)
 
 
-def test_what_is_left_by_a_writer_that_is_killed_while_garbage_is_collected_is_swept_next_time(
-    connector: MongoDBStorageConnector, mongodb: Database[Any]
-) -> None:
-    connector.set_resource("kept", version(0))
-    killed = 0
-
-    def kill_a_writer() -> None:
-        nonlocal killed
-        for number in range(0, 20, 1 if FULL else 4):  # at each of its commands, those after its first chunks included
-            killed += kill_at_command(number, "answered", partial(connector.set_resource, "new", iter([version(1)])))
-            with contextlib.suppress(ResourceNotFoundError):
-                connector.delete_resource("new")
-
-    with meanwhile.at("answered", "aggregate .chunks", kill_a_writer):
-        connector.collect_garbage(0)
-    connector.collect_garbage(0)
-
-    assert killed > sized(1, full=5)
-    assert_no_orphans(mongodb)
-
-
 def test_an_upload_that_was_taken_for_dead_is_not_published_without_its_chunks(
     connector: MongoDBStorageConnector, mongodb_uri: str, mongodb: Database[Any]
 ) -> None:
@@ -320,21 +281,6 @@ def test_an_upload_that_was_taken_for_dead_is_not_published_without_its_chunks(
 
 
 # ---------------------------------------------------------------------- at the same time
-
-
-def test_an_upload_goes_on_while_garbage_is_collected(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    pieces = [version(number) for number in range(40)]
-
-    def source() -> Iterator[bytes]:
-        for piece in pieces:
-            yield piece
-            connector.collect_garbage(0)
-
-    connector.set_resource("a", source())
-
-    assert content(connector, "a") == b"".join(pieces)
-    connector.collect_garbage(0)
-    assert_no_orphans(mongodb)
 
 
 def test_sweeping_beside_writers_loses_nothing(mongodb_uri: str, mongodb: Database[Any]) -> None:

@@ -136,51 +136,6 @@ def test_an_operation_that_the_server_is_slow_with_ends_in_time(server: MongoDBS
 # ---------------------------------------------------------------------- a server that dies
 
 
-def test_a_reader_goes_on_when_the_server_was_restarted(server: MongoDBServer, database: str) -> None:
-    with MongoDBStorageConnector(server.uri(database), chunk_bytes=CHUNK_BYTES) as connector:
-        connector.set_resource("a", CONTENT)
-        with connector.get_resource("a") as resource:
-            beginning = resource.read(3 * CHUNK_BYTES)
-
-            server.kill9()
-            restarting = threading.Thread(target=server.restart)
-            restarting.start()
-            try:
-                rest = resource.read()
-            except StorageUnavailableError:  # or says so
-                restarting.join()
-                rest = resource.read()
-            restarting.join()
-
-        assert beginning + rest == CONTENT
-
-
-def test_an_upload_during_which_the_server_died_is_published_whole_or_not_at_all(server: MongoDBServer, database: str) -> None:
-    with MongoDBStorageConnector(server.uri(database), timeout_seconds=10, chunk_bytes=CHUNK_BYTES) as connector:
-        connector.set_resource("a", CONTENT)
-        new = CONTENT[::-1] * 4
-        for piece_of_death in (1, 9):
-
-            def source(piece_of_death: int = piece_of_death) -> Iterator[bytes]:
-                for number in range(10):
-                    if number == piece_of_death:
-                        server.kill9()
-                        server.restart()
-                    yield new[number * 1_000_000 : (number + 1) * 1_000_000]
-                yield new[10_000_000:]
-
-            try:
-                connector.set_resource("a", source())
-                expected = new
-            except StorageError:
-                expected = CONTENT
-
-            assert content(connector, "a") == expected
-            connector.set_resource("a", CONTENT)
-        connector.collect_garbage(0)
-        assert content(connector, "a") == CONTENT
-
-
 # ---------------------------------------------------------------------- a server whose answers are lost
 
 

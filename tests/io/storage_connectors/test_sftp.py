@@ -19,7 +19,7 @@ import paramiko
 import pytest
 from sftp_server import PASSWORD, USER, SFTPServer
 
-from data_stack.exception import ConfigError, StorageError, StorageUnavailableError
+from data_stack.exception import StorageError, StorageUnavailableError
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 
 BIG = os.urandom(1 << 20) * 5
@@ -80,16 +80,6 @@ def test_a_server_that_its_user_knows_is_trusted(
     assert content(connector, "a") == b"a"
 
 
-def test_any_server_is_trusted_only_if_asked_for(
-    sftp_server: SFTPServer, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    options = {**sftp_server.options(), "known_hosts": None, "host_key_policy": "auto_add"}
-
-    assert FsspecStorageConnector(url, **options).list_resources() == []
-    assert not (tmp_path / ".ssh").exists()
-
-
 @pytest.mark.parametrize("policy", ["reject", "auto_add"])
 def test_a_server_with_another_key_than_the_known_one_is_refused(
     sftp_server: SFTPServer, url: str, of_another_key: Path, policy: str
@@ -98,12 +88,6 @@ def test_a_server_with_another_key_than_the_known_one_is_refused(
 
     with pytest.raises(StorageError, match="another host key than the known one"):
         FsspecStorageConnector(url, **options).has_resource("a")
-
-
-@pytest.mark.parametrize("options", [{"host_key_policy": "none"}, {"known_hosts": "/no/such/file"}])
-def test_options_that_cannot_be_kept_are_errors(sftp_server: SFTPServer, url: str, options: dict[str, str]) -> None:
-    with pytest.raises(ConfigError):
-        FsspecStorageConnector(url, **{**sftp_server.options(), **options}).has_resource("a")
 
 
 # ---------------------------------------------------------------------- secrets

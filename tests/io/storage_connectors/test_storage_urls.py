@@ -7,12 +7,10 @@ import os
 import subprocess
 import sys
 import traceback
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import data_stack
 from data_stack.exception import ConfigError, MissingDependencyError
@@ -50,11 +48,6 @@ def root_of(url_or_path: Any) -> str:
 )
 def test_a_path_or_file_url_names_a_folder(given_url: Any, expected: str) -> None:
     assert root_of(given_url) == expected
-
-
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).map(lambda name: "/" + name))
-def test_the_file_url_of_a_folder_leads_to_that_folder(path: str) -> None:
-    assert root_of(PurePosixPath(path).as_uri()) == os.path.abspath(str(PurePosixPath(path)))
 
 
 @pytest.mark.parametrize("url", ["memory://", "memory:", "MEMORY://"])
@@ -216,16 +209,6 @@ def test_a_url_with_a_cache_is_that_store_behind_one(tmp_path: Path) -> None:
     assert "50000000000" in repr(connector)
     assert seen == ["remote://u:p%3F%26@host/db?a=1&b=%20&c"]
     assert not (tmp_path / "my cache").exists()
-
-
-def test_what_is_read_through_the_cache_of_a_url_is_what_was_stored(tmp_path: Path) -> None:
-    connector = storage_connector_from_url(f"file://{tmp_path}/far?cache={tmp_path}/near&cacheBytes=1MiB")
-
-    connector.set_resource("a/b", b"data")
-
-    for _ in range(2):
-        with connector.get_resource("a/b") as resource:
-            assert resource.read() == b"data"
 
 
 def test_a_number_of_bytes_has_a_unit_or_none() -> None:
