@@ -44,7 +44,7 @@ HEAVY = {
     "msgpack": {
         "data_stack.codecs.arrays",
         "data_stack.codecs.packed",
-        "data_stack.formats.records.references",
+        "data_stack.formats.records.sample_references",
     },
     "paramiko": {"data_stack.io.storage_connectors.fsspec"},
     "gridfs": set[str](),

@@ -24,7 +24,6 @@ from data_stack.codecs import (
     registered_types,
     registry,
 )
-from data_stack.codecs.registry import type_of_bytes, type_of_extension, types_by_extension
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import convert, records
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
@@ -173,15 +172,6 @@ def test_a_name_is_of_one_codec_and_is_a_name() -> None:
 def test_what_describes_no_codec_is_refused(content: Any) -> None:
     with pytest.raises(ConfigError):
         codec_from_json(content)
-
-
-def test_files_are_known_by_their_endings_and_their_first_bytes() -> None:
-    assert (type_of_extension("deg"), type_of_extension("jpeg"), type_of_extension("nope")) == ("degrees", "jpg", None)
-    assert types_by_extension("image") == {"jpg": "jpg", "jpeg": "jpg", "png": "png", "webp": "webp"}
-    for name in ("png", "jpg", "webp"):
-        record = codec_of(name).encode(np.zeros((8, 8, 3), np.uint8))
-        assert type_of_bytes(record[:16]) == name
-    assert type_of_bytes(b"warm") is None
 
 
 @pytest.mark.parametrize(

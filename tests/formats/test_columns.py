@@ -114,14 +114,6 @@ def test_a_batch_stacks_the_samples_in_the_order_asked_for(iterator: DatasetIter
     assert [as_values(sample) for sample in iterator.__getitems__(indices)] == [EXPECTED[position] for position in positions]
 
 
-def test_a_batch_of_nothing_has_the_shape_of_samples(iterator: DatasetIteratorIF) -> None:
-    batch: Any = iterator.read_batch([])
-    features, targets, _ = batch
-
-    assert (features.shape, features.dtype) == ((0, 3), np.float32)
-    assert (targets.shape, targets.dtype) == ((0,), np.int32)
-
-
 def test_a_column_is_read_alone(iterator: DatasetIteratorIF) -> None:
     assert iterator.read_column(1).tolist() == TARGETS.tolist()
     assert iterator.read_column(-1, [4, 4, 0]).tolist() == TARGETS[[4, 4, 0]].tolist()
@@ -171,18 +163,6 @@ def test_threads_share_an_iterator_that_none_of_them_has_opened(iterator: Datase
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(read, range(8)))
-
-
-def test_fields_make_samples_into_dicts(store: FileStorageConnector) -> None:
-    make("npy", store)
-
-    iterator = NumpyDatasetIterator({"x": store.get_resource("features"), "y": store.get_resource("targets")})
-
-    batch: Any = iterator.read_batch([2, 0])
-    assert sorted(iterator[2]) == ["x", "y"]
-    assert iterator[2]["y"] == TARGETS[2]
-    assert (list(batch), batch["y"].tolist()) == (["x", "y"], TARGETS[[2, 0]].tolist())
-    assert iterator.read_column("y").tolist() == TARGETS.tolist()
 
 
 def test_columns_of_different_lengths_are_refused(store: FileStorageConnector) -> None:

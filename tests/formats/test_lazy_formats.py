@@ -126,17 +126,6 @@ def test_plain_numbers_behind_a_user_block_and_of_either_byte_order_are_found(st
     assert [type(value) for value in (one[4], samples[0][4])] == [int, int]
 
 
-def test_a_sample_out_of_many_chunks_does_not_visit_them_all(store: FarStorageConnector) -> None:
-    values = np.arange(32 << 18, dtype=np.float32).reshape(-1, ROW)  # 32 MiB
-    stored(store, lambda file: write_hdf5(file, values, chunks=(4, ROW)))
-
-    with store.get_resource("x") as resource:
-        (value,) = hdf5.HDF5DatasetIterator(resource, ["train/samples"])[5000]
-
-    np.testing.assert_array_equal(value, values[5000])
-    assert store.fetched_bytes < 2 * MIB
-
-
 # ---------------------------------------------------------------------- our formats
 
 
@@ -243,19 +232,6 @@ def test_tensors_of_any_layout_are_the_same_read_by_row_or_whole(
         samples = [iterator[i][0] for i in range(len(iterator))]
 
     assert torch.equal(torch.stack([torch.as_tensor(sample) for sample in samples]).to(tensor.dtype), tensor)
-
-
-def test_a_large_idx_file_that_is_cut_short_or_goes_on_is_damaged(
-    store: FarStorageConnector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rows, "_WHOLE_REMOTE_BYTES", 0)
-    buffer = io.BytesIO()
-    idx.write_idx(buffer, VALUES[:3])
-    for data in (buffer.getvalue()[:-1], buffer.getvalue() + b"x"):
-        store.set_resource("x", data)
-
-        with store.get_resource("x") as resource, pytest.raises(DatasetFileCorruptError):
-            len(idx.IdxDatasetIterator([resource]))
 
 
 def test_of_npz_only_the_arrays_asked_for_are_read(store: FarStorageConnector) -> None:

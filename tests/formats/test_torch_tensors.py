@@ -174,16 +174,3 @@ def test_a_file_of_something_else_is_no_column(content: Any, tmp_path: Path) -> 
 
     with pytest.raises(DatasetFileCorruptError, match="not a tensor with one row a sample"):
         len(TorchDatasetIterator([store.get_resource("t.pt")]))
-
-
-def test_samples_are_tensors_and_batches_arrays_also_of_bfloat16(tmp_path: Path) -> None:
-    store = FileStorageConnector(tmp_path)
-    with store.create("t.pt") as file:
-        save_tensors(file, torch.arange(6).reshape(3, 2).to(torch.bfloat16))
-
-    iterator = TorchDatasetIterator([store.get_resource("t.pt")])
-
-    (sample,), batch = iterator[1], iterator.read_column(0, [2, 1])
-    assert torch.equal(sample, torch.tensor([2, 3], dtype=torch.bfloat16))
-    assert batch.dtype == np.float32
-    assert batch.tolist() == [[4.0, 5.0], [2.0, 3.0]]

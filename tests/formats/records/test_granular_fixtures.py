@@ -11,7 +11,7 @@ from granular_fixtures import expected_of, fixture_folder
 from layer_laws import as_plain
 
 from data_stack.formats import records
-from data_stack.formats.records import RecordReader, ShardedRecordReader
+from data_stack.formats.records import RecordReader
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.testing.iterators import assert_same
 
@@ -75,17 +75,6 @@ def test_its_records_are_the_bytes_that_granular_wrote(name: str) -> None:
         if "record_sha256" in expected:
             assert found == expected["record_sha256"]
         assert reader.size == expected["size"]
-
-
-def test_shards_can_be_shared_out() -> None:
-    expected = expected_of("sharded")
-    folder, starts = fixture_folder("sharded"), np.cumsum([0, *expected["shard_lengths"]])
-
-    with ShardedRecordReader(folder, shardstart=1, shardstep=2) as reader:
-        chosen = [*expected["decoded"][starts[1] : starts[2]], *expected["decoded"][starts[3] : starts[4]]]
-        assert reader.shards == 2
-        assert_same(list(reader), chosen)
-        assert_same([reader[position] for position in range(len(reader))], chosen)
 
 
 def test_ranges_of_sequences_are_read_as_granular_reads_them() -> None:

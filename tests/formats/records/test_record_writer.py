@@ -296,22 +296,6 @@ def test_after_a_kill_what_was_flushed_is_there_and_nothing_else(tmp_path: Path)
     assert files(tmp_path / "killed") == files(tmp_path / "b")
 
 
-def test_what_a_tool_without_marks_left_counts_as_far_as_all_columns_have_it(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        writer.extend(columns(rows(10)))
-    (tmp_path / "a" / "manifest.json").unlink()
-    os.truncate(tmp_path / "a" / "y.idx", 6 * 8 + 3)
-
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        assert len(writer) == 6
-        writer.append({**rows(1)[0], "name": "other"})
-
-    with RecordReader(tmp_path / "a") as reader:
-        reader.verify()
-        assert reader.read_column("name").tolist() == ["n0", "n1", "n2", "n3", "n4", "n5", "other"]
-        assert reader.read_column("x").shape == (7, 3)
-
-
 def test_samples_that_another_tool_appended_behind_a_manifest_are_kept(tmp_path: Path) -> None:
     for name, n_samples in (("a", 4), ("more", 7)):
         with RecordWriter(tmp_path / name, SPEC) as writer:

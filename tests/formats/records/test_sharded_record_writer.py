@@ -109,19 +109,6 @@ def test_shards_of_granular_are_gone_on_with_and_completed(tmp_path: Path) -> No
     assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13]]
 
 
-@pytest.mark.parametrize("in_store", [False, True])
-def test_shards_with_sequences_that_were_closed_stay_as_they_are(tmp_path: Path, in_store: bool) -> None:
-    target = FileStorageConnector(tmp_path) if in_store else tmp_path / "a"
-    prefix = "a" if in_store else ""
-    for start in (0, 5):
-        with ShardedRecordWriter(target, {"id": "i64", "parts": "utf8[]"}, prefix=prefix, shardlen=3) as writer:
-            assert len(writer) == start
-            for i in range(start, start + 5):
-                writer.append({"id": i, "parts": [str(i)] * (i % 3)})
-
-    assert ids(tmp_path / "a") == [[0, 1, 2], [3, 4], [5, 6, 7], [8, 9]]
-
-
 def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(tmp_path: Path) -> None:
     connector = FileStorageConnector(tmp_path)
     with pytest.raises(KeyboardInterrupt):
