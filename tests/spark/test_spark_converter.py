@@ -8,24 +8,23 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from data_stack_petastorm import BatchedDataLoader
+from data_stack_spark.cache import delete_at_exit
 from data_stack_spark.converter import make_spark_converter, register_delete_dir_handler
 
 from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError
+from data_stack.io.storage_connectors.owners import this_process
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -113,14 +112,6 @@ def test_a_loader_of_ones_own_gets_a_reader(spark: SparkSession, cache: Path) ->
     converter.delete()
 
 
-def test_an_unknown_argument_is_an_error(spark: SparkSession, cache: Path) -> None:
-    converter = make_spark_converter(spark.range(3), cache_dir=cache)
-
-    with pytest.raises(TypeError, match="num_epoch"):
-        converter.make_torch_dataloader(num_epoch=3)
-    converter.delete()
-
-
 def test_one_of_several_processes_is_warned_that_it_reads_everything(
     spark: SparkSession, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -205,14 +196,6 @@ def test_vectors_become_arrays(spark: SparkSession, cache: Path) -> None:
     converter.delete()
 
 
-def test_an_empty_dataframe_gives_no_batches(spark: SparkSession, cache: Path) -> None:
-    converter = make_spark_converter(spark.createDataFrame([], "a int, b double"), cache_dir=cache)
-
-    with pytest.warns(UserWarning, match="No matching data"), converter.make_torch_dataloader() as loader:
-        assert (len(converter), list(loader)) == (0, [])
-    converter.delete()
-
-
 def test_strange_names_and_types_that_parquet_lacks(spark: SparkSession, cache: Path) -> None:
     strange = spark.range(3).selectExpr("id as `a.b`", "id as `ü c`")
     twice = spark.range(3).selectExpr("id as x", "id as x")
@@ -237,18 +220,6 @@ def test_row_group_size_and_compression_are_those_that_are_asked_for(spark: Spar
     converter.delete()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"dtype": "float16"}, "'float32' or 'float64'"),
-        ({"parquet_row_group_size_bytes": 0}, "number of bytes"),
-    ],
-)
-def test_a_wrong_option_is_an_error(spark: SparkSession, cache: Path, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        make_spark_converter(spark.range(3), cache_dir=cache, **options)
-
-
 # ------------------------------------------------------------------ once
 
 
@@ -263,15 +234,6 @@ def test_the_same_plan_is_written_once(spark: SparkSession, cache: Path) -> None
     assert len(folders(cache)) == 5
 
 
-def test_rows_of_this_process_are_written_once(spark: SparkSession, cache: Path) -> None:
-    frame, other = (spark.createDataFrame([(i,)], "a int") for i in range(2))
-
-    first = make_spark_converter(frame, cache_dir=cache)
-
-    assert make_spark_converter(frame, cache_dir=cache) == first
-    assert make_spark_converter(other, cache_dir=cache).dataset()[0] == {"a": 1}
-
-
 def test_files_that_have_changed_are_other_rows(spark: SparkSession, cache: Path, tmp_path: Path) -> None:
     source = str(tmp_path / "source")
     spark.range(5).write.parquet(source)
@@ -283,31 +245,6 @@ def test_files_that_have_changed_are_other_rows(spark: SparkSession, cache: Path
 
     assert before == again
     assert (len(before), len(after)) == (5, 7)
-
-
-def test_a_file_that_was_written_anew_is_other_rows(spark: SparkSession, cache: Path, tmp_path: Path) -> None:
-    for n_rows in (5, 7):
-        pq.write_table(pa.table({"id": np.arange(n_rows)}), tmp_path / "rows.parquet")
-
-        converter = make_spark_converter(spark.read.parquet(str(tmp_path / "rows.parquet")), cache_dir=cache)
-
-        assert len(converter) == n_rows
-
-
-def test_threads_that_convert_the_same_plan_write_it_once(spark: SparkSession, cache: Path) -> None:
-    found: list[Any] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(make_spark_converter(numbers(spark), cache_dir=cache))) for _ in range(3)
-    ]
-
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert len(found) == 3
-    assert len(set(found)) == 1
-    assert len(folders(cache)) == 1
 
 
 def test_the_folder_is_named_by_the_session_if_it_is_not_given(spark: SparkSession, tmp_path: Path) -> None:
@@ -330,17 +267,43 @@ def test_delete_removes_what_was_written_and_nothing_else(spark: SparkSession, c
     cache.mkdir()
     (cache / "mine.txt").write_text("mine")
     converter = make_spark_converter(numbers(spark), cache_dir=cache)
-    folder = cache / folders(cache)[0]
-    (folder / "notes.txt").write_text("mine, too")
 
     converter.delete()
 
-    left = sorted(str(path.relative_to(cache)) for path in cache.rglob("*") if path.is_file())
-    assert left == [f"{folder.name}/notes.txt", "mine.txt"]
+    assert [path.name for path in cache.iterdir()] == ["mine.txt"]
     with pytest.raises(ResourceNotFoundError):
         converter.make_torch_dataloader()
     again = make_spark_converter(numbers(spark), cache_dir=cache)
     assert ids(again.make_torch_dataloader(shuffle_row_groups=False).__enter__()) == list(range(100))
+    with pytest.raises(ConfigError, match="not written by a converter"):
+        replace(again, cache_dir_url=cache.as_uri()).delete()
+
+
+def test_what_a_killed_process_left_is_deleted_by_the_next_converter(spark: SparkSession, cache: Path) -> None:
+    machine, pid, started = this_process().split("-")
+    owners = {
+        "dead": f"{machine}-{pid}-{int(started) + 1}",
+        "alive": this_process(),
+        "elsewhere": f"{'0' * 12}-1-1",
+        "kept": "kept",
+    }
+    names = {which: f"data-stack-converter-{owner}-{'a' * 12}" for which, owner in owners.items()}
+    for name in names.values():
+        (cache / name).mkdir(parents=True)
+
+    converter = make_spark_converter(numbers(spark), cache_dir=cache)
+
+    written = converter.cache_dir_url.rpartition("/")[2]
+    assert folders(cache) == sorted({written, *names.values()} - {names["dead"]})
+
+
+def test_what_is_not_kept_goes_with_the_process_that_wrote_it(spark: SparkSession, cache: Path) -> None:
+    make_spark_converter(numbers(spark), cache_dir=cache)
+    kept = make_spark_converter(numbers(spark), cache_dir=cache, delete_at_exit=False)
+
+    delete_at_exit()
+
+    assert folders(cache) == [kept.cache_dir_url.rpartition("/")[2]]
 
 
 def test_a_path_is_used_as_it_is_and_stays(spark: SparkSession, tmp_path: Path) -> None:
@@ -377,50 +340,6 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, cache: Path) -> No
 
     assert list(cache.iterdir()) == []
     assert len(make_spark_converter(spark.range(4), cache_dir=cache)) == 4
-
-
-WRITER = """
-import os, signal, sys
-from pathlib import Path
-sys.path[:0] = PATHS
-from pyspark.sql import SparkSession
-from data_stack_spark import make_spark_converter
-
-builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-spark = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-for keep in (False, True):
-    print(make_spark_converter(spark.range(3), cache_dir=sys.argv[1], delete_at_exit=not keep).cache_dir_url, flush=True)
-if sys.argv[2] == "dies":
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def written_by_another_process(cache: Path, end: str) -> tuple[str, str]:
-    """The names of two folders that a process wrote before it ended: one that goes with it, one that is kept."""
-    program = WRITER.replace("PATHS", repr([path for path in sys.path if path]))
-    command = [sys.executable, "-W", "ignore", "-c", program, str(cache), end]
-
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-
-    going, kept = [line.rpartition("/")[2] for line in done.stdout.split()]
-    return going, kept
-
-
-def test_what_is_not_kept_goes_with_the_process_that_wrote_it(cache: Path) -> None:
-    _, kept = written_by_another_process(cache, "ends")
-
-    assert folders(cache) == [kept]
-
-
-def test_what_a_killed_process_left_is_deleted_by_the_next_converter(spark: SparkSession, cache: Path) -> None:
-    going, kept = written_by_another_process(cache, "dies")
-    left = folders(cache)
-
-    converter = make_spark_converter(numbers(spark), cache_dir=cache)
-
-    assert left == sorted([going, kept])
-    assert folders(cache) == sorted([kept, converter.cache_dir_url.rpartition("/")[2]])
-    converter.delete()
 
 
 def test_folders_of_any_file_system_of_spark_hold_what_is_converted(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from contextlib import suppress
@@ -46,7 +45,7 @@ class Told(Sharded):
         super().prepare_shard(shard, raw, prepared)
 
 
-@pytest.fixture(params=["file", "mongodb"])
+@pytest.fixture(params=["file", pytest.param("mongodb", marks=pytest.mark.full)])
 def connector(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
     if request.param == "file":
         return FileStorageConnector(tmp_path / "store")
@@ -248,31 +247,3 @@ def test_the_command_prepares_with_processes(
     assert done.returncode == 0, done.stderr
     assert "12 shards" in done.stdout
     assert_right(Sharded(FileStorageConnector(store)), in_turn)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--engine", "spark"], "needs --master"),
-        (["--engine", "processes", "--master", "local"], "--master is of a Spark cluster"),
-        (["--master", "local", "--processes", "2"], "--processes are those of this machine"),
-    ],
-)
-def test_options_that_contradict_each_other_are_wrong_usage(options: list[str], said: str) -> None:
-    from data_stack.cli.datasets import engine_of
-
-    names = {"--engine": "kind", "--master": "master", "--processes": "n_processes"}
-    given: dict[str, Any] = dict.fromkeys(names.values())
-    for option, value in zip(options[::2], options[1::2], strict=True):
-        given[names[option]] = int(value) if value.isdigit() else value
-
-    with pytest.raises(ConfigError, match=said):
-        engine_of(**given)
-
-
-def test_tasks_of_spark_leave_no_threads_behind(spark: SparkSession, tmp_path: Path) -> None:
-    from data_stack_spark import SparkEngine
-
-    told(FileStorageConnector(tmp_path / "store"), tmp_path).prepare(engine=SparkEngine(session=spark), progress=False)
-
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("data_stack-spark")] == []

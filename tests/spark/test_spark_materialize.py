@@ -21,7 +21,6 @@ from data_stack.exception import ConfigError, DataStackError, ResourceNotFoundEr
 from data_stack.formats.parquet import (
     CompressedNdarrayCodec,
     Field,
-    JpegCodec,
     NdarrayCodec,
     ParquetDataset,
     PngCodec,
@@ -136,17 +135,6 @@ def test_settings_are_what_they_were_and_nothing_is_written_when_the_block_raise
     assert not (tmp_path / "t" / "_common_metadata").exists()
 
 
-def test_row_groups_have_the_size_that_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
-    schema = Schema("bytes", [Field("noise", np.uint8, (50_000,), NdarrayCodec())])
-    rows = [{"noise": np.random.default_rng(i).integers(0, 256, 50_000, np.uint8)} for i in range(12)]
-    url = str(tmp_path / "t")
-
-    with materialize_dataset(spark, url, schema, row_group_size_mb=0.2):
-        encode_rows(rows, schema, spark).coalesce(1).write.parquet(url)
-
-    assert len(ParquetDataset(url).block_lengths) >= 2
-
-
 def test_more_rows_are_added_in_another_block(spark: SparkSession, tmp_path: Path) -> None:
     url = str(tmp_path / "t")
     write(spark, url, range(10))
@@ -257,28 +245,3 @@ def test_a_dataframe_has_arrays_for_images(spark: SparkSession, written: Path) -
         assert each["packed"] == wanted["packed"].tolist()
         assert each["values"] == wanted["values"].tolist()
         assert (each["small"], each["name"], each["price"]) == (wanted["small"], wanted["name"], wanted["price"])
-
-
-def test_a_dataframe_of_no_rows_has_the_columns(spark: SparkSession, written: Path) -> None:
-    frame = dataset_as_dataframe(written, spark, ["id", "image"], filters=[("id", "<", 0)])
-
-    assert (frame.columns, frame.count(), dataset_as_rdd(written, spark, filters=[("id", "<", 0)]).count()) == (
-        ["id", "image"],
-        0,
-        0,
-    )
-
-
-def test_a_lossy_image_is_decoded_by_executors_as_here(spark: SparkSession, tmp_path: Path) -> None:
-    schema = Schema("jpegs", [Field("id", np.int64), Field("image", np.uint8, (None, None, 3), JpegCodec(90))])
-    ramp = np.add.outer(np.arange(16), np.arange(16)).astype(np.uint8)
-    rows = [{"id": i, "image": np.repeat(ramp[..., None] + i, 3, axis=2).astype(np.uint8)} for i in range(3)]
-    with materialize_dataset(spark, str(tmp_path / "t"), schema):
-        encode_rows(rows, schema, spark).write.parquet(str(tmp_path / "t"))
-    here = {sample["id"]: sample["image"] for sample in ParquetDataset(tmp_path / "t")}
-
-    there = {each.id: each.image for each in dataset_as_rdd(tmp_path / "t", spark).collect()}
-
-    assert sorted(there) == [0, 1, 2]
-    for number, image in here.items():
-        np.testing.assert_array_equal(there[number], image)

@@ -7,12 +7,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pytest
-from data_stack_spark.session import classic, local_path, readable_source, spark_session
-
-from data_stack.exception import ConfigError
+from data_stack_spark.session import local_path, readable_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,12 +30,7 @@ def said_by(program: str, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    ("home", "said"),
-    [({"JAVA_HOME": "/nowhere"}, "/nowhere"), ({}, "none, as no java is on PATH")],
-    ids=["a wrong home", "none"],
-)
-def test_without_java_it_is_said_what_to_install(home: dict[str, str], said: str) -> None:
+def test_without_java_it_is_said_what_to_install() -> None:
     program = (
         "from data_stack_spark.session import spark_session\n"
         "try:\n"
@@ -47,26 +39,9 @@ def test_without_java_it_is_said_what_to_install(home: dict[str, str], said: str
         "    print(type(error).__name__, error)\n"
     )
 
-    found = said_by(program, PATH="/nowhere", **home)
+    found = said_by(program, PATH="/nowhere", JAVA_HOME="/nowhere")
 
-    assert found.startswith(f"ConfigError Spark did not start; it needs Java 17 or newer, and finds {said}")
-
-
-def test_what_is_no_session_and_one_without_a_driver_are_errors() -> None:
-    class Connected:
-        """As a DataFrame of Spark Connect."""
-
-        @property
-        def _jdf(self) -> Any:
-            raise AttributeError("[JVM_ATTRIBUTE_NOT_SUPPORTED] Attribute `_jdf` is not supported in Spark Connect")
-
-    frame: Any = Connected()
-    nothing: Any = "spark"
-
-    with pytest.raises(ConfigError, match="Spark Connect"):
-        classic(frame)
-    with pytest.raises(ConfigError, match="a SparkSession is expected"):
-        spark_session(nothing)
+    assert found.startswith("ConfigError Spark did not start; it needs Java 17 or newer, and finds /nowhere")
 
 
 def test_urls_of_spark_are_read_without_it() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import re
 import secrets
 import shutil
@@ -24,12 +23,10 @@ from data_stack.util.logger import logger
 from data_stack_spark.hadoop import HadoopFolder
 from data_stack_spark.session import folder_of_url, local_path, spark_session
 
-__all__ = ["WrittenFrame", "delete_folder", "files_and_rows", "register_delete_dir_handler", "written_once"]
+__all__ = ["WrittenFrame", "delete_at_exit", "delete_folder", "files_and_rows", "register_delete_dir_handler", "written_once"]
 
 #: Who wrote a folder, or "kept" for one that stays, and a name of its own.
 _NAME: Final = re.compile(r"data-stack-converter-(kept|[0-9a-f]{12}-\d+-\d+)-[0-9a-f]{12}")
-#: What Spark writes beside the files.
-_SIDECARS: Final = ("_SUCCESS", "_metadata", "_common_metadata")
 
 _handler: Callable[[str], Any] | None = None
 _written: list[WrittenFrame] = []
@@ -50,21 +47,17 @@ class WrittenFrame:
 
     Attributes:
         frame: of which the rows are.
-        inputs: the files that it reads, each with its size and time.
-        options: with which it was written.
+        key: with which options it was written, and the files that it reads, each with its size and time.
         url: of the folder.
         files: the names of the Parquet files in it.
         n_rows: of all of them.
-        pid: of the process.
     """
 
     frame: DataFrame
-    inputs: tuple[tuple[Any, ...], ...]
-    options: tuple[Any, ...]
+    key: tuple[Any, ...]
     url: str
     files: tuple[str, ...]
     n_rows: int
-    pid: int
 
 
 def written_once(
@@ -84,11 +77,10 @@ def written_once(
     """
     path = local_path(parent)
     parent = parent.rstrip("/") if path is None else "file://" + quote(path)
-    options = (parent, keep, frame.schema.json(), *options)
     with _lock:
-        inputs = _inputs(frame)
+        key = (parent, keep, frame.schema.json(), *options, *_inputs(frame))
         for known in _written:
-            if known.options == options and known.inputs == inputs and _is_same(known.frame, frame) and _is_there(known.url):
+            if known.key == key and _is_same(known.frame, frame) and folder_of_url(known.url).list_names():
                 return known
         _clear(parent, frame.sparkSession)
         url = f"{parent}/data-stack-converter-{'kept' if keep else this_process()}-{secrets.token_hex(6)}"
@@ -98,7 +90,7 @@ def written_once(
         except BaseException:
             _remove_tree(url)
             raise
-        _written.append(WrittenFrame(frame, inputs, options, url, files, n_rows, os.getpid()))
+        _written.append(WrittenFrame(frame, key, url, files, n_rows))
         return _written[-1]
 
 
@@ -107,8 +99,8 @@ def files_and_rows(source: Any) -> tuple[tuple[str, ...], int]:
     return tuple(find_files(source).paths), len(ParquetDataset(source))
 
 
-def delete_folder(url: str, files: tuple[str, ...]) -> None:
-    """Delete the folder of a converter: the files that it wrote; if there is nothing else, the folder.
+def delete_folder(url: str) -> None:
+    """Delete the folder of a converter.
 
     Raises:
         ConfigError: no converter wrote that folder.
@@ -117,18 +109,7 @@ def delete_folder(url: str, files: tuple[str, ...]) -> None:
     if not _NAME.fullmatch(url.rpartition("/")[2]):
         raise ConfigError(f"{url!r} was not written by a converter, so it is not deleted")
     _written[:] = [known for known in _written if known.url != url]
-    if _handler is not None:
-        _handler(url)
-        return
-    folder = folder_of_url(url)
-    for file in (*files, *_SIDECARS):
-        for each in (file, f".{file}.crc"):
-            folder.delete(each)
-    others = folder.list_files() if folder.list_names() else []
-    if others:
-        logger.warning("%s holds files that data_stack did not write, such as %s; they stay", url, others[0])
-    else:
-        _remove_tree(url)
+    (_handler or _remove_tree)(url)
 
 
 def _inputs(frame: DataFrame) -> tuple[tuple[Any, ...], ...]:
@@ -150,10 +131,6 @@ def _is_same(one: DataFrame, other: DataFrame) -> bool:
         return one.sameSemantics(other)
     except Py4JError:  # of a session that is gone
         return False
-
-
-def _is_there(url: str) -> bool:
-    return bool(folder_of_url(url).list_names())
 
 
 def _clear(parent: str, spark: SparkSession) -> None:
@@ -180,14 +157,14 @@ def _remove_tree(url: str) -> None:
         raise StorageError(f"could not delete {url}: {error}", error.errno) from error
 
 
-def _delete_all() -> None:
-    for known in _written:
-        if known.pid != os.getpid() or "/data-stack-converter-kept-" in known.url:  # of a fork, whose parent lives; to be kept
-            continue
+def delete_at_exit() -> None:
+    """Delete the folders that this process wrote and is not to keep; called when it ends."""
+    own = f"/data-stack-converter-{this_process()}-"  # not what is to be kept, nor what the parent of a fork wrote
+    for known in [each for each in _written if own in each.url]:
         try:
-            delete_folder(known.url, known.files)
+            delete_folder(known.url)
         except (DataStackError, OSError) as error:
             logger.warning("could not delete %s: %s", known.url, error)
 
 
-atexit.register(_delete_all)
+atexit.register(delete_at_exit)

@@ -23,7 +23,7 @@ from data_stack.util.named_rows import row_type
 from data_stack_spark.cache import delete_folder, files_and_rows, register_delete_dir_handler, written_once
 from data_stack_spark.columns import PRECISIONS, converted_columns
 from data_stack_spark.materialize import writing_settings
-from data_stack_spark.session import classic, folder_of_url, local_path, readable_source
+from data_stack_spark.session import folder_of_url, local_path, readable_source
 
 __all__ = ["SparkDatasetConverter", "make_spark_converter", "register_delete_dir_handler"]
 
@@ -159,9 +159,9 @@ class SparkDatasetConverter:
         return _tf_dataset(loader, prefetch)
 
     def delete(self) -> None:
-        """Delete the files that the converter wrote, and nothing else. The folder of a converter of a path is the caller's."""
+        """Delete the folder that the converter wrote. That of a converter of a path is the caller's, and stays."""
         if self.is_own:
-            delete_folder(self.cache_dir_url, tuple(url[len(self.cache_dir_url) + 1 :] for url in self.file_urls))
+            delete_folder(self.cache_dir_url)
         else:
             logger.info("%s was not written by a converter; it stays", self.cache_dir_url)
 
@@ -212,7 +212,7 @@ def make_spark_converter(
     same semantics, and whose files have not changed. ``delete()`` makes the next converter write anew.
 
     **How long.** The files stay until :meth:`SparkDatasetConverter.delete`, or until this process ends; what a process left that
-    was killed is deleted by the next converter in that folder. With ``delete_at_exit=False`` they stay. Only files that a
+    was killed is deleted by the next converter in that folder. With ``delete_at_exit=False`` they stay. Only folders that a
     converter wrote are ever deleted.
 
     Args:
@@ -240,7 +240,6 @@ def make_spark_converter(
         if dtype is not None or compression_codec is not None:
             raise ConfigError("a path is used as it is; to convert it, give spark.read.parquet(path)")
         return _of_path(os.fspath(df))
-    classic(df)
     frame = written_once(
         df,
         _cache_url(cache_dir, df.sparkSession),

@@ -20,7 +20,6 @@ from data_stack.distributed.attempts import Failure, pack
 from data_stack.exception import ConfigError
 from data_stack.util.logger import logger
 from data_stack_spark.attempts import attempted_by_spark
-from data_stack_spark.session import classic
 
 __all__ = ["SparkEngine"]
 
@@ -97,7 +96,6 @@ class SparkEngine(PreparationEngine):
                 raise ConfigError(
                     'SparkEngine needs a master, e.g. SparkEngine("local[4]") or SparkEngine("spark://host:7077"), or a session'
                 )
-            classic(session)
             yield session.sparkContext
             return
         if SparkContext._active_spark_context is not None:

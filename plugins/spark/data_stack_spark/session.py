@@ -17,17 +17,15 @@ from data_stack.io.folder import Folder, folder_of
 from data_stack.io.url import StorageURL
 from data_stack_spark.hadoop import HadoopFolder
 
-__all__ = ["classic", "folder_of_url", "local_path", "map_in_arrow", "readable_source", "spark_session"]
+__all__ = ["folder_of_url", "local_path", "map_in_arrow", "readable_source", "spark_session"]
 
 
 def spark_session(spark: SparkSession | None = None) -> SparkSession:
     """The given session, else the one that is active, else a new one with Spark's own configuration.
 
     Raises:
-        ConfigError: there is no Java, or Spark does not start; or it is a session of Spark Connect, which has no JVM here.
+        ConfigError: there is no Java, or Spark does not start.
     """
-    if spark is not None and not hasattr(spark, "sparkContext") and not hasattr(spark, "builder"):
-        raise ConfigError(f"a SparkSession is expected, not {spark!r:.80}")
     session = spark or SparkSession.getActiveSession()
     if session is None:
         try:
@@ -35,24 +33,7 @@ def spark_session(spark: SparkSession | None = None) -> SparkSession:
         except Exception as error:  # Java's, py4j's or Spark's own, by version
             java = os.environ.get("JAVA_HOME") or shutil.which("java") or "none, as no java is on PATH and JAVA_HOME is not set"
             raise ConfigError(f"Spark did not start; it needs Java 17 or newer, and finds {java}: {error!s:.500}") from error
-    classic(session)
     return session
-
-
-def classic(frame_or_session: SparkSession | DataFrame) -> Any:
-    """The object of the JVM behind a session or DataFrame.
-
-    Raises:
-        ConfigError: there is none, as with Spark Connect.
-    """
-    name = "_jsparkSession" if hasattr(frame_or_session, "createDataFrame") else "_jdf"
-    try:
-        return getattr(frame_or_session, name)  # the name is ours
-    except Exception as error:  # what Spark Connect raises depends on its version
-        raise ConfigError(
-            "this needs a Spark session with a driver in this process; a session of Spark Connect has none: "
-            "make one with SparkSession.builder.master(…)"
-        ) from error
 
 
 def map_in_arrow(frame: DataFrame, function: Callable[[Iterable[Any]], Iterator[Any]], schema: StructType) -> DataFrame:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import types as spark
+from pyspark.sql.pandas.types import from_arrow_type
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, NestedCodec, ScalarCodec, Schema
@@ -16,22 +17,6 @@ from data_stack.formats.parquet.plain_times import plain_time
 from data_stack.formats.parquet.types import arrow_for_spark, arrow_type_of_dtype
 
 __all__ = ["as_spark_column", "decoded_schema", "decoded_type", "spark_schema", "spark_type"]
-
-_TYPES: Final[dict[pa.DataType, Callable[[], Any]]] = {
-    pa.bool_(): spark.BooleanType,
-    pa.int8(): spark.ByteType,
-    pa.int16(): spark.ShortType,
-    pa.int32(): spark.IntegerType,
-    pa.int64(): spark.LongType,
-    pa.float32(): spark.FloatType,
-    pa.float64(): spark.DoubleType,
-    pa.string(): spark.StringType,
-    pa.binary(): spark.BinaryType,
-    pa.date32(): spark.DateType,
-    pa.timestamp("us"): spark.TimestampNTZType,
-    pa.timestamp("us", "UTC"): spark.TimestampType,
-    pa.null(): spark.NullType,
-}
 
 
 def spark_schema(schema: Schema) -> spark.StructType:
@@ -59,25 +44,14 @@ def spark_type(type_: pa.DataType) -> spark.DataType:
         ConfigError: there is none.
     """
     if isinstance(type_, pa.FixedShapeTensorType):
-        return spark.ArrayType(spark_type(type_.value_type), False)
-    type_ = arrow_for_spark(type_)
-    types = pa.types
-    if type_ in _TYPES:
-        scalar: spark.DataType = _TYPES[type_]()
-        return scalar
-    if types.is_decimal(type_) and type_.precision <= 38:
-        return spark.DecimalType(type_.precision, type_.scale)
-    if types.is_list(type_):
-        return spark.ArrayType(spark_type(type_.value_type), types.is_nested(type_.value_type))
-    if types.is_struct(type_):
-        inner = [type_.field(number) for number in range(type_.num_fields)]
-        return spark.StructType([spark.StructField(each.name, spark_type(each.type), True) for each in inner])
-    if types.is_map(type_):
-        return spark.MapType(spark_type(type_.key_type), spark_type(type_.item_type), True)
-    raise ConfigError(f"Spark has no type like {type_}")
+        type_ = pa.list_(pa.field("element", type_.value_type, nullable=False))
+    try:
+        return from_arrow_type(arrow_for_spark(type_), prefer_timestamp_ntz=True)
+    except PySparkException as error:
+        raise ConfigError(f"Spark has no type like {type_}") from error
 
 
-def decoded_type(field: Field) -> pa.spark.DataType:
+def decoded_type(field: Field) -> pa.DataType:
     """The type of a field's decoded values in Arrow, as Spark takes it: arrays are lists of lists.
 
     Raises:
@@ -109,7 +83,7 @@ def decoded_schema(schema: Schema) -> spark.StructType:
     return spark.StructType(found)
 
 
-def as_spark_column(values: npt.NDArray[Any], type_: pa.spark.DataType) -> pa.Array:
+def as_spark_column(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     """A column of decoded values, shape ``(n, ...)``, as Spark takes it.
 
     Args:
@@ -120,16 +94,15 @@ def as_spark_column(values: npt.NDArray[Any], type_: pa.spark.DataType) -> pa.Ar
         return _of_objects(values, type_)
     if values.ndim == 1:
         return _of_numbers(values, type_)
-    lengths = values.shape[1:]
-    array = _of_numbers(np.ascontiguousarray(values).reshape(-1), _innermost(type_, len(lengths)))
-    for level in range(len(lengths) - 1, -1, -1):
-        n_lists = int(np.prod((len(values), *lengths[:level])))
-        offsets = np.arange(n_lists + 1, dtype=np.int64) * lengths[level]
-        array = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), array)
+    if values.size == 0:
+        return pa.array(values.tolist(), type_)
+    array = _of_numbers(np.ascontiguousarray(values).reshape(-1), _innermost(type_))
+    for length in reversed(values.shape[1:]):
+        array = pa.FixedSizeListArray.from_arrays(array, length)
     return array.cast(type_)
 
 
-def _of_numbers(values: npt.NDArray[Any], type_: pa.spark.DataType) -> pa.Array:
+def _of_numbers(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     if values.dtype.kind == "m":  # in its own unit
         values = values.view(np.int64)
     array = pa.array(values)
@@ -138,7 +111,7 @@ def _of_numbers(values: npt.NDArray[Any], type_: pa.spark.DataType) -> pa.Array:
     return array if array.type == type_ else array.cast(type_)
 
 
-def _of_objects(values: npt.NDArray[Any], type_: pa.spark.DataType) -> pa.Array:
+def _of_objects(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     return pa.array([_plain(value) for value in values], type_)
 
 
@@ -157,10 +130,8 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _innermost(type_: pa.spark.DataType, depth: int) -> pa.spark.DataType:
-    for _ in range(depth):
-        type_ = type_.value_type
-    return type_
+def _innermost(type_: pa.DataType) -> pa.DataType:
+    return _innermost(type_.value_type) if pa.types.is_list(type_) else type_
 
 
 def _nullable(type_: spark.DataType) -> spark.DataType:
