@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
-import pickle
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm import DataLoader, Reader, WeightedSamplingReader, make_batch_reader, make_reader
 from data_stack_petastorm.reader import ReaderArguments
-from data_stack_petastorm.rows import row_type
 from sizes import sized
 
 from data_stack.exception import ConfigError, DataStackError, LoaderStateError, LoadingError
@@ -28,9 +26,7 @@ from data_stack.formats.parquet.ngram import NGram
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import col, in_lambda, in_set
 from data_stack.formats.parquet.transform import TransformSpec
-from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
-from data_stack.util.processors import n_processors
 
 PETASTORM = petastorm_fixtures.FIXTURES
 TIMESERIES = PETASTORM / "timeseries"
@@ -105,18 +101,12 @@ def test_arguments_that_have_no_effect_are_accepted(numbers: Path) -> None:
     "options",
     [
         {"reader_pool_type": "threads"},
-        {"workers_count": 0},
         {"cur_shard": 0},
         {"shard_count": 2},
-        {"cur_shard": 2, "shard_count": 2},
-        {"cache_type": "disk"},
         {"cache_type": "local-disk"},
         {"schema_fields": "id"},
         {"schema_fields": ["idd"]},
-        {"num_epochs": 0},
-        {"seed": 0.5},
         {"predicate": 3},
-        {"filters": [("idd", "=", 3)]},
         {"transform_spec": lambda row: row},
         {"shuffle_row_drop_partitions": 0},
     ],
@@ -125,22 +115,6 @@ def test_arguments_that_make_no_sense_are_refused(numbers: Path, options: dict[s
     for make in (make_reader, make_batch_reader):
         with pytest.raises(ConfigError):
             make(numbers, **options)
-
-
-def test_there_are_no_more_workers_than_suit_files_of_this_machine(numbers: Path) -> None:
-    def n_workers(dataset: Any, **options: Any) -> int:
-        with make_reader(dataset, workers_count=50, **options) as reader:
-            next(reader)
-            n_workers: int = reader.diagnostics["n_workers"]
-        return n_workers
-
-    store = InMemoryStorageConnector()
-    for file in numbers.iterdir():
-        store.set_resource(file.name, file.read_bytes())
-
-    assert n_workers(numbers) == 2 * n_processors()
-    assert n_workers(numbers, transform_spec=TransformSpec(lambda row: row)) == 50  # may wait for whatever it likes
-    assert n_workers(store) == 50
 
 
 # ------------------------------------------------------------------ the exact rows
@@ -199,23 +173,6 @@ def test_rows_stay_whole_whatever_is_combined(numbers: Path) -> None:
         assert all(map(is_whole, rows))
         assert all(map(is_whole, batched))
         assert sorted(ids(rows)) == sorted(ids(batched)) == wanted
-
-
-def test_a_predicate_may_use_fields_that_are_not_given(numbers: Path) -> None:
-    with make_reader(numbers, schema_fields=["id"], predicate=in_set(["row 3", "row 77"], "text")) as reader:
-        assert sorted(reader) == [(3,), (77,)]
-
-
-def test_users_own_predicates_in_petastorms_manner_work(numbers: Path) -> None:
-    class Even:
-        def get_fields(self) -> set[str]:
-            return {"id"}
-
-        def do_include(self, values: dict[str, Any]) -> bool:
-            return bool(values["id"] % 2 == 0)
-
-    with make_reader(numbers, predicate=Even()) as reader:
-        assert sorted(ids(reader)) == list(range(0, N_ROWS, 2))
 
 
 class AmongColumns:
@@ -292,15 +249,6 @@ def test_drop_partitions_mix_the_rows_of_so_many_row_groups(numbers: Path) -> No
     assert np.mean(rows[1:] == rows[:-1]) < 0.5
 
 
-def test_parts_of_row_groups_are_shuffled_in_batches(numbers: Path) -> None:
-    with make_batch_reader(numbers, shuffle_row_drop_partitions=3, seed=3) as reader:
-        batches = [batch.id.tolist() for batch in reader]
-
-    assert Counter(map(len, batches)) == {4: 20, 3: 40}
-    assert sorted(itertools.chain(*batches)) == list(range(N_ROWS))
-    assert any(batches[place][-1] + 1 != batches[place + 1][0] for place in range(0, 60, 3))
-
-
 # ------------------------------------------------------------------ shards
 
 
@@ -312,15 +260,6 @@ def test_shards_are_even(numbers: Path, uneven: Any, n_rows: list[int]) -> None:
     together = Counter(itertools.chain(*shards))
     assert sum(together.values()) - len(together) == (1 if uneven == "pad" else 0)
     assert len(together) == (198 if uneven == "drop" else 200)
-
-
-def test_shards_are_even_after_a_filter_and_with_fewer_row_groups_than_shards(one_group: Path) -> None:
-    shards = [
-        order(one_group, cur_shard=rank, shard_count=4, predicate=col("id") != 2, shuffle_rows=True, seed=1) for rank in range(4)
-    ]
-
-    assert sorted(itertools.chain(*shards)) == [0, 1, 3, 4]
-    assert [len(shard) for shard in shards] == [1, 1, 1, 1]
 
 
 def test_fewer_rows_than_shards_are_an_error_that_says_what_to_do(one_group: Path) -> None:
@@ -367,18 +306,6 @@ def test_values_are_those_that_petastorm_wrote() -> None:
     assert (rows[0].events, rows[0].temperature) == (None, None)
 
 
-def test_all_rows_of_a_reader_are_of_one_class_and_pickle(numbers: Path) -> None:
-    with make_reader(numbers, num_epochs=2) as reader, make_reader(numbers) as other:
-        classes = {type(row) for row in [*reader, *other]}
-        row = next(iter(other.dataset))
-
-    assert len(classes) == 1
-    made = row_type("s", ("a", "b"))(1, 2)
-    assert pickle.loads(pickle.dumps(made)) == made
-    assert type(pickle.loads(pickle.dumps(made))) is type(made)
-    assert list(row) == list(classes.pop()._fields)
-
-
 def test_batches_have_exact_nulls_and_strings(numbers: Path) -> None:
     with make_batch_reader(numbers, shuffle_row_groups=False) as reader:
         batch = next(reader)
@@ -386,13 +313,6 @@ def test_batches_have_exact_nulls_and_strings(numbers: Path) -> None:
     assert batch.maybe.tolist() == [None if number % 3 == 0 else 2**53 + 1 + number for number in range(10)]
     assert batch.text.tolist() == [f"row {number}" for number in range(10)]
     assert batch.id.dtype == np.int64
-
-
-def test_batches_of_a_petastorm_dataset_are_decoded() -> None:
-    with make_batch_reader(PETASTORM / "hello_world", schema_fields=["id", "image1"]) as reader:
-        batches = list(reader)
-
-    assert [batch.image1.shape for batch in batches] == [(5, 128, 256, 3)]
 
 
 def test_sequences_are_dicts_of_named_tuples_with_an_entry_for_each_step() -> None:
@@ -405,18 +325,6 @@ def test_sequences_are_dicts_of_named_tuples_with_an_entry_for_each_step() -> No
     assert list(rows[0]) == [0, 1, 2]
     assert [part._fields for part in rows[0].values()] == [("timestamp", "flag"), (), ("accel",)]
     assert rows[1529][0].timestamp + 0 == rows[1528][0].timestamp + 100
-
-
-def test_sequences_may_be_shuffled_and_come_in_batches() -> None:
-    ngram = NGram({0: ["timestamp"], 1: ["timestamp"]}, 100, "timestamp", timestamp_overlap=False)
-
-    with make_reader(TIMESERIES, schema_fields=ngram, shuffle_rows=True, shuffle_row_drop_partitions=2) as reader:
-        rows = [int(row[0].timestamp) for row in reader]
-    with make_batch_reader(TIMESERIES, schema_fields=ngram) as batches:
-        batched = np.concatenate([batch[1].timestamp for batch in batches]) - 100
-
-    assert len(set(rows)) == 2500
-    assert sorted(rows) == sorted(batched)
 
 
 def test_a_large_value_of_a_row_or_sequence_is_its_own_memory(tmp_path: Path) -> None:
@@ -638,11 +546,6 @@ def test_what_is_no_state_is_refused(numbers: Path, state: Any) -> None:
 # ------------------------------------------------------------------ where the files are
 
 
-def test_options_of_a_storage_open_its_file_system(numbers: Path) -> None:
-    with make_reader(f"local://{numbers}", storage_options={"auto_mkdir": False}) as reader:
-        assert len(ids(reader)) == N_ROWS
-
-
 @pytest.fixture
 def remote(numbers: Path, mongodb_uri: str) -> str:
     """The same files in MongoDB."""
@@ -669,13 +572,6 @@ def test_a_cache_keeps_what_is_read_of_a_remote_store_and_nothing_else_is_delete
     assert read[0] == read[1] == sorted(-number for number in read[2]) == list(range(N_ROWS))
     assert (tmp_path / "mine.txt").read_text() == "keep me"
     assert sum(path.is_file() for path in tmp_path.rglob("*")) > 1
-
-
-def test_a_cache_of_local_files_is_none(numbers: Path, tmp_path: Path) -> None:
-    with make_reader(numbers, cache_type="local-disk", cache_location=tmp_path / "cache") as reader:
-        assert len(ids(reader)) == N_ROWS
-
-    assert not (tmp_path / "cache").exists()
 
 
 # ------------------------------------------------------------------ several readers
@@ -708,15 +604,6 @@ def test_the_first_reader_without_rows_ends_it_or_is_left_out(numbers: Path) -> 
 def test_what_are_no_probabilities_is_refused(numbers: Path, weights: Any) -> None:
     with pytest.raises((ConfigError, ValueError)):
         WeightedSamplingReader(both(numbers), weights)
-
-
-def test_readers_that_differ_are_not_mixed(numbers: Path) -> None:
-    one, other = make_reader(numbers, schema_fields=["id"]), make_reader(numbers, schema_fields=["id", "text"])
-
-    with pytest.raises(ConfigError, match="differ in text"):
-        WeightedSamplingReader([one, other], [1, 1])
-    with pytest.raises(ConfigError, match="all row groups"):
-        WeightedSamplingReader([one, make_batch_reader(numbers, schema_fields=["id"])], [1, 1])
 
 
 def test_a_transform_that_raises_in_a_worker_is_told_with_row_row_group_and_file(tmp_path: Path) -> None:

@@ -63,16 +63,6 @@ def test_scalars_are_of_types_of_spark_or_arrow_or_of_their_names(type_: Any) ->
     assert ScalarCodec(type_).type == "decimal(10,3)"
 
 
-def test_types_of_pyspark_are_known_by_their_names() -> None:
-    types = pytest.importorskip("pyspark.sql.types")
-
-    assert [ScalarCodec(each).type for each in (types.LongType(), types.DecimalType(10, 9), types.TimestampNTZType())] == [
-        "bigint", "decimal(10,9)", "timestamp_ntz",
-    ]  # fmt: skip
-    with pytest.raises(ConfigError, match="array<int>"):
-        ScalarCodec(types.ArrayType(types.IntegerType()))
-
-
 @pytest.mark.parametrize(
     ("arguments", "codec"),
     [((), PngCodec()), (("png", 80), PngCodec()), (("jpeg",), JpegCodec(80)), (("jpg", 95), JpegCodec(95))],

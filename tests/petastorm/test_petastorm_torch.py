@@ -107,12 +107,6 @@ def test_a_function_of_rows_collates_in_the_worker(table: Path, kind: str) -> No
         assert list(loader) == [(0, 99, np.uint8, None), (100, 199, np.uint8, None), (200, 239, np.uint8, None)]
 
 
-def test_a_function_of_arrays_makes_the_columns(table: Path) -> None:
-    loader = BatchedDataLoader(reader(table), 50, lambda array: torch.as_tensor(array, dtype=torch.float16))
-
-    assert {value.dtype for value in next(iter(loader)).values()} == {torch.float16}
-
-
 def test_a_buffer_mixes_the_rows_of_row_groups_by_the_seed_alone(table: Path) -> None:
     orders = [ids(DataLoader(reader(table, ["id"], seed=seed), 10, shuffling_queue_capacity=60)) for seed in (1, 1, 2)]
 
@@ -129,13 +123,6 @@ def test_a_loop_that_is_broken_off_begins_anew_and_epochs_differ(table: Path) ->
 
     assert sorted(first) == sorted(second) == list(range(N_ROWS))
     assert first != second
-
-
-def test_the_epochs_of_the_reader_are_those_of_an_iteration(table: Path) -> None:
-    loader = DataLoader(reader(table, num_epochs=3), 100)
-
-    assert [len(batch["id"]) for batch in loader] == [100, 100, 40] * 3
-    assert [len(batch["id"]) for batch in DataLoader(reader(table), 100, drop_last=True)] == [100, 100]
 
 
 def test_shards_have_equally_many_batches_and_all_rows(table: Path) -> None:
@@ -219,15 +206,6 @@ def test_a_capacity_below_an_epoch_is_told(table: Path) -> None:
     assert [len(batch["id"]) for batch in loader] == [20, 10]
 
 
-def test_batches_of_memory_are_the_receivers_own(table: Path) -> None:
-    loader = InMemBatchedDataLoader(reader(table, shuffle_row_groups=False), 300, rows_capacity=300)
-
-    for batch in loader:
-        batch["id"].zero_()
-
-    assert ids(loader) == list(range(N_ROWS))
-
-
 # ------------------------------------------------------------------ several readers
 
 
@@ -248,14 +226,6 @@ def test_rows_of_several_readers_are_batched(table: Path, loader_class: Any, bat
             len(loader)
         with pytest.raises(ConfigError, match="no state of its own"):
             loader.state_dict()
-
-
-def test_rows_of_several_readers_are_kept_in_memory(table: Path) -> None:
-    parts = [reader(table, predicate=predicate) for predicate in (col("id") < 100, col("id") >= 100)]
-
-    loader = InMemBatchedDataLoader(WeightedSamplingReader(parts, [1, 1], 3, stop="all_exhausted"), 32, rows_capacity=None)
-
-    assert sorted(ids(loader)) == list(range(N_ROWS))
 
 
 @pytest.mark.parametrize("options", [{"batch_size": 0}, {"shuffling_queue_capacity": -1}, {"collate_fn": 3}])

@@ -15,7 +15,6 @@ from PIL import Image, PngImagePlugin
 
 from data_stack.codecs.opencv_png import decoded_png, plain_png
 from data_stack.codecs.png import PngCodec
-from data_stack.exception import ConfigError
 
 pytest.importorskip("cv2")
 
@@ -128,15 +127,6 @@ def test_the_size_is_looked_at_before_a_pixel_is_decoded() -> None:
             codec.decode(claimed)
 
 
-def test_a_mode_is_converted_as_by_pillow() -> None:
-    record = PngCodec().encode(pixels_of((6, 5, 3)))
-
-    grey = PngCodec(mode="L").decode(record)
-
-    assert np.array_equal(grey, np.array(Image.open(io.BytesIO(record)).convert("L")))
-    assert np.array_equal(PngCodec(mode="RGB").decode(record), pixels_of((6, 5, 3)))
-
-
 def test_without_opencv_pillow_decodes_the_same_and_16_bit_colours_name_what_is_missing() -> None:
     program = (
         "import sys; sys.modules['cv2'] = None\n"
@@ -151,8 +141,3 @@ def test_without_opencv_pillow_decodes_the_same_and_16_bit_colours_name_what_is_
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
     assert "'.[images]'" in told
-
-
-def test_an_option_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match="compress_level"):
-        PngCodec(compress_level=10)

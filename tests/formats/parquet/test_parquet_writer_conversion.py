@@ -13,7 +13,7 @@ from petastorm_fixtures import petastorm_folder
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.formats import convert, records
-from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, PngCodec, Schema
+from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 SPEC: dict[str, Any] = {
@@ -78,20 +78,6 @@ def test_records_come_back_from_parquet_with_their_files_as_they_were(tmp_path: 
     assert table.column("big").to_pylist()[1] == 2**63 + 1
 
 
-def test_a_conversion_goes_on_where_it_was_interrupted(tmp_path: Path, source: Path) -> None:
-    target = tmp_path / "set"
-    convert(source, tmp_path / "whole", target_format="parquet", shardlen=10)
-    schema = ParquetDataset(tmp_path / "whole").schema
-    with pytest.raises(KeyError), ParquetWriter(target, schema, rows_per_file=10) as writer:
-        writer.append_arrow(pq.read_table(tmp_path / "whole").slice(0, 12))
-        raise KeyError
-
-    report = convert(source, target, target_format="parquet", shardlen=10)
-    again = convert(source, target, shardlen=10)
-
-    assert (report.n_there, report.n_verified, again.n_there) == (10, 25, 25)
-
-
 def test_any_iterator_becomes_parquet_in_a_store() -> None:
     store = InMemoryStorageConnector()
     iterator = SequenceDatasetIterator([[np.full((3, 3), number, np.uint8) for number in range(7)], list(range(7))])
@@ -118,43 +104,6 @@ def test_nulls_and_what_petastorm_wrote_are_converted(tmp_path: Path) -> None:
         np.testing.assert_array_equal(reader[4999]["accel"], dataset[4999]["accel"])
 
 
-def test_nulls_and_lists_of_texts_go_to_records_and_back(tmp_path: Path) -> None:
-    rows: list[dict[str, Any]] = [
-        {
-            "image": np.full((2, 3, 3), number, np.uint8),
-            "words": ["a", "bc"][: number % 3],
-            "raw": [b"\xff"],
-            "f": np.nan,
-            "b": b"\xff",
-        }
-        if number % 4
-        else {"words": []}
-        for number in range(20)
-    ]
-    schema = Schema(
-        "nulls",
-        [
-            Field("image", "uint8", (2, 3, 3), PngCodec(), nullable=True),
-            Field("words", str, (None,)),
-            Field("raw", bytes, (None,), nullable=True),
-            Field("f", "float64", nullable=True),
-            Field("b", bytes, nullable=True),
-        ],
-    )
-    with ParquetWriter(tmp_path / "nulls", schema) as writer:
-        for row in rows:
-            writer.append(row)
-
-    there = convert(tmp_path / "nulls", tmp_path / "records")
-    back = convert(tmp_path / "records", tmp_path / "back", target_format="parquet")
-
-    assert (there.n_verified, back.n_verified) == (20, 20)
-    assert there.columns == {"image": "tree", "words": "json", "raw": "tree", "f": "tree", "b": "tree"}
-    for row, found in zip(rows, ParquetDataset(tmp_path / "back"), strict=True):
-        for name in schema.fields:
-            np.testing.assert_equal(found[name], row.get(name))
-
-
 def test_what_parquet_or_others_cannot_hold_is_refused(tmp_path: Path) -> None:
     mixed = SequenceDatasetIterator([[np.zeros(3), np.zeros((2, 2))]])
     with records.RecordWriter(tmp_path / "sequences", {"frames": "png[]"}) as writer:
@@ -164,13 +113,3 @@ def test_what_parquet_or_others_cannot_hold_is_refused(tmp_path: Path) -> None:
         convert(mixed, tmp_path / "a", target_format="parquet")
     with pytest.raises(ConfigError, match="'frames' holds sequences"):
         convert(tmp_path / "sequences", tmp_path / "b", target_format="parquet")
-
-
-def test_decimals_that_petastorm_wrote_are_converted(tmp_path: Path) -> None:
-    there = convert(petastorm_folder("timeseries"), tmp_path / "c", columns=["price"])
-    kept = convert(petastorm_folder("timeseries"), tmp_path / "d", columns=["price"], target_format="parquet")
-
-    assert there.n_verified == kept.n_verified == there.n_samples > 0
-    dtype = ParquetDataset(tmp_path / "d").schema["price"].dtype
-    assert isinstance(dtype, np.dtype)
-    assert dtype.kind == "U"
