@@ -194,29 +194,6 @@ def test_tuples_get_the_names_that_their_meta_gives_them(tmp_path: Path) -> None
         assert file["y"][()].tolist() == [3, 1, 2, 0]
 
 
-def test_samples_of_any_iterator_find_their_types(tmp_path: Path) -> None:
-    rows = [
-        {
-            "a": 1,
-            "b": 1.5,
-            "c": True,
-            "d": None,
-            "e": {"x": [1]},
-            "f": np.zeros((i, 2)),
-            "g": torch.ones(2),
-            "h": 2**63 + i,
-            "i": [b"x"],
-        }
-        for i in range(5)
-    ]
-
-    report = convert(SequenceDatasetIterator([rows]).map(lambda sample: sample[0]), tmp_path / "out")
-
-    assert dict(report.columns) == {
-        "a": "i64", "b": "array", "c": "array", "d": "json", "e": "json", "f": "array", "g": "array", "h": "u64", "i": "tree",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [

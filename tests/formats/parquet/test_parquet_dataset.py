@@ -293,19 +293,5 @@ def test_a_forked_child_goes_on_reading(folder: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_fingerprint_names_the_content_not_the_place(folder: Path, tmp_path_factory: Any) -> None:
-    from data_stack.dataset.recipes.recipe import fingerprint
-
-    moved = tmp_path_factory.mktemp("moved")
-    for file in folder.iterdir():
-        (moved / file.name).write_bytes(file.read_bytes())
-
-    assert fingerprint(ParquetDataset(folder)) == fingerprint(ParquetDataset(moved))
-    assert fingerprint(ParquetDataset(folder, columns=["id"])) != fingerprint(ParquetDataset(folder))
-    assert fingerprint(ParquetDataset(folder, filters=col("id") > 3)) != fingerprint(
-        ParquetDataset(folder, filters=col("id") > 4)
-    )
-
-
 def _ids(batches: Iterator[Any]) -> list[int]:
     return [number for batch in batches for number in batch["id"].tolist()]

@@ -28,7 +28,7 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import col
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
-from data_stack.loader import BlockShuffled, Loader
+from data_stack.loader import Loader
 
 PETASTORM = Path(__file__).parent / "fixtures" / "petastorm"
 COUNTS: dict[str, dict[str, int]] = json.loads((PETASTORM / "timeseries.expected.json").read_text())["ngrams"]
@@ -346,25 +346,9 @@ def test_sequences_pickle_without_being_found_again() -> None:
 
     copy = pickle.loads(pickle.dumps(ngrams))
 
+    assert ngrams.block_lengths.sum() == len(ngrams)
     assert copy[1533] == ngrams[1533]
     assert len(copy) == len(ngrams)
-
-
-def test_a_loader_shuffles_sequences_by_the_row_groups_of_their_first_rows() -> None:
-    ngrams = NGramIterator(
-        ParquetDataset(PETASTORM / "timeseries"), NGram({0: ["timestamp"], 1: ["timestamp"]}, 100, "timestamp")
-    )
-    order = BlockShuffled(block_lengths=ngrams.block_lengths, window=2)
-
-    with Loader(ngrams, 64, shuffle=order, seed=1, worker_kind="threads", workers=2) as loader:
-        first, second = [
-            np.concatenate([batch[0]["timestamp"] for batch in loader]),
-            np.concatenate([batch[0]["timestamp"] for batch in loader]),
-        ]
-
-    assert ngrams.block_lengths.sum() == len(ngrams) == len(first)
-    assert sorted(first) == sorted(second) == ngrams.read_column((0, "timestamp")).tolist()
-    assert first.tolist() != second.tolist()
 
 
 def test_windows_of_a_dataset_are_the_same_sequences() -> None:

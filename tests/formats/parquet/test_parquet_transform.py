@@ -199,13 +199,6 @@ def test_lists_of_texts_bytes_and_decimals_pass_through(on: Any) -> None:
         assert (list(sample["raw"]), list(sample["prices"])) == (raw[number], prices[number])
 
 
-def test_numbers_that_fit_become_those_of_the_field() -> None:
-    batch = transformed(lambda row: {**row, "x": [1, 2]}, [("x", np.float32, (2,), False)]).read_batch([0, 1])
-
-    assert batch["x"].dtype == np.float32
-    assert batch["x"].tolist() == [[1, 2], [1, 2]]
-
-
 @pytest.mark.parametrize("on", ["rows", "numpy", "pandas"])
 def test_a_function_that_gives_something_else_is_told(on: Any) -> None:
     def cut(given: Any) -> Any:
