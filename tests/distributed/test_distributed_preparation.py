@@ -20,13 +20,13 @@ from typing import Any, TypeVar
 import pytest
 import sharded_dataset
 from process_census import is_running
-from sharded_dataset import N_SHARDS, Clashing, Random, Sharded, Whole
+from sharded_dataset import N_SHARDS, Clashing, Random, Sharded
 
 from data_stack.dataset.declarative import DatasetFactory, PreparedResources, Resources, stored_folder
 from data_stack.dataset.engine import PreparationEngine
 from data_stack.dataset.manifest import ResourceRecord
 from data_stack.distributed import ProcessEngine
-from data_stack.exception import ConfigError, PreparationError, StorageFullError, TaskError
+from data_stack.exception import PreparationError, StorageFullError, TaskError
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import Lease, StorageConnector
 
@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=["file", "mongodb"])
+@pytest.fixture(params=["file", pytest.param("mongodb", marks=pytest.mark.full)])
 def connector(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
     if request.param == "file":
         return FileStorageConnector(tmp_path / "store")
@@ -97,6 +97,7 @@ def test_processes_give_what_one_process_gives(
     assert_nothing_left(factory)
 
 
+@pytest.mark.parametrize("connector", ["file", "mongodb"], indirect=True)
 def test_processes_that_are_killed_at_each_point_of_a_shard_lose_and_double_nothing(
     connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,10 +258,7 @@ class ThreadEngine(PreparationEngine):
             thread.join()
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_attempts_that_go_on_after_the_end_change_nothing_and_leave_nothing(
-    connector: StorageConnector, log: Path, number: int
-) -> None:
+def test_attempts_that_go_on_after_the_end_change_nothing_and_leave_nothing(connector: StorageConnector, log: Path) -> None:
     factory, engine = Random(connector), ThreadEngine()
 
     records = prepared(factory, engine)
@@ -408,50 +406,6 @@ def test_two_shards_that_make_the_same_resource_are_both_named(tmp_path: Path) -
     assert not factory.is_ready()
 
 
-def test_a_dataset_without_shards_is_one_task(tmp_path: Path, log: Path) -> None:
-    factory = Whole(FileStorageConnector(tmp_path / "store"))
-
-    records = prepared(factory, ProcessEngine(2))
-
-    assert records == prepared(Whole(FileStorageConnector(tmp_path / "other")))
-    assert str(os.getpid()) not in log.read_text().splitlines()[0]
-    assert_nothing_left(factory)
-
-
-def test_memory_of_this_process_is_no_store_for_others() -> None:
-    factory = Sharded(InMemoryStorageConnector())
-
-    with pytest.raises(ConfigError, match="cannot store anything in the memory of this one"):
-        prepared(factory, ProcessEngine(2))
-
-
-def test_threads_may_store_in_memory(in_turn: tuple[ResourceRecord, ...]) -> None:
-    factory, engine = Sharded(InMemoryStorageConnector()), ThreadEngine()
-
-    records = prepared(factory, engine)
-    engine.join()
-
-    assert records == in_turn
-
-
-class Elsewhere(FileStorageConnector):
-    """A store that each process has for itself."""
-
-    def __init__(self, root_path: str) -> None:
-        super().__init__(os.path.join(root_path, str(os.getpid())))
-        self.base = root_path
-
-    def __reduce__(self) -> Any:
-        return Elsewhere, (self.base,)
-
-
-def test_a_store_that_tasks_see_otherwise_is_an_error(tmp_path: Path) -> None:
-    factory = Sharded(Elsewhere(str(tmp_path)))
-
-    with pytest.raises(PreparationError, match="All machines that run tasks must reach the same store"):
-        prepared(factory, ProcessEngine(2))
-
-
 class Described(Sharded):
     def __init__(self, connector: StorageConnector, shards: Any) -> None:
         super().__init__(connector)
@@ -466,46 +420,15 @@ class Described(Sharded):
     ("shards", "said"),
     [
         ([1, 1], "one shard twice: 1"),
-        ([{"a": Path("x")}], "no plain JSON data"),
         ([float("nan")], "no plain JSON data"),
         ("abc", "must return a list"),
-        (None, "must return a list"),
     ],
 )
-@pytest.mark.parametrize("engine", [None, ThreadEngine()])
-def test_shards_that_are_no_list_of_different_values_are_refused(
-    tmp_path: Path, shards: Any, said: str, engine: PreparationEngine | None
-) -> None:
+def test_shards_that_are_no_list_of_different_values_are_refused(tmp_path: Path, shards: Any, said: str) -> None:
     factory = Described(FileStorageConnector(tmp_path), shards)
 
     with pytest.raises(PreparationError, match=said):
-        prepared(factory, engine)
-
-
-def test_a_dataset_that_says_half_of_what_shards_need_is_refused(tmp_path: Path) -> None:
-    class Half(Whole):
-        def preparation_shards(self, raw: Resources) -> Sequence[Any]:
-            return [1]
-
-    with pytest.raises(ConfigError, match="must override both"):
-        Half(FileStorageConnector(tmp_path)).is_ready()
-
-
-class Taking(Sharded):
-    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
-        with prepared.create("preparing@x"):
-            pass
-
-
-def test_names_of_what_waits_are_no_names_of_resources(tmp_path: Path) -> None:
-    with pytest.raises(PreparationError, match="names that begin with 'preparing@' are those of shards"):
-        prepared(Taking(FileStorageConnector(tmp_path)))
-
-
-@pytest.mark.parametrize("arguments", [{"n_processes": 0}, {"n_processes": 1.5}, {"attempts": 0}])
-def test_numbers_of_processes_and_attempts_are_checked(arguments: Any) -> None:
-    with pytest.raises(ConfigError, match="is a number from 1 on"):
-        ProcessEngine(**arguments)
+        prepared(factory)
 
 
 def test_what_cannot_be_sent_to_processes_is_named(tmp_path: Path) -> None:
