@@ -220,36 +220,28 @@ def _checked_card(card: object, who: str) -> DatasetCard:
         required = field.name in ("name", "version")
         if not (isinstance(value, str) and value.strip()) and (required or value is not None):
             raise ConfigError(f"{field.name} on the card of {who} must be a string with something in it, got {value!r:.80}")
-    try:
-        checked_identifier(card.name)
-    except MalformedIdentifierError as error:
-        raise ConfigError(f"{who} cannot be called {card.name!r:.80}: {error}") from error
-    if "/" in card.name:
-        raise ConfigError(f"{who} cannot be called {card.name!r}: a dataset's name has no '/', for it is one folder of the store")
-    try:
-        checked_identifier(card.version)
-    except MalformedIdentifierError as error:
-        raise ConfigError(f"{who} cannot have the version {card.version!r:.80}, which names a folder: {error}") from error
-    if "/" in card.version or card.version.casefold() in (MANIFEST, JOURNAL) or card.version.casefold().startswith(STAGED):
+    for what, name in (("name", card.name), ("version", card.version)):
+        try:
+            checked_identifier(name)
+        except MalformedIdentifierError as error:
+            raise ConfigError(f"{who} cannot have the {what} {name!r:.80}, for it names a folder: {error}") from error
+        if "/" in name:
+            raise ConfigError(f"{who} cannot have the {what} {name!r:.80}: it has no '/', for it is one folder of the store")
+    if card.version.casefold() in (MANIFEST, JOURNAL) or card.version.casefold().startswith(STAGED):
         raise ConfigError(f"{who} cannot have the version {card.version!r:.80}: it names one folder of the store, e.g. '1.0.0'")
     return card
 
 
 def _checked_sources(sources: object, card: DatasetCard, who: str) -> tuple[ResourceDefinition, ...]:
-    if not isinstance(sources, Sequence) or isinstance(sources, str):
+    if not isinstance(sources, Sequence) or not all(isinstance(source, ResourceDefinition) for source in sources):
         raise ConfigError(f"{who}.sources must be a list of ResourceDefinition, got {sources!r:.80}")
-    for source in sources:
-        if not isinstance(source, ResourceDefinition):
-            raise ConfigError(f"{who}.sources must be a list of ResourceDefinition, but it holds {source!r:.80}")
     return tuple(sources)
 
 
 def _checked_strings(values: object, what: str) -> tuple[str, ...]:
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ConfigError(f'{what} must be a tuple of names such as ("train", "test"), got {values!r:.80}')
-    names = tuple(values)
+    names = () if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise ConfigError(f'{what} must be a tuple of names such as ("train", "test"), got {names!r:.80}')
+        raise ConfigError(f'{what} must be a tuple of names such as ("train", "test"), got {values!r:.80}')
     if len(set(names)) != len(names):
         raise ConfigError(f"{what} names one twice: {names!r:.200}")
     return names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,9 +32,8 @@ _PAPER, _INK, _GREY = "#ffffff", "#1b1f24", "#6a737d"
 _MARGIN, _GAP, _LINE_HEIGHT, _TITLE_HEIGHT = 28, 10, 22, 66
 _TITLE_SIZE, _TEXT_SIZE = 24, 15
 _CELL_PIXELS, _LARGEST_CELL = 80, 160
-_N_PICTURES, _N_LINES = 100, 24
+_N_SAMPLES = 100
 _LEAST_EDGE = 4  # an array of fewer rows or columns is rather a list of points than a picture
-_MOST_VALUES = 12  # of an array that is written out
 #: Labels are read at so many positions at most, evenly spread: a sheet of a dataset of millions stays a matter of moments.
 _N_LABELS_READ = 10_000
 
@@ -51,7 +51,7 @@ def contact_sheet(
     sample_pos: int | str | None = None,
     target_pos: int | str | None = None,
 ) -> Image.Image:
-    """Draw samples with their labels, pictures side by side, anything else as lines of text; ``.save("sheet.png")`` writes it.
+    """Draw samples with their labels side by side, what is no picture as text; ``.save("sheet.png")`` writes it.
 
     The samples are the same every time: as many of each class as there is room for, class by class in turn (of a
     target that is no class, evenly over the dataset), the first ones of each, or random ones if ``seed`` is given.
@@ -60,7 +60,7 @@ def contact_sheet(
 
     Args:
         iterator: tuples or dicts; only samples drawn are read, and up to 10,000 of the targets.
-        n_samples: how many to draw at most; None: 100 pictures, or 24 lines.
+        n_samples: how many to draw at most; None: 100.
         n_columns: pictures in a row; None: one for each class where these are few, else 10.
         seed: chooses random samples instead of the first ones; any int not below 0.
         title: the first line; None: the dataset's name and tag where the iterator knows them.
@@ -86,17 +86,12 @@ def contact_sheet(
     sample_key, target_key = _default_keys(meta, first)
     sample_key = sample_key if sample_pos is None else column_key(iterator, sample_pos)
     target_key = target_key if target_pos is None else column_key(iterator, target_pos)
-    is_picture = _as_picture(_part(first, sample_key)) is not None
-    n_samples = min(n_samples or (_N_PICTURES if is_picture else _N_LINES), n_total)
-    chosen, n_classes = _chosen(iterator, target_key, n_samples, seed)
+    chosen, n_classes = _chosen(iterator, target_key, min(n_samples or _N_SAMPLES, n_total), seed)
     samples = [iterator[position] for position in chosen]
     labels = [_label_text(_part(sample, target_key), getattr(meta, "class_names", None)) for sample in samples]
-    pictures = [picture for sample in samples if (picture := _as_picture(_part(sample, sample_key))) is not None]
     about = f"{len(samples):,} of {n_total:,} samples"
-    if len(pictures) == len(samples):
-        return _pictures_drawn(pictures, labels, n_columns or (n_classes if 4 <= n_classes <= 12 else 10), title, about)
-    texts = [_sample_text(sample, sample_key, target_key) for sample in samples]
-    return _lines_drawn([(f"{at:,}", *each) for at, *each in zip(chosen, labels, texts, strict=True)], title, about)
+    parts = [_part(sample, sample_key) for sample in samples]
+    return _drawn(_tiles(parts), labels, n_columns or (n_classes if 4 <= n_classes <= 12 else 10), title, about)
 
 
 # ------------------------------------------------------------------ what a sample is to the eye
@@ -163,22 +158,6 @@ def _label_text(target: Any, class_names: Sequence[Any] | None) -> str:
     return "" if label is None else readable(label, 28)
 
 
-def _sample_text(sample: Any, sample_key: _Key, target_key: _Key) -> str:
-    shown = sample if isinstance(sample, Mapping) else _part(sample, sample_key)
-    if isinstance(shown, Mapping):
-        return "   ".join(f"{readable(key)}: {_value_text(value)}" for key, value in shown.items() if key != target_key)
-    return _value_text(shown)
-
-
-def _value_text(value: Any) -> str:
-    array = _as_numbers(value)
-    if array is None:
-        return readable(plain_value(value))
-    if array.size > _MOST_VALUES:
-        return f"{array.dtype} {' × '.join(map(str, array.shape))}"
-    return ", ".join(f"{number:.4g}" for number in array.ravel().tolist())
-
-
 def _chosen(iterator: DatasetIteratorIF, target_key: Any, n_samples: int, seed: int | None) -> tuple[list[int], int]:
     """Positions to draw, the classes taking turns, and how many classes there are (0 if the target is no class)."""
     n_total = len(iterator)
@@ -204,19 +183,34 @@ def _chosen(iterator: DatasetIteratorIF, target_key: Any, n_samples: int, seed: 
 # ------------------------------------------------------------------ drawing
 
 
-def _pictures_drawn(pictures: Sequence[_Array], labels: Sequence[str], n_columns: int, title: str, about: str) -> Image.Image:
-    thumbnails = [_thumbnail(pixels) for pixels in _as_bytes(pictures)]
-    n_columns = min(n_columns, len(pictures))
-    width = max(thumbnail.width for thumbnail in thumbnails) + _GAP
-    height = max(thumbnail.height for thumbnail in thumbnails) + _LINE_HEIGHT + _GAP
-    sheet, draw = _sheet(title, about, n_columns * width, math.ceil(len(pictures) / n_columns) * height)
-    for number, (thumbnail, label) in enumerate(zip(thumbnails, labels, strict=True)):
+def _drawn(tiles: Sequence[Image.Image], labels: Sequence[str], n_columns: int, title: str, about: str) -> Image.Image:
+    n_columns = min(n_columns, len(tiles))
+    width = max(tile.width for tile in tiles) + _GAP
+    height = max(tile.height for tile in tiles) + _LINE_HEIGHT + _GAP
+    sheet, draw = _sheet(title, about, n_columns * width, math.ceil(len(tiles) / n_columns) * height)
+    for number, (tile, label) in enumerate(zip(tiles, labels, strict=True)):
         left, top = _MARGIN + number % n_columns * width, _MARGIN + _TITLE_HEIGHT + number // n_columns * height
-        sheet.paste(thumbnail, (left, top))
+        sheet.paste(tile, (left, top))
         while label and _text_width(label) > width:
             label = label[:-2] + "…" if len(label) > 2 else ""
         draw.text((left, top + height - _LINE_HEIGHT - _GAP + 2), label, _INK, _font(_TEXT_SIZE))
     return sheet
+
+
+def _tiles(parts: Sequence[Any]) -> list[Image.Image]:
+    """What is drawn of each sample: its picture, or its text."""
+    pictures = [_as_picture(part) for part in parts]
+    in_bytes = iter(_as_bytes([picture for picture in pictures if picture is not None]))
+    return [
+        _text_tile(part) if picture is None else _thumbnail(next(in_bytes)) for part, picture in zip(parts, pictures, strict=True)
+    ]
+
+
+def _text_tile(value: Any) -> Image.Image:
+    tile = Image.new("RGB", (_LARGEST_CELL, _CELL_PIXELS), _PAPER)
+    text = textwrap.fill(readable(value, 100), 20)
+    ImageDraw.Draw(tile).multiline_text((0, 0), text, _INK, _font(_TEXT_SIZE))
+    return tile
 
 
 def _as_bytes(pictures: Sequence[_Array]) -> list[npt.NDArray[np.uint8]]:
@@ -249,17 +243,6 @@ def _thumbnail(pixels: npt.NDArray[np.uint8]) -> Image.Image:
         return image
     factor = math.ceil(_CELL_PIXELS / edge)
     return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
-
-
-def _lines_drawn(rows: Sequence[Sequence[str]], title: str, about: str) -> Image.Image:
-    widths = [max(map(_text_width, column)) + 2 * _GAP for column in zip(*rows, strict=True)]
-    sheet, draw = _sheet(title, about, sum(widths), _LINE_HEIGHT * len(rows))
-    for number, row in enumerate(rows):
-        left = _MARGIN
-        for text, width in zip(row, widths, strict=True):
-            draw.text((left, _MARGIN + _TITLE_HEIGHT + number * _LINE_HEIGHT), text, _INK, _font(_TEXT_SIZE))
-            left += width
-    return sheet
 
 
 def _sheet(title: str, about: str, width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:

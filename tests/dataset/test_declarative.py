@@ -465,8 +465,8 @@ class TestDeclaring:
             ({"card": None}, "DatasetCard"),
             ({"card": DatasetCard(name="", version="1")}, "name"),
             ({"card": DatasetCard(name="a/b", version="1")}, "one folder"),
-            ({"card": DatasetCard(name="..", version="1")}, "cannot be called"),
-            ({"card": DatasetCard(name="nul", version="1")}, "cannot be called"),
+            ({"card": DatasetCard(name="..", version="1")}, "cannot have the name"),
+            ({"card": DatasetCard(name="nul", version="1")}, "cannot have the name"),
             ({"card": DatasetCard(name="words", version=" ")}, "version"),
             ({"card": DatasetCard(name="words", version=1)}, "version"),  # type: ignore[arg-type]  # an author's mistake
             ({"card": DatasetCard(name="words", version="1", license=b"MIT")}, "license"),  # type: ignore[arg-type]

@@ -46,9 +46,9 @@ class ImageEncoder(Encoder):
         channels: Literal["last", "first"] = "last",
     ) -> None:
         self._channels = checked_choice("channels", channels, ("last", "first"))
-        if not isinstance(scale, (int, float)) or not 0 < scale < np.inf:
-            raise ConfigError(f"scale must be a number above 0, got {scale!r:.80}")
         self._scale = float(scale)
+        if not 0 < self._scale < np.inf:
+            raise ConfigError(f"scale must be a number above 0, got {scale!r:.80}")
         if (mean is None) != (std is None):
             raise ConfigError("give both mean and std, or none of them to learn both")
         self._is_given = mean is not None
