@@ -143,12 +143,10 @@ def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
     for start, (labels,) in _blocks(iterator, [key]):
         try:
             if labels.ndim != 1:
-                raise ConfigError(f"a label is a single value, not one of shape {labels.shape[1:]}")
+                raise ConfigError(f"column {key!r}: a label is a single value, not one of shape {labels.shape[1:]}")
             learner.add(labels, start)
         except EncodingError as error:
             raise error.within(f"column {key!r}") from error
-        except ConfigError as error:
-            raise ConfigError(f"column {key!r}: {error}") from error
     classes: list[Any] = learner.learned()["categories"]
     return classes
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.columns import Column, objects
+from data_stack.dataset.encoders.columns import Column
 from data_stack.dataset.encoders.encoder import Learner
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
+from data_stack.util.stacked_values import objects
 
 __all__ = ["NAN", "Categories", "CategoriesLearner", "Codes", "category", "values_column"]
 

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders.categories import Categories, Codes, category, values_column
-from data_stack.dataset.encoders.columns import Column, as_column, objects
+from data_stack.dataset.encoders.columns import Column, as_column
 from data_stack.dataset.encoders.encoder import Encoder, checked_choice
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
-from data_stack.util.exact import common_dtype
+from data_stack.util.stacked_values import objects
 
 __all__ = ["ClassMapping"]
 
@@ -154,9 +154,5 @@ def _common_dtype(dtype: np.dtype[Any], values: Column) -> np.dtype[Any]:
     """What holds labels of ``dtype`` and new classes, none of them changed; the same whichever labels a batch has."""
     if dtype.kind not in "biuf" or values.dtype.kind not in "biuf":
         return np.dtype(object)
-    if dtype.kind in "iu" and values.dtype.kind in "iu":
-        common = np.result_type(dtype, np.min_scalar_type(int(values.max())), np.min_scalar_type(int(values.min())))
-        return common if common.kind in "iu" else np.dtype(object)
-    if dtype.kind == "f" or dtype.kind == values.dtype.kind:
-        return common_dtype([np.empty(0, dtype), values]) or np.dtype(object)
-    return np.dtype(object)
+    common = np.result_type(dtype, values.dtype)
+    return common if common.kind in "iu" or dtype.kind == values.dtype.kind else np.dtype(object)

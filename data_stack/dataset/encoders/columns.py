@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
-from data_stack.util.exact import as_array, common_dtype
+from data_stack.util.exact import as_array
+from data_stack.util.stacked_values import stack_values
 
-__all__ = ["Blocks", "Column", "as_column", "as_floats", "blocks_of", "objects", "stacked"]
+__all__ = ["Blocks", "Column", "as_column", "as_floats", "blocks_of"]
 
 Column = npt.NDArray[Any]
 """The values of one position or key of many samples, shape ``(n_samples, ...)``."""
@@ -21,55 +22,24 @@ Blocks = Union[Column, Sequence[Any], Iterable[Any]]
 """One column, or blocks of it one after the other."""
 
 _NUMBERS = "biuf"
-_MOST_EXACT = 2**53  # up to here, all integers are floats
 
 
 def as_column(values: Any) -> Column:
     """Values as an array of shape ``(n, ...)``: of numbers where they are numbers of one shape, otherwise of objects."""
-    if np.ma.is_masked(values):
-        raise ConfigError("an encoder takes no masked values: fill them first, with NaN or None, say")
-    if isinstance(values, np.ndarray):
-        column: Column = np.asarray(values)
-    elif hasattr(values, "detach"):  # a tensor: outside of the graph, in the host's memory
-        try:
-            column = np.asarray(values.detach().cpu())
-        except TypeError as error:  # of a dtype that numpy lacks, such as bfloat16, or sparse
-            raise ConfigError(f"an encoder takes tensors that numpy can hold; convert this one first: {error}") from error
-    elif hasattr(values, "to_records"):  # a data frame
-        column = values.to_records(index=False)
+    if hasattr(values, "to_records"):  # a data frame
+        column: Column = values.to_records(index=False)
     elif hasattr(values, "__array__"):
-        column = np.asarray(values)
+        try:
+            column = as_array(values)
+        except TypeError as error:  # masked, or a tensor of a dtype that numpy lacks, or sparse
+            raise ConfigError(f"an encoder takes what numpy can hold; convert this first: {error}") from error
     elif isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         column = np.empty(())
     else:
-        column = stacked(list(values))
+        column = stack_values(list(values))
     if column.ndim == 0:
         raise ConfigError(f"an encoder takes a column of values, shape (n, ...), not the single value {values!r:.80}")
     return column
-
-
-def stacked(values: list[Any]) -> Column:
-    """A list as an array, with nothing lost: numbers and arrays of one type are stacked, all else stay objects."""
-    types = set(map(type, values))
-    if len(types) == 1:
-        (only,) = types
-        if only in (bool, int, float) or issubclass(only, (np.number, np.bool_)):
-            array = _as_numbers(values)
-            if array is not None:
-                return array
-        elif issubclass(only, np.ndarray) or hasattr(only, "detach") or only in (list, tuple):
-            arrays = [_as_numbers(value.detach().cpu() if hasattr(value, "detach") else value) for value in values]
-            present = [array for array in arrays if array is not None]
-            if len(present) == len(arrays) and len({array.shape for array in present}) == 1:
-                dtype = common_dtype(present)
-                if dtype is not None:
-                    return np.stack(present, dtype=dtype)
-    return objects(values) if values else np.empty(0)
-
-
-def objects(values: Sequence[Any]) -> Column:
-    """A column of Python objects; values that are sequences stay such."""
-    return np.fromiter(values, dtype=object, count=len(values))
 
 
 def as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
@@ -121,15 +91,3 @@ def blocks_of(columns: Blocks) -> Iterator[Column]:
     )
     for block in columns if is_blocks else [columns]:
         yield as_column(block)
-
-
-def _as_numbers(values: Any) -> Column | None:
-    try:
-        array = as_array(values)
-    except (ValueError, TypeError, OverflowError):  # ragged, larger than any integer of numpy, or with masked entries
-        return None
-    if array.dtype.kind == "f" and isinstance(values, list):
-        integers = [value for value in values if type(value) is int]
-        if integers and (len(integers) == len(values) or max(map(abs, integers)) > _MOST_EXACT):
-            return None  # numpy meets integers of the two halves of 64 bits in floats
-    return array if array.dtype.kind in "biufc" or isinstance(values, np.ndarray) else None

@@ -8,9 +8,10 @@ from typing import Any, Union
 
 import numpy as np
 
-from data_stack.dataset.encoders.columns import Column, as_column, stacked
+from data_stack.dataset.encoders.columns import Column, as_column
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
+from data_stack.util.stacked_values import stack_values
 
 __all__ = ["Feature", "FeatureRows"]
 
@@ -58,7 +59,7 @@ class FeatureRows:
         except (TypeError, ValueError):
             position, row = _odd_one(rows)
             raise EncodingError(f"{row!r:.80} is no row of as many features as the one before it", position) from None
-        self._features, self._column = range(len(columns)), lambda position: stacked(list(columns[position]))
+        self._features, self._column = range(len(columns)), lambda position: stack_values(list(columns[position]))
 
     def column(self, feature: Feature) -> Column:
         """The values of one feature, shape ``(n_rows, ...)``.
@@ -94,7 +95,7 @@ class FeatureRows:
 
 def _values_of(rows: list[Any], name: str) -> Column:
     try:
-        return stacked(list(map(operator.itemgetter(name), rows)))
+        return stack_values(list(map(operator.itemgetter(name), rows)))
     except (LookupError, TypeError):
         for position, row in enumerate(rows):
             if not isinstance(row, Mapping) or name not in row:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders.categorical import CategoricalEncoder
-from data_stack.dataset.encoders.columns import Column, objects
+from data_stack.dataset.encoders.columns import Column
 from data_stack.dataset.encoders.continuous import ContinuousEncoder
 from data_stack.dataset.encoders.encoder import Encoder, Fitting, Learner
 from data_stack.dataset.encoders.errors import EncodingError
@@ -20,6 +20,7 @@ from data_stack.dataset.encoders.feature_rows import Feature, FeatureRows
 from data_stack.dataset.encoders.transformer import EncoderLike, SklearnEncoder, as_encoder
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
+from data_stack.util.stacked_values import objects
 
 __all__ = ["FeatureEncoder"]
 

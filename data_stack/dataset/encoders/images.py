@@ -8,11 +8,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.columns import Column, as_column, objects
+from data_stack.dataset.encoders.columns import Column, as_column
 from data_stack.dataset.encoders.encoder import Encoder, Learner, checked_choice
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.moments import RunningMoments
 from data_stack.exception import ConfigError
+from data_stack.util.stacked_values import objects
 
 __all__ = ["ImageEncoder"]
 

@@ -24,7 +24,7 @@ def test_each_label_is_looked_up_once(mapping: dict[Any, Any], column: list[Any]
 
 
 def test_integers_stay_integers_and_strings_strings() -> None:
-    assert ClassMapping({1: 300}).transform(np.array([1, 2], dtype=np.uint8)).dtype == np.uint16
+    assert ClassMapping({1: 300}).transform(np.array([1, 2], dtype=np.uint8)).tolist() == [300, 2]
     assert ClassMapping({1: -1}).transform(np.array([1, 2], dtype=np.int64)).tolist() == [-1, 2]
     assert ClassMapping({1: 0}, unmapped="error").transform(torch.tensor([1, 1])).dtype == np.int64
     assert ClassMapping({1.0: 0}).transform([True, 2]).tolist() == [0, 2]
