@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import column_key
-from data_stack.dataset.iterator.stacking import as_array
+from data_stack.dataset.iterator.stacking import exact_array
 from data_stack.dataset.reports.markup import readable
 from data_stack.dataset.reports.target_distribution import n_values_of, plain_value
 from data_stack.exception import ConfigError, MissingDependencyError
@@ -118,13 +118,8 @@ def _part(sample: Any, key: _Key) -> Any:
 
 
 def _as_numbers(value: Any) -> _Array | None:
-    if value is None or isinstance(value, (str, bytes, Mapping)):
-        return None
-    try:
-        array: _Array = as_array(value)
-    except Exception:  # noqa: BLE001  # ragged lists, tensors of foreign kinds: no numbers to us
-        return None
-    return array if array.dtype.kind in "biuf" else None
+    array = exact_array(value)
+    return None if array is None or array.dtype.kind not in "biuf" else array
 
 
 def _as_picture(value: Any) -> _Array | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
 
@@ -54,11 +53,11 @@ class FeatureRows:
         if isinstance(rows[0], Mapping):
             self._features, self._column = list(rows[0]), lambda name: _values_of(rows, name)
             return
-        try:
-            columns = list(zip(*rows, strict=True))
-        except (TypeError, ValueError):
-            position, row = _odd_one(rows)
-            raise EncodingError(f"{row!r:.80} is no row of as many features as the one before it", position) from None
+        n_features = len(rows[0]) if hasattr(rows[0], "__len__") else None
+        for position, row in enumerate(rows):
+            if n_features is None or isinstance(row, (str, bytes)) or not hasattr(row, "__len__") or len(row) != n_features:
+                raise EncodingError(f"{row!r:.80} is no row of as many features as the one before it", position)
+        columns = list(zip(*rows, strict=True))
         self._features, self._column = range(len(columns)), lambda position: stack_values(list(columns[position]))
 
     def column(self, feature: Feature) -> Column:
@@ -94,19 +93,8 @@ class FeatureRows:
 
 
 def _values_of(rows: list[Any], name: str) -> Column:
-    try:
-        return stack_values(list(map(operator.itemgetter(name), rows)))
-    except (LookupError, TypeError):
-        for position, row in enumerate(rows):
-            if not isinstance(row, Mapping) or name not in row:
-                known = f"its features are {', '.join(map(repr, row))}" if isinstance(row, Mapping) else "it is no dict"
-                raise EncodingError(f"a row has no feature {name!r}: {known:.200}", position) from None
-        raise
-
-
-def _odd_one(rows: list[Any]) -> tuple[int, Any]:
-    n_features = len(rows[0]) if hasattr(rows[0], "__len__") else None
     for position, row in enumerate(rows):
-        if n_features is None or isinstance(row, (str, bytes)) or not hasattr(row, "__len__") or len(row) != n_features:
-            return position, row
-    return 0, rows[0]
+        if not isinstance(row, Mapping) or name not in row:
+            known = f"its features are {', '.join(map(repr, row))}" if isinstance(row, Mapping) else "it is no dict"
+            raise EncodingError(f"a row has no feature {name!r}: {known:.200}", position)
+    return stack_values([row[name] for row in rows])

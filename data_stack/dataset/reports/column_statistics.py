@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import DeclaredColumn, access_to
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import Batch, DatasetIteratorIF
-from data_stack.dataset.iterator.stacking import as_array, stack_values
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.stacking import exact_array, stack_values
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.moments import RunningMoments
 from data_stack.dataset.reports.column_report import ColumnReport, ColumnStatistics
@@ -66,7 +66,7 @@ def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]
     """
     collectors: dict[Any, _Collector] = {column.key: _Collector() for column in columns}
     for _, batch in in_blocks(len(iterator), access_to(iterator).batch):
-        for key, column in _fields_of_batch(batch).items():
+        for key, column in _fields(batch).items():
             if key in collectors:
                 collectors[key].add(column)
     return tuple(
@@ -76,15 +76,10 @@ def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]
 
 
 def _fields(sample: Any) -> dict[Any, Any]:
+    """The columns of a sample, or of a batch, by their keys."""
     if isinstance(sample, Mapping):
         return dict(sample)
     return dict(enumerate(sample)) if isinstance(sample, (tuple, list)) else {None: sample}
-
-
-def _fields_of_batch(batch: Batch) -> Mapping[Any, _Numbers]:
-    if isinstance(batch, dict):
-        return batch
-    return dict(enumerate(batch)) if isinstance(batch, tuple) else {None: batch}
 
 
 def _roles(meta: DatasetMetaIF, n_columns: int) -> dict[Any, str]:
@@ -184,7 +179,9 @@ class _Collector:
     def _add_objects(self, column: _Numbers) -> None:
         numbers: list[Any] = []
         for value in column:
-            array = None if isinstance(value, (str, bytes)) else _as_numbers(value)
+            array = exact_array(value)
+            if array is not None and array.dtype.kind not in "biufcMm":
+                array = None
             if array is not None and (array.ndim or array.dtype.kind in "mM"):
                 self.add(array[None])  # a value of its own shape
                 continue
@@ -210,19 +207,6 @@ class _Collector:
             return
         if len(self._distinct) > _MOST_DISTINCT:
             self._distinct = None
-
-
-def _as_numbers(value: Any) -> _Numbers | None:
-    """A number, or an array, tensor or list of numbers, dates or times, as an array; None if it is something else."""
-    if isinstance(value, (list, tuple)) and not value:
-        return np.empty(0)
-    if not (isinstance(value, (list, tuple)) or hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
-        return None
-    try:
-        array = as_array(value)
-    except Exception:  # noqa: BLE001  # lists of differing lengths, tensors of foreign kinds: no numbers to us
-        return None
-    return array if array.dtype.kind in "biufcMm" else None
 
 
 def _is_missing(value: Any) -> bool:

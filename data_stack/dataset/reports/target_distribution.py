@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,6 @@ MOST_VALUES_OF_A_TARGET = 64
 _MAX_CLASSES = 1000
 _MAX_CLASSES_OF_FLOATS = 100
 _N_RANGES = 10
-
-# Python counts these as they are: equal ones are the same target.
-_COUNTED_AS_THEY_ARE = {str, bytes, bool, int, float, type(None)}
 
 
 def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
@@ -40,10 +36,10 @@ def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
         return {}
     if targets.ndim == 1 and targets.dtype.kind in "biuf":
         return _distribution_of_numbers(targets)
-    counts: Counter[Any] = Counter()
-    for target, count in _raw_counts(targets):
-        counts[plain_value(target)] += count
-    return _bounded(counts)
+    if targets.dtype.kind in "Mm" and targets.ndim > 1:
+        targets = targets.astype(np.str_)  # Python has no time in nanoseconds
+    values = targets if targets.dtype.kind in "Mm" else targets.tolist()
+    return _bounded(Counter(map(plain_value, values)))
 
 
 def plain_value(value: Any) -> Any:
@@ -52,7 +48,7 @@ def plain_value(value: Any) -> Any:
     Numpy and tensor numbers become Python's, bytes become text, arrays and lists become tuples, anything else its text.
     """
     if isinstance(value, (np.datetime64, np.timedelta64)):
-        return _text_of_time(value)
+        return None if np.isnat(value) else str(value).replace("T", " ")
     if hasattr(value, "tolist"):  # a number or an array of its own shape in a ragged column, or a tensor
         try:
             value = value.tolist()
@@ -89,27 +85,6 @@ def _distribution_of_numbers(targets: npt.NDArray[Any]) -> dict[Any, int]:
     if len(values) > (_MAX_CLASSES_OF_FLOATS if is_fractional else _MAX_CLASSES):
         return _distribution_of_ranges(targets.astype(np.float64))
     return dict(zip(map(plain_value, values.tolist()), counts.tolist(), strict=True))
-
-
-def _raw_counts(targets: npt.NDArray[Any]) -> Iterable[tuple[Any, int]]:
-    """Targets, not yet plain, with how often they occur; equal ones may come several times."""
-    if targets.dtype.kind in "Mm" and targets.ndim == 1:
-        values, counts = np.unique(targets, return_counts=True)
-        return zip(list(values), counts.tolist(), strict=True)
-    if targets.dtype.kind in "Mm":
-        targets = targets.astype(np.str_)  # Python has no time in nanoseconds
-    values_of_python = targets.tolist()
-    if set(map(type, values_of_python)) <= _COUNTED_AS_THEY_ARE:
-        return Counter(values_of_python).items()
-    return ((value, 1) for value in values_of_python)
-
-
-def _text_of_time(value: np.datetime64 | np.timedelta64) -> str | None:
-    """As Python writes a date, a time or a duration, also where the unit is one that it lacks; None for NaT."""
-    if np.isnat(value):
-        return None
-    of_python = value.item()
-    return str(value).replace("T", " ") if isinstance(of_python, int) else str(of_python)
 
 
 def _bounded(counts: Counter[Any]) -> dict[Any, int]:
