@@ -135,8 +135,10 @@ def _found() -> Iterator[PluginRecord]:
     seen: dict[str, set[PluginRecord]] = {}
     for distribution in importlib.metadata.distributions():
         try:
+            if BEHAVIOUR_GROUP not in (distribution.read_text("entry_points.txt") or ""):  # both groups begin so
+                continue
             entry_points = [each for each in distribution.entry_points if each.group in (DATASETS_GROUP, BEHAVIOUR_GROUP)]
-            name, version = (distribution.metadata["Name"], distribution.version) if entry_points else ("", "")
+            name, version = distribution.metadata["Name"], distribution.version
         except Exception as error:  # noqa: BLE001 - any finder of distributions may be installed; none may disturb the others
             logger.warning("cannot read the entry points of %s: %s", getattr(distribution, "_path", distribution), error)
             continue

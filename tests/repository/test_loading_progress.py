@@ -66,7 +66,7 @@ def test_load_draws_bars_of_retrieval_and_of_steps_where_they_are_wanted(
     train = repository.load("slow", "train", InMemoryStorageConnector(), progress=progress)
 
     drawn = capfd.readouterr().err
-    bars = ["slow/1/raw/slow.bin:  50%" in drawn, "slow: preparing" in drawn]
+    bars = ["retrieving:  50%" in drawn, "slow: preparing" in drawn]
     assert bars == [progress is True] * 2  # the standard error of tests is no terminal
     assert _config_of(train) == {}
 
