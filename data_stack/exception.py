@@ -428,7 +428,7 @@ class IncompleteCopyError(DataStackError):
     """A part of what should have been copied is damaged or missing at the source, or changed meanwhile; the rest is copied.
 
     Attributes:
-        report: the :class:`~data_stack.io.copy_report.CopyReport`, whose ``faults`` name each resource.
+        report: the :class:`~data_stack.io.copying.CopyReport`, whose ``faults`` name each resource.
     """
 
     def __init__(self, report: Any) -> None:

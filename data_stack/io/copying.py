@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -22,7 +23,6 @@ from data_stack.exception import (
     StorageUnavailableError,
     UnsupportedStorageOperationError,
 )
-from data_stack.io.copy_report import Copied, CopyFault, CopyReport
 from data_stack.io.integrity import Digest
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
@@ -32,9 +32,72 @@ from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.writer import COPY_BYTES
 from data_stack.util.logger import logger
 
-__all__ = ["Parcel", "Seal", "Wanted", "check_apart", "copy_parcels"]
+__all__ = ["Copied", "CopyFault", "CopyReport", "Outcome", "Parcel", "Seal", "Wanted", "check_apart", "copy_parcels"]
 
 _MOST_SEAL_BYTES = 64 << 20
+
+
+Outcome = Literal["copied", "present"]
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A resource that is in the target now (after a dry run: that would be).
+
+    Attributes:
+        identifier: its name.
+        size: length in bytes.
+        outcome: ``"copied"``: read and sent; ``"present"``: it was there already.
+    """
+
+    identifier: str
+    size: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFault:
+    """A resource or dataset that was not copied.
+
+    Attributes:
+        identifier: its name.
+        problem: why, and what to do.
+    """
+
+    identifier: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """What a copy did, or (``dry_run``) would do.
+
+    Attributes:
+        source, target: the stores, without credentials.
+        complete: names of the parcels (datasets) that are whole at the target, sorted.
+        resources: what is at the target, sorted by identifier; seals (manifests) included.
+        skipped: what is not to be copied, such as the unfinished work of somebody else.
+        faults: what should have been copied and is not; their parcels have no seal.
+        seconds: duration.
+        dry_run: whether nothing was stored.
+    """
+
+    source: str
+    target: str
+    complete: tuple[str, ...]
+    resources: tuple[Copied, ...]
+    skipped: tuple[CopyFault, ...]
+    faults: tuple[CopyFault, ...]
+    seconds: float
+    dry_run: bool
+
+    def count(self, outcome: str) -> int:
+        """How many resources came to this."""
+        return sum(each.outcome == outcome for each in self.resources)
+
+    def size(self, outcome: str) -> int:
+        """Bytes of the resources that came to this."""
+        return sum(each.size for each in self.resources if each.outcome == outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,26 +212,14 @@ def check_apart(source: StorageConnector, target: StorageConnector) -> None:
     Raises:
         ConfigError: both are the same, or the target lies inside of the source.
     """
-    if source is target:
-        raise ConfigError(f"source and target of a copy are both {source!r}")
+    is_same = source is target
     if isinstance(source, FileStorageConnector) and isinstance(target, FileStorageConnector):
         above, below = os.path.realpath(source.root_path), os.path.realpath(target.root_path)
-        with contextlib.suppress(OSError):
-            if os.path.samefile(above, below):
-                below = above
-        if above == below:
-            raise ConfigError(f"source and target of a copy are the same folder, {source.root_path!r}")
-        if os.path.commonpath([above, below]) == above:
-            raise ConfigError(
-                f"the target {target.root_path!r} is inside of the source {source.root_path!r}; take another folder"
-            )
-    elif type(source) is type(target) and repr(source) == repr(target) and _is_named_by_its_repr(source):
-        raise ConfigError(f"source and target of a copy are both {source!r}")
-
-
-def _is_named_by_its_repr(connector: StorageConnector) -> bool:
-    """Whether equal reprs mean the same place: so it is for ours that say ``Name(place)``; of others nothing is known."""
-    return type(connector).__module__.startswith("data_stack.") and not repr(connector).startswith("<")
+        is_same = os.path.commonpath([above, below]) == above
+    elif type(source) is type(target) and type(source).__module__.startswith("data_stack."):
+        is_same = is_same or (repr(source) == repr(target) and not repr(source).startswith("<"))
+    if is_same:
+        raise ConfigError(f"the target {target!r} is the source {source!r}, or inside of it; take another store")
 
 
 class _Unreadable(Exception):

@@ -14,8 +14,7 @@ from data_stack.exception import (
     PreparationError,
     UnsupportedStorageOperationError,
 )
-from data_stack.io.copy_report import CopyFault, CopyReport
-from data_stack.io.copying import Parcel, Seal, Wanted, check_apart, copy_parcels
+from data_stack.io.copying import CopyFault, CopyReport, Parcel, Seal, Wanted, check_apart, copy_parcels
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.repository.inventory import StoredVersion, take_inventory

@@ -152,7 +152,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "resources": store_resources,
 }
 #: From no page at all on; tmpfs counts in pages.
-SIZES = [4096 * n_pages for n_pages in ((1, 2, 4, 7, 12, 22) if FULL else (2, 7))]
+SIZES = [4096 * n_pages for n_pages in ((1, 2, 4, 7, 12, 22) if FULL else (1, 7))]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")

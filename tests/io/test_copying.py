@@ -30,8 +30,7 @@ from data_stack.exception import (
     StorageFullError,
     StorageUnavailableError,
 )
-from data_stack.io.copy_report import Copied
-from data_stack.io.copying import Parcel, Wanted, copy_parcels
+from data_stack.io.copying import Copied, Parcel, Wanted, copy_parcels
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo

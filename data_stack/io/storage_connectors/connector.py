@@ -21,7 +21,6 @@ from data_stack.io.storage_connectors.writer import (
     local_writer,
     raise_local,
     sealing,
-    store_bytes,
 )
 from data_stack.util.lock_file import locked_file
 
@@ -227,12 +226,8 @@ class StorageConnector(ABC):
             StorageError: it could not be written; what was stored before under ``new_identifier`` is still there.
             UnsupportedStorageOperationError: this store cannot delete.
         """
-        info = self.stat(identifier)
-        with self.get_resource(identifier) as resource, self.create(new_identifier) as writer:
-            store_bytes(resource, writer)
-            writer.seal()
-            if info.sha256 not in (None, writer.digest.sha256):
-                raise ChecksumMismatchError(identifier, repr(self), str(info.sha256), writer.digest.sha256)
+        with self.get_resource(identifier) as resource:
+            self.set_resource(new_identifier, resource)
         self.delete_resource(identifier)
 
     # ------------------------------------------------------------------ upkeep

@@ -78,11 +78,6 @@ class DigestNotes:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._path(identifier))
 
-    def identifier_of(self, path: str) -> str | None:
-        """The resource that a note is on, by its path; None if it is no note."""
-        name = os.path.relpath(path, self._root)
-        return name[:-1] if name.endswith("~") else None
-
     def _path(self, identifier: str) -> str:
         # No identifier ends with "~", so the note on "a" never meets the folder of that on "a/b".
         return os.path.join(self._root, identifier + "~")

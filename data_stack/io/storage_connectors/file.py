@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import math
 import os
 import secrets
 import time
@@ -26,8 +25,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO, Final, NoReturn
 
-from data_stack.exception import ChecksumMismatchError, DataStackError, ResourceNotFoundError, StorageError
-from data_stack.io.identifiers import checked_identifier, checked_prefix
+from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError, StorageError
+from data_stack.io.identifiers import checked_prefix
 from data_stack.io.integrity import Digest
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import (
@@ -225,10 +224,7 @@ class FileStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ upkeep
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
-        return [
-            *self._abandoned(dry_run=dry_run, grace_seconds=grace_seconds),
-            *self._orphaned_notes(grace_seconds, dry_run),
-        ]
+        return list(self._abandoned(dry_run=dry_run, grace_seconds=grace_seconds))
 
     def _abandoned(self, prefix: str = "", *, dry_run: bool = False, grace_seconds: float = DAY_SECONDS) -> Iterator[Garbage]:
         """Remove what writers that died left below ``prefix``; of downloads, which can go on, after the grace period."""
@@ -241,24 +237,11 @@ class FileStorageConnector(StorageConnector):
                         if size is not None:
                             yield Garbage(os.path.relpath(path, self.root_path), size, "an interrupted download")
                     elif _is_abandoned(path):
-                        yield from self._removed(path, -math.inf, dry_run, "left by a writer that died")
-
-    def _orphaned_notes(self, grace_seconds: float, dry_run: bool) -> Iterator[Garbage]:
-        """Remove digests of files that other means removed, and what earlier versions of data_stack noted."""
-        for folder, _, files in os.walk(os.path.join(self.root_path, OWN_FOLDER, "digests")):
-            for path in (os.path.join(folder, file) for file in files if not file.startswith(TEMPORARY)):
-                identifier = self._notes.identifier_of(path)
-                with contextlib.suppress(DataStackError):  # no name of a resource, or one that leads out of the store
-                    if identifier is None or not self.has_resource(checked_identifier(identifier)):
-                        yield from self._removed(path, grace_seconds, dry_run, "digest of a file that is gone")
-
-    def _removed(self, path: str, grace_seconds: float, dry_run: bool, reason: str) -> Iterator[Garbage]:
-        with contextlib.suppress(OSError):
-            status = os.stat(path, follow_symlinks=False)
-            if time.time() - status.st_mtime >= grace_seconds:
-                if not dry_run:
-                    os.unlink(path)
-                yield Garbage(os.path.relpath(path, self.root_path), status.st_size, reason)
+                        with contextlib.suppress(OSError):
+                            size = os.stat(path, follow_symlinks=False).st_size
+                            if not dry_run:
+                                os.unlink(path)
+                            yield Garbage(os.path.relpath(path, self.root_path), size, "left by a writer that died")
 
     # ------------------------------------------------------------------ files and notes
 
@@ -349,3 +332,12 @@ def _is_abandoned(path: str) -> bool:
         return time.time() - os.stat(path, follow_symlinks=False).st_mtime > _FOREIGN_GRACE_SECONDS
     except OSError:
         return False
+
+
+class StorageConnectorFactory:
+    """Makes storage connectors, as in the original; any other one is made by its class, or by its URL."""
+
+    @classmethod
+    def get_file_storage_connector(cls, folder_path: str) -> StorageConnector:
+        """A FileStorageConnector with its root at ``folder_path``."""
+        return FileStorageConnector(folder_path)

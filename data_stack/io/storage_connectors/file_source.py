@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from data_stack.io.local_files import read_into
 from data_stack.io.resources import ByteSource
 from data_stack.io.storage_connectors.digest_notes import FileVersion
 from data_stack.util.forks import ForkLock
@@ -60,7 +59,10 @@ class FileSource(ByteSource):
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         file = self._file or self._opened()
         try:
-            return read_into(file.handle, offset, buffer)
+            n_read = 0
+            while n_read < len(buffer) and (more := os.preadv(file.handle, [buffer[n_read:]], offset + n_read)):
+                n_read += more
+            return n_read
         except OSError as error:
             self._fail(error)
 

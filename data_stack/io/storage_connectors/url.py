@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.io.storage_connectors.connector import StorageConnector
@@ -133,21 +133,12 @@ def _from_module(module: str, name: str, url: str) -> StorageConnector:
     connector_class = getattr(importlib.import_module(f"{__package__}.{module}"), name)
     try:
         connector: StorageConnector = connector_class.from_url(url)
-    except ConfigError as error:
-        raise ConfigError(_without_values(str(error), url)) from None
     except DataStackError:
         raise
     except ValueError as error:  # of a parser that is not ours, whose message may quote the URL
         scheme = url.partition(":")[0].lower()
         raise ConfigError(f"a {scheme}:// URL cannot be understood ({type(error).__name__}); see docs/storage.md") from None
     return connector
-
-
-def _without_values(message: str, url: str) -> str:
-    """A message on a bad argument, which its caller may know, as one on a URL, whose parts may not be shown."""
-    for _, value in parse_qsl(url.partition("?")[2]):
-        message = message.replace(repr(value), "what is given")
-    return message
 
 
 _MONGODB: Final = functools.partial(_from_module, "mongodb", "MongoDBStorageConnector")

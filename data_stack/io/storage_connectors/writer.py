@@ -125,12 +125,6 @@ class ResourceWriter(io.BufferedIOBase):
     def read1(self, size: int = -1, /) -> bytes:
         return self.read(size)
 
-    def readinto(self, buffer: Buffer, /) -> int:
-        view = memoryview(buffer).cast("B")
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
-
     @_failing
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         self._check_open()

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import s3fs  # noqa: F401
-from hostile_identifiers import Attempt, hostile_identifiers
 
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF
@@ -190,16 +189,6 @@ def use(description: Description, sources: str, version: int = 1) -> str:
     """Load the dataset as a training program does, prepared or not, and read every sample."""
     with contextlib.closing(_Closing(description)) as held:
         return wrong_samples(factory_for(held.connector, sources, version), version) or RIGHT
-
-
-def try_identifiers(url: str, base: str, token: str, n: int) -> tuple[dict[str, int], list[str]]:
-    """Try hostile identifiers at a store; how many of what, and what should not have been."""
-    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))  # a naive store would read /dev/zero
-    os.chdir(f"{base}/cwd")
-    with contextlib.closing(_Closing({"url": url})) as held:
-        attempt = Attempt(held.connector, base, token.encode())
-        attempt.run(hostile_identifiers(n))
-        return dict(attempt.counts), attempt.bad
 
 
 def sweep(description: Description, grace_seconds: float) -> None:

@@ -193,20 +193,6 @@ def test_readers_beside_writers_never_take_a_new_version_for_a_damaged_one(root:
 # ---------------------------------------------------------------------- upkeep
 
 
-def test_digests_of_files_that_other_means_removed_are_garbage(connector: FileStorageConnector, root: Path) -> None:
-    connector.set_resource("kept", b"1")
-    os.unlink(root / "d/x")
-
-    promised = connector.collect_garbage(0.0, dry_run=True)
-    assert connector.collect_garbage() == []  # they are young
-    collected = connector.collect_garbage(0.0)
-
-    assert [garbage.reason for garbage in collected] == ["digest of a file that is gone"]
-    assert collected == promised
-    assert connector.collect_garbage(0.0) == []
-    assert connector.stat("kept").sha256 is not None
-
-
 def test_a_file_that_was_changed_in_place_is_found_under_its_new_name_too(connector: FileStorageConnector, root: Path) -> None:
     connector.set_resource("a", io.BytesIO(DATA))
     with open(root / "a", "r+b") as file:

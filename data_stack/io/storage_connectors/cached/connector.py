@@ -17,8 +17,7 @@ from data_stack.exception import ConfigError, ResourceNotFoundError, StorageFull
 from data_stack.io.identifiers import checked_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.cached.folder import CacheFolder, Content
-from data_stack.io.storage_connectors.cached.remote import Remote
-from data_stack.io.storage_connectors.cached.source import CachedSource
+from data_stack.io.storage_connectors.cached.source import CachedSource, Remote
 from data_stack.io.storage_connectors.connector import (
     BINARY,
     DAY_SECONDS,

@@ -4,24 +4,82 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from typing import NoReturn
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeVar
 
-from data_stack.exception import ChecksumMismatchError, ResourceChangedError
+from data_stack.exception import (
+    ChecksumMismatchError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    StorageUnavailableError,
+)
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
-from data_stack.io.storage_connectors.cached.folder import WHOLE_BYTES, Content
-from data_stack.io.storage_connectors.cached.remote import Remote
-from data_stack.io.storage_connectors.connector import ResourceInfo
+from data_stack.io.storage_connectors.cached.folder import WHOLE_BYTES, CacheFolder, Content
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.file_source import FileSource
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.util.forks import ForkLock
 
-__all__ = ["CachedSource"]
+__all__ = ["CachedSource", "Remote"]
 
+_Answer = TypeVar("_Answer")
+#: A remote that let us wait is not asked again, for what is held here, for so many times as long.
+_SILENCE_FACTOR, _MOST_SILENT_SECONDS = 10.0, 300.0
+#: A folder knows no digest of a file in the moment in which it is replaced; else it was changed by other means.
+_ATTEMPTS, _PAUSE_SECONDS = 100, 0.01
 #: The most that is asked for and held in memory at once.
 _AT_ONCE_BYTES = 4 << 20
+
+
+class Remote:
+    """A store as a cache sees it, and the folder in which it keeps what came from there.
+
+    Attributes:
+        store: the connector.
+        folder: the local side.
+        counts: what happened so far.
+    """
+
+    def __init__(self, store: StorageConnector, folder: CacheFolder) -> None:
+        self.store, self.folder = store, folder
+        self.counts: Counter[str] = Counter(hits=0, misses=0, fetched_bytes=0)
+        self._silent_until = 0.0
+
+    def ask(self, identifier: str, request: Callable[[], _Answer]) -> _Answer:
+        """The answer of the store to a request.
+
+        Raises:
+            StorageUnavailableError: it is away, and what was asked for is not to be had.
+        """
+        start = time.monotonic()
+        try:
+            answer = request()
+        except (FileNotFoundError, ResourceNotFoundError):
+            raise
+        except OSError as error:
+            # Waiting for the timeout each time that a resource is opened would be no way to work offline.
+            waited = time.monotonic() - start
+            self._silent_until = time.monotonic() + min(_SILENCE_FACTOR * waited, _MOST_SILENT_SECONDS)
+            raise StorageUnavailableError(
+                f"{(str(error) or type(error).__name__).rstrip('.')}. {identifier!r}, or the part asked for, is not in the cache "
+                f"at {self.folder.path} either; fetch() brings resources there while the remote answers.",
+                error.errno,
+            ) from error
+        self._silent_until = 0.0
+        return answer
+
+    def is_silent(self) -> bool:
+        """Whether the store let us wait in vain a moment ago."""
+        return time.monotonic() < self._silent_until
+
+    def is_gone(self) -> bool:
+        """Whether the store is a folder that is not there: a disk or share that is not mounted looks like an empty store."""
+        root = getattr(self.store, "root_path", None)
+        return isinstance(root, str) and not os.path.isdir(root)
 
 
 class CachedSource(ByteSource):
@@ -126,15 +184,18 @@ class CachedSource(ByteSource):
     def _open_remote(self) -> tuple[StreamedResource, Content]:
         """The resource in the remote, kept open, so that this reader finishes with the bytes that it began with."""
         remote, identifier = self._remote, self._identifier
-        resource = remote.ask(identifier, lambda: remote.store.get_resource(identifier))
-        try:
-            content = remote.ask(identifier, lambda: Content.of(resource.sha256, resource.size))
-            if content is None:
-                raise ResourceChangedError(identifier, f"sha256 {self._content.sha256}", "bytes of an unknown digest")
-            return resource, content
-        except BaseException:
+        for _ in range(_ATTEMPTS):
+            resource = remote.ask(identifier, lambda: remote.store.get_resource(identifier))
+            try:
+                content = remote.ask(identifier, lambda: Content.of(resource.sha256, resource.size))  # noqa: B023  # asked at once
+            except BaseException:
+                resource.close()
+                raise
+            if content is not None:
+                return resource, content
             resource.close()
-            raise
+            time.sleep(_PAUSE_SECONDS)
+        raise ResourceChangedError(identifier, f"sha256 {self._content.sha256}", "bytes of an unknown digest")
 
     def open_remote_again(self) -> StreamedResource:
         """The resource in the remote, which was away when this was opened.

@@ -18,6 +18,7 @@ interrupted upload of a large object leaves fragments behind that no listing sho
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -117,7 +118,7 @@ class FsspecStorageConnector(StorageConnector):
         **storage_options: Any,
     ) -> None:
         if not 0 < timeout_seconds < float("inf"):
-            raise ConfigError(f"timeout_seconds must be a positive number, got {timeout_seconds!r}")
+            raise ConfigError("timeout_seconds must be a positive number")
         self._configuration = (url, read_only, timeout_seconds, storage_options)
         self._read_only = read_only
         self._files = RemoteFiles(url, timeout_seconds, storage_options)
@@ -143,7 +144,8 @@ class FsspecStorageConnector(StorageConnector):
         return f"{type(self).__name__}({self._files.place!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (type(self), *self._configuration)
+        url, read_only, timeout_seconds, options = self._configuration
+        return functools.partial(type(self), read_only=read_only, timeout_seconds=timeout_seconds, **options), (url,)
 
     # ------------------------------------------------------------------ contract
 
@@ -376,16 +378,6 @@ class FsspecStorageConnector(StorageConnector):
 
 
 # ---------------------------------------------------------------------- names and values
-
-
-def _made(
-    cls: type[FsspecStorageConnector],
-    url: str,
-    read_only: bool,
-    timeout_seconds: float,
-    options: dict[str, Any],
-) -> FsspecStorageConnector:
-    return cls(url, read_only=read_only, timeout_seconds=timeout_seconds, **options)
 
 
 def _pointer_path(identifier: str) -> str:

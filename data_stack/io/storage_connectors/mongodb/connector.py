@@ -41,9 +41,8 @@ from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.mongodb import upkeep
 from data_stack.io.storage_connectors.mongodb.chunks import FileChunks
-from data_stack.io.storage_connectors.mongodb.connection import Connection, connection_of
+from data_stack.io.storage_connectors.mongodb.connection import Connection, Documents, connection_of
 from data_stack.io.storage_connectors.mongodb.gridfs_files import GridFSFile
-from data_stack.io.storage_connectors.mongodb.leases import LeaseDocuments
 from data_stack.io.storage_connectors.mongodb.pointers import Pointer
 from data_stack.io.storage_connectors.mongodb.settings import (
     DEFAULT_BUCKET,
@@ -398,12 +397,55 @@ class MongoDBStorageConnector(StorageConnector):
         checked_identifier(identifier)
         if self._settings.read_only:
             return contextlib.nullcontext(Lease())
-        return contextlib.closing(HeartbeatLease(LeaseDocuments(self._connection), identifier))
+        return contextlib.closing(HeartbeatLease(_LeaseDocuments(self._connection), identifier))
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
         if self._settings.read_only and not dry_run:
             raise ReadOnlyStorageError(f"could not collect garbage: {self!r} was opened for reading only", 30)
         return upkeep.collect_garbage(self._connection, grace_seconds, dry_run=dry_run)
+
+
+class _LeaseDocuments:
+    """Leases as documents ``{_id: identifier, value, beat}`` of ``bucket.leases``; a TTL index removes what is left of them.
+
+    After a server that does not answer, each is given 2 s: what they spare others may as well be left to them.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def read(self, path: str, most: int) -> bytes | None:
+        """A value; None if there is none."""
+        with self._connection.briefly(), self._connection.operation("read the lease of", path):
+            value = (self._leases().find_one({"_id": path}) or {}).get("value")
+        return value[:most] if isinstance(value, bytes) else None
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Write a value unless there is one."""
+        with self._connection.operation("lease", path):
+            self._connection.make_indexes()
+            try:
+                self._put(path, data, {"value": None}, upsert=True)
+            except DuplicateKeyError:
+                return False
+        return True
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a value in place of one that is there."""
+        with self._connection.briefly(), self._connection.operation("keep the lease of", path):
+            self._put(path, data, {}, upsert=False)
+
+    def delete(self, path: str) -> None:
+        """Remove a value."""
+        with self._connection.briefly(), self._connection.operation("give back the lease of", path):
+            self._leases().delete_one({"_id": path})
+
+    def _put(self, path: str, data: bytes, condition: dict[str, Any], *, upsert: bool) -> None:
+        update = {"$set": {"value": data}, "$currentDate": {"beat": True}}
+        self._leases().update_one({"_id": path, **condition}, update, upsert=upsert)
+
+    def _leases(self) -> Documents:
+        return self._connection.writable("leases", durable=False)
 
 
 class _OutcomeUnknownError(StorageUnavailableError):

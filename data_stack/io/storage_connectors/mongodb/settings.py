@@ -80,19 +80,16 @@ class Settings:
         bucket: Any = self.bucket
         if not isinstance(bucket, str) or not _BUCKET.fullmatch(bucket) or bucket.endswith(".") or ".." in bucket:
             raise ConfigError(
-                f"bucket {self.bucket!r}: it begins the names of collections and has 1 to 60 letters, digits or '_.-', no '..', "
-                f"no dot at the end"
+                "a bucket begins the names of collections and has 1 to 60 letters, digits or '_.-', no '..', no dot at the end"
             )
         if self.bucket.startswith("system."):
             raise ConfigError("collections that begin with 'system.' are MongoDB's own; choose another bucket")
         if not 0.1 <= self.timeout_seconds <= 86_400:
-            raise ConfigError(f"timeout_seconds has to lie between 0.1 and 86,400, got {self.timeout_seconds!r}")
+            raise ConfigError("timeout_seconds has to lie between 0.1 and 86,400")
         if not 1024 <= self.chunk_bytes <= 8 << 20:
-            raise ConfigError(
-                f"chunk_bytes has to lie between 1,024 and 8 MiB, got {self.chunk_bytes!r}; 64 KiB to 1 MiB serve well"
-            )
+            raise ConfigError("chunk_bytes has to lie between 1,024 and 8 MiB; 64 KiB to 1 MiB serve well")
         if not 0 <= self.inline_bytes <= 8 << 20:
-            raise ConfigError(f"inline_bytes has to lie between 0 and 8 MiB (a document holds 16), got {self.inline_bytes!r}")
+            raise ConfigError("inline_bytes has to lie between 0 and 8 MiB: a document holds 16")
         if self.options_given() & _UNVERIFIED and not self.allow_invalid_certificates:
             raise ConfigError(
                 "the connection string turns the check of the server's certificate off; name the authority with tlsCAFile=…, "

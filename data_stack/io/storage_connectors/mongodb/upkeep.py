@@ -52,11 +52,6 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
     found = []
     for file_id in {*chunked, *files, *dead}:
         file = files.get(file_id)
-        if file_id in needed and not dry_run and file is not None and _is_ours(file) and "replaced" in file["metadata"]:
-            # Of a resource that was moved meanwhile: another replacement begins another grace.
-            with connection.operation("mark", str(file_id)):
-                since = {"_id": file_id, "metadata.replaced": {"$eq": file["metadata"]["replaced"]}}
-                connection.writable("files").update_one(since, {"$unset": {"metadata.replaced": ""}})
         if file_id in needed or (file_id in records and file_id not in dead) or not (file is None or _is_ours(file)):
             continue
         reason = _reason(file_id, file, file_id in dead, now, grace_seconds)
