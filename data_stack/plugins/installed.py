@@ -152,8 +152,8 @@ def _found() -> Iterator[PluginRecord]:
         if earlier is records:
             yield from records
         elif earlier != records:  # else it is the same folder under another name, or an equal copy
-            hidden = "an earlier copy of its distribution on sys.path hides it; uninstall one of the two"
-            yield from (replace(record, state="shadowed", error=hidden) for record in records)
+            problem = "an earlier copy of its distribution on sys.path hides it; uninstall one of the two"
+            yield from (replace(record, state="shadowed", error=problem) for record in records)
 
 
 def _checked(record: PluginRecord) -> PluginRecord:
