@@ -15,6 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from sizes import sized
 
 from data_stack.exception import DatasetFileCorruptError, StorageError
 from data_stack.formats.hdf5 import HDF5DatasetIterator
@@ -22,7 +23,6 @@ from data_stack.io.positional import PositionalFile, check_apart
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.util.isolation import run_apart
-from tests.support.sizes import sized
 
 HERE = "tests.util.test_isolation"
 DATA = bytes(range(256)) * 1000

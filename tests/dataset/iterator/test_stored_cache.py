@@ -21,6 +21,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sizes import sized
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
 from data_stack.dataset.iterator.access import brought_access
@@ -34,7 +35,6 @@ from data_stack.exception import (
 from data_stack.io.integrity import block_digest
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
-from tests.support.sizes import sized
 
 
 class Point(NamedTuple):
