@@ -154,8 +154,7 @@ def test_rows_stay_whole_whatever_is_combined(numbers: Path) -> None:
         in_lambda(["text"], lambda text: "1" in text),
     ]
     combinations = itertools.product(predicates, [False, True], [False, True], [1, 3], [None, [("id", "<", 160)]])
-    combinations = itertools.islice(combinations, 0, None, sized(5, 1))
-    for predicate, shuffle_rows, shuffle_groups, parts, filters in combinations:
+    for predicate, shuffle_rows, shuffle_groups, parts, filters in itertools.islice(combinations, 0, None, sized(5, 1)):
         options = {"predicate": predicate, "shuffle_rows": shuffle_rows, "shuffle_row_groups": shuffle_groups, "filters": filters}
         wanted = [number for number in range(N_ROWS) if filters is None or number < 160]
         if predicate is predicates[1]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +35,6 @@ class CopyOfDataset:
         fields: of the copy.
         indexes: names of the row-group indexes that were built anew.
         dropped_indexes: names of those that were not, as their field is left out; ``"?"`` if they were out of date.
-        seconds: how long it took.
     """
 
     n_rows: int
@@ -45,7 +43,6 @@ class CopyOfDataset:
     fields: tuple[str, ...]
     indexes: tuple[str, ...]
     dropped_indexes: tuple[str, ...]
-    seconds: float
 
 
 def copy_dataset(
@@ -82,7 +79,6 @@ def copy_dataset(
         DatasetFileCorruptError: the source is damaged.
         StorageError: it cannot be read, or the copy not be written.
     """
-    started = time.perf_counter()
     footers = Footers(find_files(source))
     whole, goal = stored_schema(footers), folder_of(target)
     for name in not_null:
@@ -107,7 +103,7 @@ def copy_dataset(
         n_copied = _append_rows(writer, goal.name, _tables(RowGroups(footers, whole), schema, not_null, in_folders))
     n_left_out = int(footers.n_rows.sum()) - n_copied
     names, index_names = tuple(field.name for field in schema), tuple(index.name for index in indexes)
-    return CopyOfDataset(n_copied, n_there, n_left_out, names, index_names, dropped, time.perf_counter() - started)
+    return CopyOfDataset(n_copied, n_there, n_left_out, names, index_names, dropped)
 
 
 def _append_rows(writer: ParquetWriter, name: str, tables: Iterable[pa.Table]) -> int:

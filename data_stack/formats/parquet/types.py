@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -259,24 +258,14 @@ def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
     return np.dtype(object)
 
 
-_PYTHON_TIMES: Final = {
-    datetime.datetime: np.dtype("datetime64[us]"),
-    datetime.date: np.dtype("datetime64[D]"),
-    datetime.timedelta: np.dtype("timedelta64[us]"),
-    datetime.time: np.dtype("timedelta64[us]"),
-}
-
-
 def checked_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
-    """A dtype of numpy for whatever it takes for one, and for ``datetime``'s types; lengths of text and bytes are dropped.
+    """A dtype of numpy for whatever it takes for one; lengths of text and bytes are dropped.
 
     Raises:
         ConfigError: it is none.
     """
     if dtype is Decimal or (isinstance(dtype, str) and dtype == "Decimal"):
         return Decimal
-    if isinstance(dtype, type) and dtype in _PYTHON_TIMES:
-        return _PYTHON_TIMES[dtype]
     try:
         if dtype is None:  # which numpy takes for float64
             raise TypeError
@@ -288,7 +277,10 @@ def checked_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
     if checked.kind in "US":
         return np.dtype(checked.kind)
     if checked.kind == "O" and isinstance(dtype, type) and dtype not in (object, np.object_, dict, list, tuple):
-        raise ConfigError(f"no field holds values of {dtype.__qualname__:.60}; dtype object holds structs, maps and lists")
+        raise ConfigError(
+            f"no field holds values of {dtype.__qualname__:.60}; times are of a dtype such as datetime64[us], structs and lists "
+            f"of dtype object"
+        )
     if checked.kind == "V":
         raise ConfigError(f"a field has one dtype, not {dtype!r:.80}; store each of its fields in a field of its own")
     if checked.kind in "mM" and np.datetime_data(checked)[0] == "generic":

@@ -40,7 +40,10 @@ class Partitions:
         if self.fields and len(self.fields) == len(schema):
             raise ConfigError("a dataset cannot be partitioned by all of its columns: none would be left for the files")
         for field in self.fields:
-            if not _names_folders(field):
+            is_named = field.dtype is Decimal or (
+                isinstance(field.dtype, np.dtype) and (field.dtype.kind in "biuU" or field.dtype == np.dtype("datetime64[D]"))
+            )
+            if field.shape or not isinstance(field.codec, ScalarCodec) or not is_named:
                 raise ConfigError(
                     f"a dataset cannot be partitioned by {field.name!r}: folders are named after text, integers, booleans, dates "
                     f"and Decimals, not after values of dtype {field.dtype} and shape {field.shape}"
@@ -73,14 +76,6 @@ class Partitions:
                     known[key] = segment
             segments.append(segment)
         return "/".join(segments)
-
-
-def _names_folders(field: Field) -> bool:
-    if field.shape or not isinstance(field.codec, ScalarCodec):
-        return False
-    return field.dtype is Decimal or (
-        isinstance(field.dtype, np.dtype) and (field.dtype.kind in "biuU" or field.dtype == np.dtype("datetime64[D]"))
-    )
 
 
 def _segment(field: Field, value: Any) -> str:
