@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -90,7 +90,7 @@ def column_digests(column: _Array) -> Digests:
     return row_digests((column,))
 
 
-def _values(column: _Array) -> Sequence[Any]:
+def _values(column: _Array) -> Iterable[Any]:
     """The values of a column: as Python's where these are the same, which are encoded faster."""
     return column.tolist() if column.ndim == 1 and column.dtype.kind not in "mMV" else column
 

@@ -190,14 +190,19 @@ class EncodedAccess(OneToOneAccess):
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if self.n_samples == 0:
-            return super().columns(keys, positions)
-        structure = self._structure or self._structure_of(self.below.sample(0))
-        if structure.is_bare:
-            whole = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
-            rows = list(self.batch(whole)) or [self.sample(0)]
-            return [stack_values([value_of(row, key) for row in rows])[: len(whole)] for key in keys]
-        columns = self.below.columns(keys, positions)
-        encoders = [structure.encoders.get(structure.normal(key)) for key in keys]
+            columns = self.below.columns(keys, positions)
+            encoders = [self.encoders.get(key) for key in keys]
+        else:
+            structure = self._known_structure(keys)
+            if structure is not None and structure.is_bare:
+                whole = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
+                rows = list(self.batch(whole)) or [self.sample(0)]
+                return [stack_values([value_of(row, key) for row in rows])[: len(whole)] for key in keys]
+            columns = self.below.columns(keys, positions)
+            if structure is None:
+                encoders = [self.encoders.get(key) for key in keys]
+            else:
+                encoders = [structure.encoders.get(structure.normal(key)) for key in keys]
         return [
             column if encoder is None else self._encoded(key, encoder, column, positions)
             for key, encoder, column in zip(keys, encoders, columns, strict=True)
@@ -227,6 +232,12 @@ class EncodedAccess(OneToOneAccess):
         if len(encoded) != len(column):
             raise ConfigError(f"{_column_name(key)}: {encoder!r} made {len(encoded)} values of {len(column)}")
         return encoded
+
+    def _known_structure(self, keys: Sequence[ColumnKey]) -> _Structure | None:
+        """How samples are made; None where that need not be known, for then no sample is read to find out."""
+        if self._structure is None and needs_a_sample([*self.encoders, *keys], list(self.encoders)):
+            return self._structure_of(self.below.sample(0))
+        return self._structure
 
     def _structure_of(self, sample: Any) -> _Structure:
         """How samples, or a batch, are made; found with the first one."""
@@ -277,6 +288,11 @@ class _Structure:
         for key, value in values.items():
             changed[key] = value
         return sample._make(changed) if hasattr(sample, "_make") else tuple(changed)
+
+
+def needs_a_sample(keys: Sequence[ColumnKey], encoded: Sequence[ColumnKey]) -> bool:
+    """Whether it takes a sample to know what columns ``keys`` mean: negative ones, or if samples may be bare values."""
+    return list(encoded) in ([0], [-1]) or any(hasattr(key, "__index__") and operator.index(key) < 0 for key in keys)
 
 
 def checked_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:

@@ -119,16 +119,17 @@ class _ColumnsLayer(AccessedDatasetIterator):
         positions: list[ColumnKey] = []
         for role, position in (("sample", meta.sample_pos), ("target", meta.target_pos), ("tag", meta.tag_pos)):
             is_from_end = isinstance(form, int) and not isinstance(position, str) and -form <= position < 0
-            key = position + form if is_from_end else position  # type: ignore[operator]  # both are ints
+            key = position + form if is_from_end else position
             if key in plan.keys:
                 place = plan.keys.index(key)
                 positions.append(place if plan.names is None else plan.names[place])
                 continue
             # What is left out keeps its key, which names no other column. Its position would name one, so its role stands there.
             positions.append(position if isinstance(position, str) or key not in known else role)
-            if key in known and role != "tag":
-                lost = {"feature_names": None} if role == "sample" else {"target_kind": None, "class_names": None}
-                followed = replace(followed, **lost)
+            if key in known and role == "sample":
+                followed = replace(followed, feature_names=None)
+            elif key in known and role == "target":
+                followed = replace(followed, target_kind=None, class_names=None)
         below: tuple[Any, ...] = column_names(self._dataset_iterator) if isinstance(form, int) else form
         names: list[Any] = [below[known.index(key)] for key in plan.keys] if below else []
         is_named = plan.names is None and bool(names) and all(isinstance(name, str) for name in names)

@@ -240,10 +240,11 @@ class _RowsColumn:
         return list(map(self.reader().__getitem__, positions))
 
     def stacked(self, positions: IndexArrayOfInts | None) -> Column:
-        if positions is not None:
-            return self._rows.take(positions, axis=0)
-        column = self._rows.view()
-        column.flags.writeable = False
+        if positions is None:
+            column: Column = self._rows.view()
+            column.flags.writeable = False
+        else:
+            column = self._rows.take(positions, axis=0)
         return column
 
     def content(self) -> list[Any]:

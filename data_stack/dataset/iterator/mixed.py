@@ -186,7 +186,8 @@ def _mixed(lengths: list[int], parts: list[Fraction], block: int, n_wanted: int 
         blocks = np.arange(first, min(first + blocks_at_once, n_blocks))
         times = (np.arange(first, first + len(blocks) + 1) * block).astype(np.uint64)[:, np.newaxis]
         bounds = np.where(is_whole, times, high_product_array(times, shares) + ((times * shares) >> np.uint64(63)))
-        counts = np.diff(np.diff(bounds.astype(np.intp), axis=0), axis=1)
+        of_first_runs = bounds[1:].astype(np.intp) - bounds[:-1].astype(np.intp)
+        counts = of_first_runs[:, 1:] - of_first_runs[:, :-1]
         of_tickets = np.repeat(np.tile(np.arange(len(lengths)), len(blocks)), counts.reshape(-1))
         starts = np.repeat((blocks - first) * block, block)
         turns = np.arange(len(starts)) - starts

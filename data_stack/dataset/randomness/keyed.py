@@ -159,8 +159,8 @@ def _permuted_alike(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Arr
     places = _walked_array(places, widths, heights, own_keys, n_rounds)
     outside = np.flatnonzero(places >= sizes)
     while len(outside):
-        parts = (_part(each, outside) for each in (widths, heights, own_keys))
-        again = _walked_array(places[outside], *parts, n_rounds)
+        own = _part(own_keys, outside)
+        again = _walked_array(places[outside], _part(widths, outside), _part(heights, outside), own, n_rounds)
         places[outside] = again
         outside = outside[again >= _part(sizes, outside)]
     return places

@@ -59,7 +59,7 @@ def written(value: Any, why_not: list[str]) -> Any:
         why_not: gets a sentence for each part of it that nothing can be made of.
     """
 
-    def special(value: Any) -> dict[str, Any]:
+    def special(value: Any) -> Any:
         found = _array_of(_written_out(value))
         if found is not None and found[0] != "records":
             kind, array = found
