@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_stack.dataset.strict_json import JsonObject, sealed_json
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST
 from data_stack.formats.parquet.schema import Schema
 from data_stack.io.folder import Folder
@@ -247,14 +247,10 @@ def write_common_metadata(folder: Folder, schema: pa.Schema, metadata: Mapping[b
         metadata: key-value metadata, instead of that of ``schema``.
 
     Raises:
-        ConfigError: Parquet has no such schema.
         StorageError: it could not be written; an older one is still there.
     """
     sink = pa.BufferOutputStream()
-    try:
-        pq.write_metadata(schema.with_metadata(dict(metadata)), sink)
-    except pa.ArrowException as error:
-        raise ConfigError(f"{folder.full_name(COMMON_METADATA)} cannot be written: {error!s:.200}") from error
+    pq.write_metadata(schema.with_metadata(dict(metadata)), sink)
     with folder.create(COMMON_METADATA) as file:
         file.write(sink.getvalue().to_pybytes())
 

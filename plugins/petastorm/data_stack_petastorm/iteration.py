@@ -19,7 +19,7 @@ from data_stack.loader.state import check_seal, seal
 from data_stack_petastorm.row_groups import RowGroups, parts_of_row_groups, shuffled_rows, the_one
 from data_stack_petastorm.rows import batch_as_tuples, rows_of
 
-__all__ = ["Reader", "lanes_of"]
+__all__ = ["Reader", "lanes_of", "n_rows_of"]
 
 _STATE: Final = "data_stack_petastorm_reader"
 #: Rows that are read together: as many as have so many bytes, within limits.
@@ -172,7 +172,7 @@ class Reader:
         else:
             rows = rows_of(batch, name, self._steps)
         self._n_given, n_skipped, self._n_to_skip = self._n_to_skip, self._n_to_skip, 0
-        self._n_of_chunk = 1 if self.batched_output else _n_rows(batch)
+        self._n_of_chunk = 1 if self.batched_output else n_rows_of(batch)
         for _ in range(n_skipped):
             next(rows, None)
         return rows
@@ -256,15 +256,6 @@ class Reader:
         """What the loader did, and how long was waited for it."""
         return asdict(self._loader.stats())
 
-    @property
-    def epoch(self) -> int:
-        """Of the row that was given last; before the first one, of that."""
-        return self._loader.epoch if self._before is None else self._before[0]
-
-    def __repr__(self) -> str:
-        what = "row groups" if self.batched_output else "rows" if self.ngram is None else "n-grams"
-        return f"<Reader: {what} of {self.iterator!r}, {', '.join(self.schema.fields)}>"
-
     # ------------------------------------------------------------------ loaders
 
     def loader(
@@ -329,7 +320,7 @@ class Reader:
         return min(max(_CHUNK_BYTES // max(1, n_bytes * n_steps), 1), _LARGEST_CHUNK)
 
 
-def _n_rows(batch: Mapping[Any, Any]) -> int:
+def n_rows_of(batch: Mapping[Any, Any]) -> int:
     """Of columns; of n-grams, of columns for each offset."""
     columns = (each for part in batch.values() for each in (part.values() if isinstance(part, dict) else [part]))
     return len(next(columns, ()))

@@ -15,7 +15,7 @@ import numpy as np
 from data_stack.dataset.iterator.indices import checked_integer
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader import Loader
-from data_stack_petastorm.iteration import Reader, lanes_of
+from data_stack_petastorm.iteration import Reader, lanes_of, n_rows_of
 
 try:
     import torch
@@ -284,7 +284,7 @@ class InMemBatchedDataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """The batches: dicts of tensors."""
-        n_rows = _n_rows(self._columns)
+        n_rows = n_rows_of(self._columns)
         epoch = 0
         while n_rows and (self._num_epochs is None or epoch < self._num_epochs):
             order = torch.arange(n_rows)
@@ -302,7 +302,7 @@ class InMemBatchedDataLoader:
         """
         if self._num_epochs is None:
             raise TypeError("this loader has no length: it never ends")
-        return -(-_n_rows(self._columns) // self._batch_size) * self._num_epochs
+        return -(-n_rows_of(self._columns) // self._batch_size) * self._num_epochs
 
     def __enter__(self) -> InMemBatchedDataLoader:
         return self
@@ -320,7 +320,7 @@ def _kept(reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[An
     with BatchedDataLoader(reader, n_at_once) as loader:
         for batch in loader:
             parts.append(batch)
-            n_rows += _n_rows(batch)
+            n_rows += n_rows_of(batch)
             if n_rows >= capacity:
                 break
 
@@ -363,7 +363,7 @@ def _rows_of(reader: Any) -> Iterator[dict[Any, Any]]:
             yield _as_dict(given)
             continue
         batch = _as_dict(given)
-        for place in range(_n_rows(batch)):
+        for place in range(n_rows_of(batch)):
             yield _by_field(batch, lambda _, column, place=place: column[place])
 
 
@@ -394,11 +394,6 @@ def _by_field(batch: Mapping[Any, Any], function: Callable[..., Any]) -> dict[An
         key: _by_field(value, function) if isinstance(value, dict) and not isinstance(key, str) else function(key, value)
         for key, value in batch.items()
     }
-
-
-def _n_rows(batch: Mapping[Any, Any]) -> int:
-    columns = (each for part in batch.values() for each in (part.values() if isinstance(part, dict) else [part]))
-    return len(next(columns, ()))
 
 
 def _tensor(name: str, column: Any) -> torch.Tensor:

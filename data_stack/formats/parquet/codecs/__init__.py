@@ -55,16 +55,12 @@ def stored_codec(content: Mapping[str, Any]) -> FieldCodec:
     kind = content.get("codec")
     options = {key: value for key, value in content.items() if key not in ("name", "dtype", "shape", "nullable", "codec")}
     native = _NATIVE.get(kind) if isinstance(kind, str) else None
-    what = f"field {content.get('name')!r:.60} has the codec {kind!r:.60}"
-    if native is None:
-        try:
-            return codec_from_json({"codec": kind, **options})
-        except ConfigError as error:
-            raise ConfigError(f"{what}, which this data_stack does not know: {error!s:.400}") from error
     try:
-        return native(**options)
-    except TypeError as error:
-        raise ConfigError(f"{what}, which has no such options: {options!r:.80}") from error
+        return codec_from_json({"codec": kind, **options}) if native is None else native(**options)
+    except (ConfigError, TypeError) as error:
+        raise ConfigError(
+            f"field {content.get('name')!r:.60} has the codec {kind!r:.60}, which this data_stack does not know: {error!s:.400}"
+        ) from error
 
 
 def default_codec(field: FieldLike) -> FieldCodec:
