@@ -102,11 +102,14 @@ class Categories:
         if kind in "OUS":
             return self._listed(column.ravel().tolist(), column).reshape(column.shape)
         known, numbers = self._numbers
-        if len(known) == 0 or not _are_floats(column):
+        if len(known) == 1 or not _are_floats(column):
             values, places = np.unique(column, return_inverse=True)
             return self._listed(values.tolist(), values)[places].reshape(column.shape)
-        places = np.minimum(np.searchsorted(known, column), len(known) - 1)
-        codes: Codes = np.where(known[places] == column, numbers[places], -1)
+        places = np.searchsorted(known, column)
+        codes: Codes = numbers.take(places)
+        is_other = known.take(places) != column
+        if is_other.any():
+            codes[is_other] = -1
         if NAN in self._codes and kind == "f":
             codes[np.isnan(column)] = self._codes[NAN]
         return codes
@@ -138,11 +141,11 @@ class Categories:
 
     @functools.cached_property
     def _numbers(self) -> tuple[npt.NDArray[np.float64], Codes]:
-        """The numbers among the categories, ascending, with their codes; none where they would not be exact as floats."""
+        """The numbers among the categories, ascending, with their codes, and NaN; NaN alone where one is no exact float."""
         found = sorted((value, code) for value, code in self._codes.items() if _is_number(value) and value is not NAN)
         if any(isinstance(value, int) and abs(value) > _MOST_EXACT for value, _ in found):
             found = []
-        return np.array([float(value) for value, _ in found]), np.array([code for _, code in found], dtype=np.intp)
+        return np.array([*(float(value) for value, _ in found), NAN]), np.array([*(code for _, code in found), -1], dtype=np.intp)
 
 
 class CategoriesLearner(Learner):
