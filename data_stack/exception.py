@@ -26,6 +26,7 @@
     ├── RetrievalError                                none of a resource's sources delivered it
     │   ├── CorruptSourceError (DatasetFileCorruptError)  … and one delivered wrong bytes
     │   └── SeveralRetrievalErrors                    more than one resource is missing
+    │       └── SeveralCorruptSourceErrors (CorruptSourceError)  … and of each a source delivered wrong bytes
     ├── ConfigError (ValueError)                      an unknown option, or a value out of range
     │   ├── LoaderStateError                          a loader's state is of another dataset or order, or damaged
     │   ├── RecipeError                               a recipe of a stack of iterators that cannot be followed
@@ -278,6 +279,10 @@ class SeveralRetrievalErrors(RetrievalError):
 
     def __str__(self) -> str:
         return f"{len(self.errors)} resources could not be retrieved:\n" + "\n".join(map(str, self.errors))
+
+
+class SeveralCorruptSourceErrors(SeveralRetrievalErrors, CorruptSourceError):
+    """More than one resource could not be retrieved, and for each of them a source delivered wrong bytes."""
 
 
 class ConfigError(DataStackError, ValueError):

@@ -19,6 +19,7 @@ from data_stack.exception import (
     CorruptSourceError,
     ResourceNotFoundError,
     RetrievalError,
+    SeveralCorruptSourceErrors,
     SeveralRetrievalErrors,
     StorageError,
 )
@@ -124,7 +125,7 @@ def retrieve(
 
     Raises:
         RetrievalError: a resource could not be had from any of its sources; if there are several such resources, a
-            SeveralRetrievalErrors with all of them. One is a DatasetFileCorruptError too where wrong bytes came.
+            SeveralRetrievalErrors with all of them. It is a DatasetFileCorruptError too where wrong bytes came for each of them.
         StorageError: the store could not be written; transfers under way were given up.
         ConfigError: two different definitions have the same identifier.
         MalformedIdentifierError: an identifier is not in the grammar. Nothing was retrieved.
@@ -232,7 +233,8 @@ class _Run:
         if len(failures) == 1:
             raise failures[0]
         if failures:
-            raise SeveralRetrievalErrors(failures)
+            are_corrupt = all(isinstance(failure, CorruptSourceError) for failure in failures)
+            raise (SeveralCorruptSourceErrors if are_corrupt else SeveralRetrievalErrors)(failures)
 
     def _work(self, job: ResourceDefinition) -> None:
         try:
