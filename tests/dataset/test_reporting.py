@@ -243,7 +243,7 @@ EVERY_KIND = {
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_every_kind_of_label_is_reported_in_every_format(kind: str) -> None:
-    targets = EVERY_KIND[kind]
+    targets: Any = EVERY_KIND[kind]
     iterator = with_targets(targets)
 
     reports = {each: iterator.report(each.value, statistics=True) for each in FORMATS}

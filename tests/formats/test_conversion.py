@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import h5py
 import numpy as np
@@ -292,7 +292,7 @@ def test_formats_that_cannot_be_told_are_asked_for(tmp_path: Path, source: Path)
         (source, 3, {}, "data lies at"),
     ):
         with pytest.raises(ConfigError, match=message):
-            convert(bad_source, bad_target, **options)
+            convert(bad_source, bad_target, **cast("Any", options))
 
 
 @pytest.mark.parametrize("url", ["mongodb://u:secret@host/db", "s3://secret", "nothing://secret/a"])

@@ -40,14 +40,16 @@ class Flowers(DatasetFactory):
 def flowers() -> InformedDatasetIteratorIF:
     repository = DatasetRepository()
     repository.register("flowers", Flowers)
-    return repository.load("flowers", "all")
+    iterator: InformedDatasetIteratorIF = repository.load("flowers", "all")
+    return iterator
 
 
 @pytest.fixture
 def half() -> InformedDatasetIteratorIF:
     repository = DatasetRepository()
     repository.register("flowers", Flowers)
-    return repository.load("flowers", "half")
+    iterator: InformedDatasetIteratorIF = repository.load("flowers", "half")
+    return iterator
 
 
 def test_a_column_is_read_by_its_name_and_by_its_position(flowers: InformedDatasetIteratorIF) -> None:

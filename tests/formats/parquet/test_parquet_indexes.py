@@ -41,7 +41,7 @@ def objects(*cells: Any) -> np.ndarray[Any, Any]:
     return column
 
 
-def single(*columns: Any) -> SingleFieldIndex:
+def single(*columns: Any) -> RowGroupIndex:
     return SingleFieldIndex("by_field", "field").build(enumerate(columns))
 
 
@@ -79,7 +79,7 @@ def test_a_not_null_index_knows_the_row_groups_with_a_value() -> None:
 
     index = NotNullIndex("present", "field").build(enumerate(columns))
 
-    assert index.row_groups_with() == {1, 2}
+    assert index.row_groups_with(None) == {1, 2}
     assert stored_and_read(index) == index
 
 
