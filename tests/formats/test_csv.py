@@ -40,6 +40,8 @@ def test_columns_without_a_header_are_named_in_order() -> None:
     columns = read_csv(io.BytesIO(b"1;x\n2;y\n"), {"n": np.int16, "s": str}, header=False, delimiter=";")
 
     assert (columns["n"].tolist(), columns["s"].tolist()) == ([1, 2], ["x", "y"])
+    many = "".join(f"{i},{i % 7}\n" for i in range(5000)).encode()  # more than a block
+    assert read_csv_matrix(io.BytesIO(many), np.int64)[:, 0].tolist() == list(range(5000))
 
 
 def test_a_decompressing_stream_and_a_text_stream_are_read_and_left_open() -> None:
@@ -74,8 +76,6 @@ def test_what_the_standard_library_writes_is_read_back_exactly(rows: list[tuple[
     columns = read_csv(io.BytesIO(text.getvalue().encode()), {"i": np.int64, "f": np.float64, "s": str})
 
     assert list(zip(*(columns[name].tolist() for name in "ifs"), strict=True)) == rows
-    many = "".join(f"{i},{i % 7}\n" for i in range(5000)).encode()  # more than a block
-    assert read_csv_matrix(io.BytesIO(many), np.int64)[:, 0].tolist() == list(range(5000))
 
 
 @pytest.mark.parametrize(
