@@ -287,9 +287,7 @@ class _Copy:
         """See whether the target has a resource, or lacks it."""
         with _of_source():
             info = self._source.stat(wanted.identifier)
-        for algorithm, promised, found in (("size", wanted.size, info.size), ("sha256", wanted.sha256, info.sha256)):
-            if None not in (promised, found) and promised != found:
-                raise ChecksumMismatchError(wanted.identifier, repr(self._source), str(promised), str(found), algorithm)
+        _check_same(wanted.identifier, self._source, (wanted.size, wanted.sha256), (info.size, info.sha256))
         wanted = Wanted(wanted.identifier, info.size, wanted.sha256 or info.sha256)
         if self._is_there(wanted):
             self.done.append(Copied(wanted.identifier, info.size, "present"))
@@ -349,19 +347,12 @@ class _Copy:
                 with self._lock:
                     self._n_bytes += len(data)
                 yield data
-        for algorithm, promised, found in (
-            ("size", wanted.size, digest.size),
-            ("sha256", wanted.sha256 or digest.sha256, digest.sha256),
-        ):
-            if promised != found:
-                raise ChecksumMismatchError(wanted.identifier, repr(self._source), str(promised), str(found), algorithm)
+        _check_same(wanted.identifier, self._source, (wanted.size, wanted.sha256), (digest.size, digest.sha256))
 
     def _check_arrived(self, identifier: str, size: int, sha256: str) -> None:
         """Hold what the target says of a resource against what was sent."""
         there = self._target.stat(identifier)
-        for algorithm, sent, found in (("size", size, there.size), ("sha256", sha256, there.sha256)):
-            if found not in (None, sent):
-                raise ChecksumMismatchError(identifier, repr(self._target), str(sent), str(found), algorithm)
+        _check_same(identifier, self._target, (size, sha256), (there.size, there.sha256))
 
     # ------------------------------------------------------------------ seals
 
@@ -401,6 +392,15 @@ class _Copy:
 
     def _store(self, identifier: str, data: bytes) -> None:
         self._target.set_resource(identifier, StreamedResource(identifier, io.BytesIO(data)))
+
+
+def _check_same(
+    identifier: str, store: StorageConnector, promised: tuple[int | None, str | None], found: tuple[int, str | None]
+) -> None:
+    """Compare sizes and digests, as far as both are known."""
+    for algorithm, expected, actual in zip(("size", "sha256"), promised, found, strict=True):
+        if None not in (expected, actual) and expected != actual:
+            raise ChecksumMismatchError(identifier, repr(store), str(expected), str(actual), algorithm)
 
 
 @contextlib.contextmanager

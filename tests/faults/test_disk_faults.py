@@ -124,21 +124,6 @@ def test_a_store_that_may_be_read_only_serves_and_refuses(
     lock(root, 0o755, 0o644)
 
 
-def test_a_read_only_mongodb_serves_refuses_and_is_not_touched(
-    processes: FaultProcesses, sources: str, mongodb_uri: str, figures: Figures
-) -> None:
-    store, locked = {"url": mongodb_uri}, {"url": f"{mongodb_uri}&readOnly=true"}
-    assert processes.run("fault_dataset:prepare", store, sources).value == "prepared"
-
-    reading = processes.run("fault_dataset:use", locked, sources)
-    writing = processes.run("fault_dataset:prepare", locked, sources, 2)
-
-    assert reading.value == RIGHT, reading
-    assert writing.error == "ReadOnlyStorageError", writing
-    assert processes.run("fault_dataset:check", store, sources).value == RIGHT
-    figures.counts["read, and not written"] += 1
-
-
 @pytest.mark.parametrize("closed", ["store", "store/numbers/1/preprocessed/train/samples.npy", "store/.data_stack"])
 def test_what_one_is_not_permitted_to_read_is_our_error_or_not_needed(
     processes: FaultProcesses, sources: str, open_stores: Path, closed: str

@@ -13,8 +13,6 @@ import pytest
 from sizes import FULL
 from small_disk import remount_larger, tmpfs
 
-from data_stack.dataset.encoders import CategoricalEncoder
-from data_stack.dataset.encoders.stored import save_encoder
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import StorageFullError
 from data_stack.formats.conversion import convert
@@ -41,30 +39,14 @@ def write_records(disk: Path) -> None:
             writer.append({"x": IMAGES[i], "y": int(LABELS[i])}, flush=i % 20 == 0)
 
 
-def write_sequences(disk: Path) -> None:
-    with RecordWriter(disk / "set", {"x": "array", "words": "utf8[]"}) as writer:
-        for i in range(len(writer), N_SAMPLES):
-            writer.append({"x": IMAGES[i], "words": ["abc"] * (i % 4)})
-
-
 def write_shards(disk: Path) -> None:
     with ShardedRecordWriter(disk / "set", {"x": "array"}, shardlen=25) as writer:
         for i in range(len(writer), N_SAMPLES):
             writer.append({"x": IMAGES[i]})
 
 
-def write_records_into_a_store(disk: Path) -> None:
-    with RecordWriter(FileStorageConnector(disk / "store"), {"x": "array"}, prefix="set") as writer:
-        writer.extend({"x": IMAGES})
-
-
 def write_parquet(disk: Path) -> None:
     with ParquetWriter(disk / "set", rows_per_file=40) as writer:
-        writer.append_columns({"x": IMAGES[len(writer) :].reshape(-1, 768), "y": LABELS[len(writer) :]})
-
-
-def write_partitions(disk: Path) -> None:
-    with ParquetWriter(disk / "set", partition_by=["y"]) as writer:
         writer.append_columns({"x": IMAGES[len(writer) :].reshape(-1, 768), "y": LABELS[len(writer) :]})
 
 
@@ -122,11 +104,6 @@ def write_splits(disk: Path) -> None:
     save_splits(FileStorageConnector(disk / "store"), "splits.json", samples.split({"a": 0.5, "b": 0.5}, seed=1), replace=True)
 
 
-def write_an_encoder(disk: Path) -> None:
-    encoder = CategoricalEncoder().fit(np.array([f"category {i} of a long name" for i in range(2_000)]))
-    save_encoder(encoder, FileStorageConnector(disk / "store"), "encoder.json")
-
-
 def store_resources(disk: Path) -> None:
     for number in range(4):
         FileStorageConnector(disk / "store").set_resource(f"set/{number}", IMAGES[number * 10 : number * 10 + 10].tobytes())
@@ -134,11 +111,8 @@ def store_resources(disk: Path) -> None:
 
 WRITERS: dict[str, Callable[[Path], None]] = {
     "records": write_records,
-    "sequences": write_sequences,
     "shards": write_shards,
-    "records in a store": write_records_into_a_store,
     "Parquet": write_parquet,
-    "Parquet with partitions": write_partitions,
     "metadata of Parquet": write_parquet_metadata,
     "WebDataset": write_webdataset,
     "images": write_images,
@@ -148,7 +122,6 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "converted to torch": converted_to("set.pt"),
     "stored cache": write_a_stored_cache,
     "saved splits": write_splits,
-    "saved encoder": write_an_encoder,
     "resources": store_resources,
 }
 #: From no page at all on; tmpfs counts in pages.

@@ -106,19 +106,6 @@ def test_clocks_that_differ_by_two_minutes_do_no_harm(
         stores.discard(store)
 
 
-def test_a_reader_finishes_with_what_it_opened_while_writers_replace_it(
-    processes: FaultProcesses, stores: StoreKind, figures: Figures
-) -> None:
-    for _ in range(sized(1, 30)):
-        store = stores.new()
-        outcome = processes.run("fault_dataset:read_while_replaced", store, look_for_left=not stores.keeps_open)
-
-        assert outcome.value == "old to the end, then new", outcome
-        assert outcome.left == []
-        figures.counts["readers"] += 1
-        stores.discard(store)
-
-
 def test_readers_during_hundreds_of_replacements_see_one_version_each(
     processes: FaultProcesses, stores: StoreKind, figures: Figures
 ) -> None:

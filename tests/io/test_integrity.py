@@ -41,20 +41,6 @@ def test_pieces_of_any_size_give_the_digests_of_their_blocks(block_bytes: int, p
     assert digests.digests() == digests_of_blocks(b"".join(pieces), block_bytes)
 
 
-def test_more_bytes_may_follow_a_look_at_the_digests() -> None:
-    digest = Digest()
-    digest.update(DATA[: BLOCK_BYTES + 5])
-    early = (digest.size, digest.sha256, digest.blocks)
-    digest.update(DATA[BLOCK_BYTES + 5 :])
-
-    assert early == (
-        BLOCK_BYTES + 5,
-        hashlib.sha256(DATA[: BLOCK_BYTES + 5]).hexdigest(),
-        digests_of_blocks(DATA[: BLOCK_BYTES + 5]),
-    )
-    assert (digest.size, digest.sha256, digest.blocks) == (len(DATA), hashlib.sha256(DATA).hexdigest(), digests_of_blocks(DATA))
-
-
 def test_bytes_of_arrays_are_hashed_whatever_their_shape() -> None:
     array = np.arange(60_000, dtype=np.uint16).reshape(300, 200)
     digest = Digest()

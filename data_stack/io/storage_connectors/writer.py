@@ -19,9 +19,6 @@ from data_stack.io.storage_errors import storage_error
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-    from typing_extensions import ParamSpec
-
-    _Arguments = ParamSpec("_Arguments")
 
 __all__ = [
     "COPY_BYTES",
@@ -35,23 +32,23 @@ __all__ = [
     "store_bytes",
 ]
 
-_Result = TypeVar("_Result")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 COPY_BYTES = 1 << 20
 
 
-def _failing(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+def _failing(method: _Method) -> _Method:
     """A method of a :class:`ResourceWriter` whose errors of the operating system it tells itself."""
 
     @functools.wraps(method)
-    def telling(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+    def telling(self: ResourceWriter, *args: Any) -> Any:
         try:
-            return method(*args, **kwargs)
+            return method(self, *args)
         except StorageError:
             raise
         except OSError as error:
-            cast("ResourceWriter", args[0])._fail(error)
+            self._fail(error)
 
-    return telling
+    return cast(_Method, telling)
 
 
 class ResourceWriter(io.BufferedIOBase):

@@ -123,11 +123,6 @@ def close(connector: StorageConnector) -> None:
 # ---------------------------------------------------------------------- what a process can be told to do
 
 
-def nothing(description: Description) -> None:
-    """Make the connector and let go of it, for what that alone costs."""
-    close(connector_for(description))
-
-
 def touch(description: Description) -> None:
     """Change something of no meaning in a store's folder: a point for a fault."""
     Path(description["url"], "touched").touch()
@@ -210,26 +205,6 @@ def check_version(data: bytes) -> int:
     if data != version_of(number):
         raise ValueError(f"a mixture of versions: {len(data)} bytes that begin as {number}")
     return number
-
-
-def read_while_replaced(description: Description) -> str:
-    """Open a resource, have it replaced and deleted in between, and read it to its end."""
-    with contextlib.closing(_Closing(description)) as held:
-        connector = held.connector
-        connector.set_resource("x", version_of(1))
-        with connector.get_resource("x") as opened, connector.get_resource("x") as also_opened:
-            head = opened.read(100_000) + also_opened.read_at(0, 1)
-            connector.set_resource("x", version_of(2))
-            connector.collect_garbage(3600)
-            middle = opened.read(100_000)
-            connector.delete_resource("x")
-            connector.set_resource("x", version_of(3))
-            check_version(head[:-1] + middle + opened.read())
-            also_opened.seek(0)
-            if check_version(also_opened.read()) != 1:
-                return "the second reader saw another version"
-        with connector.get_resource("x") as opened_again:
-            return "old to the end, then new" if check_version(opened_again.read()) == 3 else "not the new version"
 
 
 def replace_again_and_again(description: Description, start: int, seconds: float) -> int:

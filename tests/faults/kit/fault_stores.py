@@ -148,31 +148,27 @@ class MongoDBStores(StoreKind):
 
     Args:
         uri: its connection string without database, and with options.
-        cache: a folder for a cache before each; None for none.
     """
 
     errors = NETWORK_ERRORS
     cost = 4
 
-    def __init__(self, uri: str, cache: Path | None = None) -> None:
-        self.name = "mongodb" if cache is None else "mongodb cached"
+    name = "mongodb"
+
+    def __init__(self, uri: str) -> None:
         self._before, self._after = uri.split("/?")
-        self._cache, self._numbers = cache, itertools.count()
 
     def new(self) -> Description:
         name = f"faults_{secrets.token_hex(6)}"
         # Small chunks and little that is inlined, so that a small dataset uses all of it.
         url = f"{self._before}/{name}?{self._after}&chunkBytes=65536&inlineBytes=16384&timeoutSeconds=10"
-        if self._cache is None:
-            return {"url": url, "database": name}
-        folder = f"{self._cache}/{name}"
-        return {"url": f"{url}&cache={quote(folder)}", "database": name, "folder": folder}
+        return {"url": url, "database": name}
 
     def hurried(self, description: Description) -> Description:
         return {**description, "url": description["url"].replace("timeoutSeconds=10", "timeoutSeconds=1")}
 
     def fault(self, description: Description, **what: Any) -> Fault:
-        return Fault(folder=description.get("folder", ""), sockets=True, **what)
+        return Fault(sockets=True, **what)
 
     def left_over(self, description: Description) -> list[str]:
         with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:
@@ -185,8 +181,6 @@ class MongoDBStores(StoreKind):
             left += [f"upload {each}" for each in database["data_stack.uploads"].find()]
             left += [f"lease {each}" for each in database["data_stack.leases"].find()]
             left += [f"journal {each}" for each in database["data_stack.resources"].find({"_id": {"$regex": "journal"}})]
-        if "folder" in description:
-            left += [str(path) for path in Path(description["folder"], "unfinished").rglob("*")]
         return left
 
     def flip_bit(self, description: Description, identifier: str, position: int) -> None:
@@ -213,8 +207,6 @@ class MongoDBStores(StoreKind):
     def discard(self, description: Description) -> None:
         with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:
             client.drop_database(description["database"])
-        if "folder" in description:
-            shutil.rmtree(description["folder"], ignore_errors=True)
 
     def left_open(self) -> list[str]:
         with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:

@@ -153,16 +153,6 @@ def test_ranges_that_are_missing_come_in_one_request(cached: CachedStorageConnec
     assert again(cached).read_ranges("a/large", ranges) == parts
 
 
-def test_one_content_under_two_names_is_held_once(cached: CachedStorageConnector, remote: Remote) -> None:
-    remote.set_resource("copy", LARGE)
-    content(cached, "a/large")
-    fetched = cached.cache_info().fetched_bytes
-
-    assert_same_bytes(content(cached, "copy"), LARGE)
-
-    assert cached.cache_info().fetched_bytes == fetched
-
-
 def test_every_length_is_held_whole_and_can_be_mapped(cached: CachedStorageConnector, remote: Remote) -> None:
     sizes = [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 18 * BLOCK_BYTES - 1, 18 * BLOCK_BYTES, 18 * BLOCK_BYTES + 1]
     for size in sizes:
@@ -350,18 +340,6 @@ def test_what_is_not_held_says_so_while_the_remote_is_away(cached: CachedStorage
         assert resource.read_at(3 * BLOCK_BYTES + 5, 10) == LARGE[3 * BLOCK_BYTES + 5 :][:10]
         with pytest.raises(StorageUnavailableError, match="not in the cache"):
             resource.read_at(0, 10)
-
-
-def test_a_reader_survives_that_the_remote_goes_away_and_comes_back(cached: CachedStorageConnector, remote: Remote) -> None:
-    with cached.get_resource("a/large") as resource:
-        assert resource.read_at(0, 10) == LARGE[:10]
-    remote.is_away = True
-    with cached.get_resource("a/large") as resource:
-        assert resource.read_at(5, 10) == LARGE[5:15]
-        with pytest.raises(StorageUnavailableError):
-            resource.read_at(9 * BLOCK_BYTES, 10)
-        remote.is_away = False
-        assert_same_bytes(resource.read(), LARGE)
 
 
 def test_notes_of_two_remotes_in_one_folder_are_kept_apart(cached: CachedStorageConnector, tmp_path: Path) -> None:

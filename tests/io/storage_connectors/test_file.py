@@ -124,7 +124,7 @@ def test_the_root_may_be_a_link_and_nothing_in_it(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"secret")
     connector = FileStorageConnector(tmp_path / "link")
     connector.set_resource("big/file", b"inside")
-    links: dict[str, str | Path] = {"folder": "big", "file": "big/file", "out": tmp_path, "out_file": tmp_path / "secret"}
+    links = {"folder": "big", "file": "big/file", "out": str(tmp_path), "out_file": str(tmp_path / "secret")}
     for name, target in links.items():
         (tmp_path / "real" / name).symlink_to(target)
 

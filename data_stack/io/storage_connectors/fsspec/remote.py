@@ -139,19 +139,12 @@ class RemoteFiles:
 
     def _answers(self, ranges: Sequence[tuple[str, int, int]], seconds: float | None) -> list[bytes | Exception]:
         """What the file system says to each range; an error of all if trying again may help."""
-        if len(ranges) == 1:
-            path, start, end = ranges[0]
-            try:
-                return [self._run("cat_file", self._full(path), start=start, end=end, seconds=seconds)]
-            except Exception as error:  # each file system has exceptions of its own
-                if isinstance(error, StorageError | ConfigError) or is_unreachable(error) or not self._is_connected():
-                    raise
-                return [error]
         paths, starts, ends = (list(each) for each in zip(*ranges, strict=True))
         names = [self._full(path) for path in paths]
         answers = self._run("cat_ranges", names, starts, ends, on_error="return", seconds=seconds)
         for answer in answers:
-            if isinstance(answer, BaseException) and (not isinstance(answer, Exception) or is_unreachable(answer)):
+            is_error = isinstance(answer, BaseException) and not isinstance(answer, _MISSING)
+            if is_error and (not isinstance(answer, Exception) or is_unreachable(answer) or not self._is_connected()):
                 raise answer
         return list(answers)
 
