@@ -375,7 +375,7 @@ def test_npy_records_are_npy_files_without_pickle() -> None:
     pickled += b"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}".ljust(59) + b"\n" + pickle.dumps([print])
     with pytest.raises(DataStackError, match="Python objects"):
         codec_of("npy").decode(pickled)
-    with pytest.raises(ValueError, match="followed by 1 others"):
+    with pytest.raises(ValueError, match="cut short or goes on"):
         codec_of("npy").decode(codec_of("npy").encode(array) + b"x")
     fortran = np.asfortranarray(np.arange(6).reshape(2, 3))
     record = codec_of("npy").encode(fortran).replace(b"'fortran_order': False", b"'fortran_order': True ")
