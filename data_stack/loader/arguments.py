@@ -26,12 +26,10 @@ def chosen_order(shuffle: bool | Order) -> Order:
 
 def checked_timeout(value: Any) -> float | None:
     """A positive number of seconds, or None."""
-    if value is None:
-        return None
-    seconds = float(value) if not isinstance(value, bool) and isinstance(value, numbers.Real) else math.nan
-    if not 0 < seconds < math.inf:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 < value < math.inf):
         raise ConfigError(f"timeout_seconds must be a positive number or None, got {value!r:.80}")
-    return seconds
+    return None if value is None else float(value)
 
 
 def check_function(name: str, value: Any, expected: str) -> None:

@@ -23,12 +23,6 @@ def epoch_of(order: Any, n_samples: int, seed: int = 0, epoch: int = 0) -> npt.N
     return np.asarray(order.indices(np.arange(n_samples), n_samples, seed, epoch))
 
 
-def padding(indices: npt.NDArray[np.int64], batch_size: int) -> float:
-    """Which part of the values of padded batches is padding."""
-    lengths = LENGTHS[indices][: len(indices) // batch_size * batch_size].reshape(-1, batch_size)
-    return float(1 - lengths.sum() / (lengths.max(axis=1).sum() * batch_size))
-
-
 @given(st.integers(1, 200), st.integers(1, 20), st.integers(1, 5), st.integers(-3, 3), st.integers(0, 3), st.data())
 def test_every_sample_is_at_one_position_whatever_part_is_asked_for(
     n_samples: int, chunk: int, window: int, seed: int, epoch: int, data: Any
@@ -59,14 +53,6 @@ def test_a_window_is_that_of_the_shuffled_order_in_chunks_of_neighbouring_length
         chunks.sort(key=lambda its: (lengths[its].min(), lengths[its].max()))
         joined = lengths[np.concatenate(chunks)]
         assert (np.diff(joined) >= 0).all()
-
-
-def test_little_of_a_batch_is_padding() -> None:
-    shuffled = padding(epoch_of(Shuffled(), len(LENGTHS)), 32)
-    bucketed = padding(epoch_of(Bucketed(LENGTHS, chunk=32, window=100), len(LENGTHS)), 32)
-
-    assert shuffled > 0.6
-    assert bucketed < 0.15
 
 
 def test_the_short_chunk_stands_at_the_end_and_is_of_any_length() -> None:

@@ -78,26 +78,6 @@ def test_joined_batches_are_those_that_are_made_by_themselves() -> None:
         np.testing.assert_array_equal(rows, expected_rows)
 
 
-def test_a_float_among_integers_changes_the_dtype_of_no_other_batch() -> None:
-    values: list[Any] = [*range(N - 1), 0.5]
-
-    batches = list(loader(SequenceDatasetIterator([values])))
-
-    assert [column.dtype.kind for (column,) in batches] == ["i"] * (N // 8 - 1) + ["f"]
-
-
-def test_a_transform_sees_one_batch_at_a_time() -> None:
-    sizes = []
-
-    def transform(batch: Any) -> Any:
-        sizes.append(len(batch[0]))
-        return batch
-
-    list(loader(gathered(), transform=transform))
-
-    assert sizes == [8] * (N // 8)
-
-
 def test_epochs_are_not_joined_across() -> None:
     iterator = gathered(24).map(lambda sample, rng: (sample[0], rng.random()), seed=1)
     by_epoch = []
@@ -163,24 +143,6 @@ def test_batches_before_one_that_cannot_be_read_are_handed_out() -> None:
     assert len(received) == 99 // 8 == raised.value.step
     assert raised.value.index == 99
     assert isinstance(raised.value.__cause__, OSError)
-
-
-def test_after_an_error_the_loader_can_be_iterated_over_again() -> None:
-    fails = [True]
-
-    def transform(batch: Any) -> Any:
-        if fails[0] and 50 in batch[0]:
-            raise ValueError("no")
-        return batch
-
-    subject = loader(gathered(), transform=transform)
-    with pytest.raises(LoadingError):
-        list(subject)
-    fails[0] = False
-
-    batches = list(subject)
-
-    assert len(batches) == N // 8
 
 
 # ----------------------------------------------------------------------------------------------------------------------- memory

@@ -123,17 +123,6 @@ def test_each_iteration_is_the_next_epoch_in_an_order_of_its_own(kind: WorkerKin
     assert epochs == [order_of(10, 3, number) for number in range(3)]
 
 
-def test_an_iteration_of_several_epochs_gives_them_one_after_the_other() -> None:
-    loader = loader_of(numbers_to(10), shuffle=True, seed=3, epochs=2)
-
-    first, second = numbers_given(loader), numbers_given(loader)
-
-    assert len(loader) == len(first) == len(second) == 6
-    assert [place for batch in first + second for place in batch] == [
-        place for number in range(4) for place in order_of(10, 3, number)
-    ]
-
-
 def test_the_epoch_is_that_of_the_next_batch_in_every_phase() -> None:
     loader = loader_of(numbers_to(8), epochs=2)
     batches = iter(loader)
@@ -177,27 +166,6 @@ def test_after_a_break_the_next_epoch_begins() -> None:
     assert numbers_given(loader)[0] == order_of(10, 0, 1)[:4]
 
 
-def test_looking_at_no_batch_skips_no_epoch() -> None:
-    loader = loader_of(numbers_to(10), shuffle=True)
-    numbers_given(loader, 1)
-
-    iter(loader)
-    iter(loader)
-    next(iter(loader))
-
-    assert loader.epoch == 2
-
-
-def test_an_epoch_can_be_named() -> None:
-    loader = loader_of(numbers_to(10), shuffle=True)
-
-    loader.set_epoch(np.int64(7))
-
-    assert loader.epoch == 7
-    assert numbers_given(loader)[0] == order_of(10, 0, 7)[:4]
-    assert loader.epoch == 8
-
-
 def test_random_layers_of_the_stack_are_drawn_anew_for_each_epoch() -> None:
     stack = numbers_to(12).shuffle(seed=1).map(lambda sample, rng: (sample[0] + rng.random(),), seed=2)
     loader = loader_of(stack)
@@ -207,12 +175,6 @@ def test_random_layers_of_the_stack_are_drawn_anew_for_each_epoch() -> None:
     for number, epoch in enumerate(epochs):
         assert epoch.tolist() == stack.at_epoch(number).read_column(0).tolist()
     assert not np.array_equal(epochs[0], epochs[1])
-
-
-def test_random_layers_stay_as_they_are_on_request() -> None:
-    loader = loader_of(numbers_to(12).shuffle(seed=1), redraw=False)
-
-    assert numbers_given(loader) == numbers_given(loader)
 
 
 def keeps(sample: Any, rng: np.random.Generator) -> Any:
@@ -350,21 +312,6 @@ def test_a_function_that_fails_is_named_with_its_samples(option: str) -> None:
 
     with pytest.raises(LoadingError, match=rf"{option}.*\(of the samples 0, 1, 2, 3\): KeyError: 'label' \(step 0 of epoch 0\)"):
         next(iter(loader))
-
-
-def test_a_conversion_that_fails_ends_the_iteration() -> None:
-    def convert(pairs: Iterator[Any]) -> Iterator[Any]:
-        for number, pair in enumerate(pairs):
-            if number == 1:
-                raise ValueError("no such device")
-            yield pair
-
-    loader = loader_of(numbers_to(10))
-    with pytest.raises(ValueError, match="no such device"):
-        list(loader.converted(Piecewise(convert)))
-
-    assert loader.state_dict()["position"] == 4
-    assert len(numbers_given(loader)) == 3
 
 
 def test_a_conversion_that_takes_a_batch_ahead_leaves_the_state_at_what_was_received() -> None:

@@ -255,16 +255,6 @@ def test_blocks_or_samples_may_stay_in_their_order(lengths: list[int], window: i
     assert (np.diff(block_of[samples] // window) >= 0).all()
 
 
-def test_states_of_a_shuffle_of_both_stay_what_they_were_and_others_differ() -> None:
-    contents = [
-        BlockShuffled(block_lengths=8, window=4, **options).content() for options in ({}, {"blocks": False}, {"samples": False})
-    ]
-
-    assert contents[0] == {"order": "block-wise shuffled", "block_lengths": 8, "window": 4}
-    assert contents[1] == {**contents[0], "blocks": False}
-    assert contents[2] == {**contents[0], "window": 1, "samples": False}
-
-
 def test_a_shuffle_that_shuffles_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="InOrder"):
         BlockShuffled(block_lengths=8, blocks=False, samples=False)

@@ -142,19 +142,6 @@ def test_one_sample_for_three_ranks_goes_where_uneven_says(uneven: Uneven, expec
     assert [[place for positions in batches(plan) for place in positions] for plan in plans] == expected
 
 
-def test_a_plan_of_a_trillion_million_samples_answers_at_once() -> None:
-    n = 10**18
-    plan = Plan(n, 256, rank=3, world=8)
-
-    step = plan.n_steps() - 1
-
-    assert plan.n_steps() == -(-n // 2048)
-    assert plan.position_after(step - 1) == (step - 1 + 1) * 2048
-    assert plan.position_after(step) == n
-    assert plan.part(10**12) == range(10**12 * 2048 + 768, 10**12 * 2048 + 1024)
-    assert plan.positions([plan.part(10**12)])[-1] == 10**12 * 2048 + 1023
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

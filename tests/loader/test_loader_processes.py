@@ -494,28 +494,3 @@ def test_an_array_in_memory_is_there_once_for_all_workers() -> None:
         used = own_bytes(workers)
 
     assert used < 96e6 + 3 * 60e6  # of which what Python and numpy take; copies would be 288 MB more
-
-
-SCRIPT_OF_20_EPOCHS = """
-import os
-import numpy as np
-from process_census import children, own_bytes
-from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.loader import Loader
-
-images = np.ones((300, 20_000), dtype=np.uint8)
-with Loader(SequenceDatasetIterator([images]), 32, shuffle=True, worker_kind="processes", workers=2) as loader:
-    for epoch in range(20):
-        for batch in loader:
-            pass
-        print(own_bytes([os.getpid(), *children()]))
-"""
-
-
-@pytest.mark.full
-def test_memory_is_flat_over_20_epochs(tmp_path: Path) -> None:
-    output, errors = python(SCRIPT_OF_20_EPOCHS, tmp_path).communicate(timeout=60)
-
-    sizes = [int(line) for line in output.splitlines()]
-    assert (len(sizes), errors) == (20, "")
-    assert max(sizes[10:]) - max(sizes[2:10]) < 2e6

@@ -230,25 +230,6 @@ def test_a_mix_of_epochs_repeats_nothing_before_an_epoch_is_over() -> None:
     assert Counter(drawn.tolist()) == dict.fromkeys(range(200), 2)
 
 
-def test_the_turns_of_a_mix_are_drawn() -> None:
-    turns = read(Mix([lambda step: 0, lambda step: 1], [1, 3], seed=0), 8000)
-
-    firsts = [int((block == 0).argmax()) for block in turns.reshape(-1, 4)]
-    assert all(420 < count < 580 for count in Counter(firsts).values())
-    others = read(Mix([lambda step: 0, lambda step: 1], [1, 3], seed=1), 8000)
-    assert not np.array_equal(turns, others)
-
-
-def test_a_rare_source_comes_as_often_as_it_should() -> None:
-    mix = Mix([lambda step: (0, step), lambda step: (1, step)], [49_999, 1], seed=5)
-
-    sources, steps = read(mix, 150_000)
-
-    assert sources.sum() == 3
-    assert steps[sources == 1].tolist() == [0, 1, 2]
-    assert steps[sources == 0].tolist() == list(range(149_997))
-
-
 @pytest.mark.parametrize("theirs", [granular.sources, data_stack.loader.sources], ids=["granular", "ours"])
 def test_a_program_for_granulars_sources_runs_with_either(theirs: Any) -> None:
     reader = [{"id": np.int64(n), "x": np.full(3, n, np.float32)} for n in range(30)]

@@ -13,7 +13,7 @@ import torch
 from loader_batches import numbers_given, numbers_to
 
 from data_stack.exception import LoaderStateError
-from data_stack.loader import BlockShuffled, InOrder, Loader, LoaderState
+from data_stack.loader import BlockShuffled, Loader, LoaderState
 from data_stack.loader.workers.kinds import WorkerKind
 
 KINDS: list[WorkerKind] = ["inline", "threads", "processes"]
@@ -111,20 +111,6 @@ def test_a_state_after_the_last_batch_of_an_epoch_goes_on_with_the_next() -> Non
         assert (resumed.epoch, numbers_given(resumed)) == (1, epochs[1])
 
 
-@pytest.mark.parametrize("epochs", [1, 3, None])
-def test_a_state_of_an_endless_loader_goes_on_in_one_of_some_epochs(epochs: int | None) -> None:
-    iterator = numbers_to(20)
-    endless = loader_of(iterator, epochs=None)
-    batches = numbers_given(endless, 3 * 5 + 1)
-
-    resumed = loader_of(iterator, epochs=epochs)
-    resumed.load_state_dict(endless.state_dict())
-    rest = numbers_given(resumed, 2)
-
-    assert (endless.state_dict()["epoch"], endless.state_dict()["position"]) == (5, 8)
-    assert batches + rest == numbers_given(loader_of(iterator, epochs=None), 3 * 5 + 3)
-
-
 def test_naming_the_epoch_of_the_state_that_was_loaded_goes_on_where_it_was() -> None:
     loader = loader_of(numbers_to(30))
     whole = [numbers_given(loader), numbers_given(loader)]
@@ -139,21 +125,6 @@ def test_naming_the_epoch_of_the_state_that_was_loaded_goes_on_where_it_was() ->
 
     assert found[:2] == whole[1][2:]
     assert len(found) == 2 + 4
-
-
-def test_transforms_draw_the_same_after_a_resume() -> None:
-    def noisy(batch: Any, rng: np.random.Generator) -> Any:
-        return (batch[0] * 1000 + rng.integers(1000, size=len(batch[0])),)
-
-    iterator = numbers_to(50)
-    whole = numbers_given(loader_of(iterator, transform=noisy))
-    interrupted = loader_of(iterator, transform=noisy)
-    numbers_given(interrupted, 3)
-
-    resumed = loader_of(iterator, transform=noisy)
-    resumed.load_state_dict(interrupted.state_dict())
-
-    assert numbers_given(resumed) == whole[3:]
 
 
 def test_going_on_in_a_dataset_of_a_billion_samples_takes_no_list_of_them() -> None:
@@ -334,17 +305,3 @@ def test_loading_a_state_ends_the_iteration_under_way() -> None:
 
     with pytest.raises(RuntimeError, match="given a state"):
         next(batches)
-
-
-def test_an_order_whose_content_json_changes_goes_on_all_the_same() -> None:
-    class Tupled(InOrder):
-        def content(self) -> dict[str, Any]:
-            return {"order": "tupled", "parts": (1, 2)}
-
-    loader = loader_of(numbers_to(30), shuffle=Tupled())
-    numbers_given(loader, 1)
-    other = loader_of(numbers_to(30), shuffle=Tupled())
-
-    other.load_state_dict(json.loads(json.dumps(loader.state_dict())))
-
-    assert numbers_given(other)[0][0] == 8

@@ -141,31 +141,6 @@ def test_form_of_strings_dicts_and_values_of_different_lengths() -> None:
     assert [name.decode() for batch in dataset for name in batch["name"].numpy()] == [f"ä{i}" for i in range(7)]
 
 
-def test_batches_of_a_function_of_the_user_s() -> None:
-    def made(samples: list[Any]) -> Any:
-        return [np.stack([sample[0] for sample in samples]), [int(sample[1]) for sample in samples], 0.5, "name"]
-
-    dataset = inline(rows_and_numbers(), 16, collate=made).tensorflow().dataset()
-
-    specs = [
-        tf.TensorSpec([None, 3], tf.float32),
-        tf.TensorSpec([None], tf.int32),
-        tf.TensorSpec([], tf.float32),
-        tf.TensorSpec([], tf.string),
-    ]
-    assert dataset.element_spec == tuple(specs)
-    assert [len(batch[1]) for batch in dataset] == [16] * 6 + [4]
-
-
-def test_the_dataset_of_a_loader_of_nothing_is_empty() -> None:
-    empty = inline(rows_and_numbers()[:0], 16).tensorflow().dataset()
-    too_few = inline(rows_and_numbers(10), 16, drop_last=True).tensorflow().dataset()
-
-    spec = (tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([None], tf.int64))
-    assert (empty.element_spec, too_few.element_spec) == (spec, spec)
-    assert (list(empty), list(too_few), len(empty), len(too_few)) == ([], [], 0, 0)
-
-
 def test_what_has_no_form_is_refused_by_name() -> None:
     dates = SequenceDatasetIterator([np.arange(4), np.array(["2020-01-01"] * 4, dtype="M8[D]")])
     mixed = SequenceDatasetIterator([[None, 1, "x", 2]]).as_dict("what")

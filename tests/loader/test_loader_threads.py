@@ -21,7 +21,6 @@ import pytest
 from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader import Loader
-from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
 from data_stack.loader.workers.threads import ThreadWorkers
 
 
@@ -224,21 +223,6 @@ def test_a_batch_that_takes_longer_than_the_timeout_is_an_error_that_says_where(
 
     gate.opened.set()
     np.testing.assert_array_equal(np.concatenate(list(subject)), np.arange(40))
-
-
-def test_the_end_does_not_wait_for_a_stuck_thread(gate: Gate) -> None:
-    iteration = iter(loader(Numbers(8), transform=gate, timeout_seconds=0.1))
-    with pytest.raises(WorkerError):
-        next(iteration)
-    maker = BatchMaker(EpochStacks(Numbers(8), redraw=False), transform=gate)
-    workers = ThreadWorkers(maker, 2, prefetch=1, timeout_seconds=None)
-    for number in range(2):
-        workers.submit(Job(0, number, number, np.array([number])))
-
-    began = time.monotonic()
-    workers.close()
-
-    assert time.monotonic() - began < 20
 
 
 # ------------------------------------------------------------------------------------------------------------------------ the end

@@ -17,8 +17,8 @@ from loader_batches import rows_and_numbers
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data import DataLoader, DistributedSampler
 
-from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
-from data_stack.exception import ConfigError, LoadingError
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError
 from data_stack.loader import Concatenated, Loader
 from data_stack.loader.torch import TorchDataset, collate, shard_of_process
 
@@ -244,48 +244,6 @@ def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(
     again = Loader(rows_and_numbers(), 16, shuffle=True, epochs=2, worker_kind="inline").torch(device="cpu")
     again.load(state)
     assert indices_of(again) == expected[n_taken:]
-
-
-def test_in_the_middle_of_an_epoch_it_follows_the_convention_of_torchs_stateful_loader() -> None:
-    """As https://meta-pytorch.org/data/main/torchdata.stateful_dataloader.html shows it."""
-
-    def made() -> Loader:
-        return Loader(rows_and_numbers(), 8, shuffle=True, seed=1, worker_kind="threads", workers=3).torch(device="cpu")
-
-    whole, dataloader = indices_of(made()), made()
-    for i, _ in enumerate(dataloader):
-        if i == 4:
-            state = dataloader.state_dict()
-            break
-    later = made()
-    later.load_state_dict(state)
-
-    assert indices_of(later) == whole[5:]
-    assert len(later) == len(whole) == 13
-    dataloader.load_state_dict(state)
-    assert indices_of(dataloader) == whole[5:]
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_an_error_comes_behind_the_batches_before_it(device: str | None) -> None:
-    class Damaged(DatasetIterator):
-        def __len__(self) -> int:
-            return 20
-
-        def __getitem__(self, index: int) -> Any:
-            if index == 13:
-                raise OSError("a bad sector")
-            return (index, index)
-
-    loader = Loader(Damaged(), 4, worker_kind="inline").torch(device=device)
-    received = 0
-
-    with pytest.raises(LoadingError, match="sample 13 could not be read"):
-        for _ in loader:
-            received += 1
-
-    assert received == 3
-    assert loader.state_dict()["position"] == 12
 
 
 def test_what_the_consumer_lets_go_of_is_free_before_the_next_batch_is_made() -> None:

@@ -138,21 +138,6 @@ def test_what_torch_has_no_numbers_for_stays_a_list(column: Any, expected: list[
     assert values == of_samples == expected
 
 
-def test_tensors_and_arrays_of_different_shapes_stay_a_list() -> None:
-    tensors, arrays = [torch.ones(1), torch.ones(2)], [np.ones(1), np.ones(2)]
-
-    values, others = collated(SequenceDatasetIterator([tensors, arrays]), [1, 0])
-    (of_samples,) = collate([(tensor,) for tensor in tensors])
-
-    assert [len(value) for value in values] == [len(value) for value in others] == [2, 1]
-    assert [value.shape for value in of_samples] == [(1,), (2,)]
-
-
-def test_a_list_of_numbers_is_a_row_of_a_tensor() -> None:
-    assert described(collate([([1, 2],), ([3, 4],)])) == ((torch.int64, (2, 2), [[1, 2], [3, 4]]),)
-    assert described(collated(SequenceDatasetIterator([[[1, 2], [3, 4]]]), [0, 1])) == ((torch.int64, (2, 2), [[1, 2], [3, 4]]),)
-
-
 def test_no_samples_and_samples_that_differ_are_refused() -> None:
     with pytest.raises(ConfigError, match="no samples to collate"):
         collate([])

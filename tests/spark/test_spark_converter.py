@@ -196,19 +196,6 @@ def test_vectors_become_arrays(spark: SparkSession, cache: Path) -> None:
     converter.delete()
 
 
-def test_strange_names_and_types_that_parquet_lacks(spark: SparkSession, cache: Path) -> None:
-    strange = spark.range(3).selectExpr("id as `a.b`", "id as `ü c`")
-    twice = spark.range(3).selectExpr("id as x", "id as x")
-
-    converter = make_spark_converter(strange, cache_dir=cache, dtype="float32")
-
-    assert pq.read_schema(converter.file_urls[0][len("file://") :]).names == ["a.b", "ü c"]
-    with pytest.raises(ConfigError, match="several columns called 'x'"):
-        make_spark_converter(twice, cache_dir=cache)
-    converter.delete()
-    assert folders(cache) == []
-
-
 def test_row_group_size_and_compression_are_those_that_are_asked_for(spark: SparkSession, cache: Path) -> None:
     frame = spark.range(0, 40_000, 1, 1).selectExpr("id", "rand(1) as a", "rand(2) as b")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from decimal import Decimal
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 import pytest
 from data_stack_spark.materialize import materialize_dataset
 from data_stack_spark.reading import dataset_as_dataframe, dataset_as_rdd
@@ -93,15 +91,6 @@ def test_what_spark_writes_is_a_dataset_with_the_schema(written: Path) -> None:
     assert_rows_equal(list(dataset), [row(i) for i in range(40)])
 
 
-def test_petastorm_finds_its_metadata(written: Path) -> None:
-    metadata = pq.read_metadata(written / "_common_metadata").metadata
-
-    counts = json.loads(metadata[b"dataset-toolkit.num_row_groups_per_file.v1"])
-    assert counts == {path.name: 1 for path in written.glob("*.parquet")}
-    assert b"petastorm.unischema" in metadata[b"dataset-toolkit.unischema.v1"]
-    assert b"org.apache.spark.sql.parquet.row.metadata" in metadata
-
-
 def test_rows_of_many_kinds_are_encoded_alike(spark: SparkSession) -> None:
     one = dict_to_spark_row(SCHEMA, row(8))
     frame = encode_rows([row(8)], SCHEMA, spark)
@@ -133,15 +122,6 @@ def test_settings_are_what_they_were_and_nothing_is_written_when_the_block_raise
     assert after == ("777", "INT96")
     assert hadoop.get("parquet.summary.metadata.level") is None
     assert not (tmp_path / "t" / "_common_metadata").exists()
-
-
-def test_more_rows_are_added_in_another_block(spark: SparkSession, tmp_path: Path) -> None:
-    url = str(tmp_path / "t")
-    write(spark, url, range(10))
-
-    write(spark, url, range(10, 15), mode="append")
-
-    assert_rows_equal(list(ParquetDataset(url)), [row(i) for i in range(15)])
 
 
 def test_partition_columns_are_fields(spark: SparkSession, tmp_path: Path) -> None:

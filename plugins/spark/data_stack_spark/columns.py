@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    DoubleType,
-    FloatType,
-    MapType,
-    StructField,
-    StructType,
-    UserDefinedType,
-)
+from pyspark.sql.types import DataType, StructField, StructType, UserDefinedType
 
 from data_stack.exception import ConfigError
 from data_stack.util.logger import logger
@@ -66,17 +59,10 @@ def converted_columns(frame: DataFrame, dtype: str | None) -> DataFrame:
 def _with_precision(type_: DataType, dtype: str | None) -> DataType:
     if dtype is None:
         return type_
-    if isinstance(type_, (DoubleType, FloatType)):
-        return FloatType() if dtype == "float32" else DoubleType()
-    if isinstance(type_, ArrayType):
-        return ArrayType(_with_precision(type_.elementType, dtype), type_.containsNull)
-    if isinstance(type_, MapType):
-        key, value = _with_precision(type_.keyType, dtype), _with_precision(type_.valueType, dtype)
-        return MapType(key, value, type_.valueContainsNull)
-    if isinstance(type_, StructType):
-        fields = [StructField(each.name, _with_precision(each.dataType, dtype), each.nullable) for each in type_]
-        return StructType(fields)
-    return type_
+    given, wanted = ("double", "float") if dtype == "float32" else ("float", "double")
+    described = StructType([StructField("x", type_)]).json()
+    described = re.sub(rf'"(type|elementType|keyType|valueType)":"{given}"', rf'"\1":"{wanted}"', described)
+    return StructType.fromJson(json.loads(described))[0].dataType
 
 
 def _is_vector(type_: DataType) -> bool:
