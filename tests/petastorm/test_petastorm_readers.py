@@ -20,10 +20,7 @@ from data_stack_petastorm.reader import ReaderArguments
 from sizes import sized
 
 from data_stack.exception import ConfigError, DataStackError, LoaderStateError, LoadingError
-from data_stack.formats.parquet import ParquetWriter
-from data_stack.formats.parquet.codecs import NdarrayCodec
 from data_stack.formats.parquet.ngram import NGram
-from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import col, in_lambda, in_set
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.io.storage_connectors.url import storage_connector_from_url
@@ -326,31 +323,6 @@ def test_sequences_are_dicts_of_named_tuples_with_an_entry_for_each_step() -> No
     assert rows[1529][0].timestamp + 0 == rows[1528][0].timestamp + 100
 
 
-def test_a_large_value_of_a_row_or_sequence_is_its_own_memory(tmp_path: Path) -> None:
-    fields = [Field("time", "int64"), Field("frame", "float32", (20, 20), NdarrayCodec())]
-    frames = np.random.default_rng(0).random((50, 20, 20), dtype=np.float32)
-    with ParquetWriter(tmp_path, Schema("Frames", fields), row_group_rows=20) as writer:
-        writer.append_columns({"time": np.arange(50), "frame": frames})
-    ngram = NGram({0: ["frame"], 1: ["time", "frame"]}, 1, "time")
-    kept = []
-
-    with make_reader(tmp_path, shuffle_row_groups=False) as rows:
-        for number, row in enumerate(rows):
-            assert np.array_equal(row.frame, frames[number])
-            row.frame[...] = -1
-            kept.append(row.frame)
-    with make_reader(tmp_path, schema_fields=ngram, shuffle_row_groups=False) as sequences:
-        for number, sequence in enumerate(sequences):
-            assert sequence[1].time == number + 1
-            for step in (0, 1):
-                assert np.array_equal(sequence[step].frame, frames[number + step])
-                sequence[step].frame[...] = -1
-                kept.append(sequence[step].frame)
-
-    assert len(kept) == 50 + 2 * 49
-    assert all(frame.flags.owndata for frame in kept)
-
-
 def test_a_transform_is_of_rows_or_of_frames(numbers: Path) -> None:
     edited = [("half", np.float64, (), False)]
     of_rows = TransformSpec(lambda row: {**row, "half": row["id"] / 2}, edited, ["text", "maybe"])
@@ -496,18 +468,6 @@ def test_several_readers_of_which_some_are_at_their_end_go_on_from_a_state(tmp_p
         assert ids(readers) == rows[n_given:]
         readers.reset()
         assert sorted(ids(readers)) == sorted(rows) == list(range(60))
-
-
-def test_batches_go_on_behind_the_last_one(numbers: Path) -> None:
-    with make_batch_reader(numbers, num_epochs=2, seed=3) as reader:
-        for _ in range(23):
-            next(reader)
-        state = reader.state_dict()
-        expected = [batch.id.tolist() for batch in reader]
-
-    with make_batch_reader(numbers, num_epochs=2) as other:
-        other.load_state_dict(state)
-        assert [batch.id.tolist() for batch in other] == expected
 
 
 def test_a_reader_goes_on_with_another_number_of_shards_where_a_chunk_ends() -> None:

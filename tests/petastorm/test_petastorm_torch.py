@@ -125,16 +125,6 @@ def test_a_loop_that_is_broken_off_begins_anew_and_epochs_differ(table: Path) ->
     assert first != second
 
 
-def test_shards_have_equally_many_batches_and_all_rows(table: Path) -> None:
-    shards = [
-        [ids([batch]) for batch in DataLoader(reader(table, ["id"], cur_shard=rank, shard_count=7, batched=rank % 2 == 1), 8)]
-        for rank in range(7)
-    ]
-
-    assert {len(batches) for batches in shards} == {5}
-    assert {number for batches in shards for batch in batches for number in batch} == set(range(N_ROWS))
-
-
 def test_a_loop_goes_on_with_another_number_of_shards(table: Path) -> None:
     loaders = [DataLoader(reader(table, cur_shard=rank, shard_count=3), 8, shuffling_queue_capacity=40) for rank in range(3)]
     given = []

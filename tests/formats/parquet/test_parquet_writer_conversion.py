@@ -11,7 +11,6 @@ import pytest
 from petastorm_fixtures import petastorm_folder
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.exception import ConfigError
 from data_stack.formats import convert, records
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.storage_connectors import InMemoryStorageConnector
@@ -102,14 +101,3 @@ def test_nulls_and_what_petastorm_wrote_are_converted(tmp_path: Path) -> None:
         dataset = ParquetDataset(petastorm_folder("timeseries"))
         assert reader[0]["temperature"] is dataset[0]["temperature"] is None
         np.testing.assert_array_equal(reader[4999]["accel"], dataset[4999]["accel"])
-
-
-def test_what_parquet_or_others_cannot_hold_is_refused(tmp_path: Path) -> None:
-    mixed = SequenceDatasetIterator([[np.zeros(3), np.zeros((2, 2))]])
-    with records.RecordWriter(tmp_path / "sequences", {"frames": "png[]"}) as writer:
-        writer.append({"frames": []})
-
-    with pytest.raises(ConfigError, match="several numbers of dimensions"):
-        convert(mixed, tmp_path / "a", target_format="parquet")
-    with pytest.raises(ConfigError, match="'frames' holds sequences"):
-        convert(tmp_path / "sequences", tmp_path / "b", target_format="parquet")
