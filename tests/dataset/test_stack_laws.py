@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import operator
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -16,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import data_stack
-from data_stack.dataset.encoders import CategoricalEncoder, ClassMapping
+from data_stack.dataset.encoders import ClassMapping
 from data_stack.dataset.iterator import (
     ColumnKey,
     DatasetIterator,
@@ -481,19 +480,3 @@ def test_windows_and_batches_of_a_stack_are_runs_of_its_samples(stack: Stack, le
         assert _equal(windows[number], stack_samples(samples[start : start + length]))
     for number in range(len(batches)):
         assert _equal(batches[number], stack_samples(samples[number * length : (number + 1) * length]))
-
-
-@_thoroughly
-@given(stack=_stacks())
-def test_encoded_labels_are_their_places_among_the_categories(stack: Stack) -> None:
-    iterator, samples = stack
-    if not samples:
-        return
-    label = _LABEL[_kind(samples)]
-    labels = [int(sample[label]) for sample in samples]
-    categories = sorted(set(labels))
-
-    encoded = iterator.encode({label: CategoricalEncoder("ordinal")}, fit_on=iterator)
-
-    assert encoded.read_column(label).tolist() == [categories.index(each) for each in labels]
-    assert [int(operator.getitem(sample, label)) for sample in encoded] == [categories.index(each) for each in labels]

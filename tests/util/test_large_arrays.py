@@ -131,12 +131,3 @@ def test_values_that_are_taken_are_those_at_the_places(n_places: int, are_apart:
     assert found.tobytes() == memory[places, :24].tobytes()
     assert found.flags.owndata == (n_places < 1000)
     assert has_own_memory(found)
-
-
-@pytest.mark.parametrize("n_places", [1, MEBI])
-def test_places_that_are_not_there_are_refused(n_places: int) -> None:
-    places = np.zeros(n_places, np.intp)
-    places[-1] = 10
-
-    with pytest.raises(IndexError):
-        taken(np.arange(10), places)

@@ -126,11 +126,6 @@ def test_labels_that_name_no_class_are_refused_with_their_position(labels: Any, 
         balanced(labels)
 
 
-def test_nothing_can_be_drawn_from_nothing() -> None:
-    with pytest.raises(ConfigError, match="3 samples cannot be drawn from an empty iterator"):
-        balanced([], n_samples=3)
-
-
 def test_only_the_column_is_read_and_only_once() -> None:
     source = ColumnOnly(np.array([0, 1, 1]))
 
@@ -139,9 +134,3 @@ def test_only_the_column_is_read_and_only_once() -> None:
 
     assert source.n_reads == copy.underlying_iterators[0].n_reads == 1
     assert copy.indices == iterator.indices
-
-
-def test_a_position_takes_four_bytes() -> None:
-    labels = np.arange(100_000) % 10
-
-    assert len(pickle.dumps(balanced(labels)._given)) < 410_000

@@ -118,17 +118,6 @@ def test_the_samples_unused_for_longest_are_let_go() -> None:
     assert source.read == [1]
 
 
-def test_no_more_is_kept_than_allowed() -> None:
-    cache = CachedDatasetIterator(Counting(100), max_bytes=10_000)
-
-    cache.__getitems__(range(100))
-
-    info = cache.cache_info()
-    assert info.max_bytes == 10_000
-    assert 0 < info.n_bytes <= 10_000
-    assert 5 <= info.n_samples <= 9
-
-
 def test_with_a_limit_a_view_keeps_nothing_larger_alive() -> None:
     rows = np.zeros((1000, 100))
     tensors = torch.zeros(1000, 100)
@@ -158,16 +147,6 @@ def test_a_column_is_made_of_kept_samples_once_all_are_kept() -> None:
     assert cache.cache_info().n_samples == 10
     with pytest.raises(ConfigError, match="no column 7"):
         cache.read_column(7, [0])
-
-
-def test_a_pickled_cache_is_empty_and_keeps_its_limit() -> None:
-    cache = CachedDatasetIterator(Counting(), max_bytes=5000)
-    list(cache)
-
-    copy = pickle.loads(pickle.dumps(cache))
-
-    assert (copy.cache_info().n_samples, copy.cache_info().max_bytes) == (0, 5000)
-    assert plain(copy) == plain(cache)
 
 
 @pytest.mark.parametrize("max_bytes", [None, 8000])

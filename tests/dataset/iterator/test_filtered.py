@@ -84,15 +84,6 @@ def test_a_column_gives_python_numbers_arrays_or_what_is_in_the_sample(column: A
     assert [type(value) for value in given_to_it] == [kind] * 3
 
 
-def test_several_columns_are_one_argument_each() -> None:
-    source = Samples([{"a": i, "b": i * i % 5, "c": None} for i in range(20)])
-
-    filtered = FilteredDatasetIterator(source, lambda a, b: a < 10 and b == 1, column=["a", "b"])
-    batched = FilteredDatasetIterator(source, lambda a, b: (a < 10) & (b == 1), column=("a", "b"), batched=True)
-
-    assert [sample["a"] for sample in filtered] == [sample["a"] for sample in batched] == [1, 4, 6, 9]
-
-
 @pytest.mark.parametrize("samples", [pairs(9), [{"x": i, "y": str(i)} for i in range(9)], [float(i) for i in range(9)]])
 def test_a_batched_predicate_of_whole_samples_gets_batches(samples: list[Any]) -> None:
     def predicate(batch: Batch) -> Any:
@@ -118,16 +109,6 @@ def test_a_batched_predicate_of_whole_samples_gets_batches(samples: list[Any]) -
 def test_a_batched_predicate_that_gives_no_bools_is_refused(answer: Callable[[Any], Any], said: str) -> None:
     with pytest.raises(ConfigError, match=f"samples 0 to 0 .*{said}"):
         FilteredDatasetIterator(SequenceDatasetIterator([np.arange(30)]), answer, column=0, batched=True)
-
-
-@pytest.mark.parametrize(
-    "answer", [np.array([True, False]), np.array([], dtype=bool), torch.tensor([True, False]), torch.empty(0)]
-)
-def test_an_answer_that_is_neither_true_nor_false_is_told_with_its_position(answer: Any) -> None:
-    source = SequenceDatasetIterator([np.arange(100)])
-
-    with pytest.raises(ConfigError, match=r"position 57 .*neither true nor false"):
-        FilteredDatasetIterator(source, lambda number: answer if number == 57 else True, column=0)
 
 
 def test_an_error_of_the_predicate_comes_through_with_a_note_of_the_position() -> None:

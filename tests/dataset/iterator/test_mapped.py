@@ -107,17 +107,6 @@ def test_a_random_map_draws_anew_for_each_position_epoch_and_seed_and_alike_per_
     assert by_batch == drawn[0]
 
 
-def test_a_random_map_depends_on_the_position_in_itself_not_on_what_lies_below_or_above() -> None:
-    source = SequenceDatasetIterator([np.arange(5)])
-
-    reversed_below = source[::-1].map(jittered, seed=3)
-    reversed_above = source.map(jittered, seed=3)[::-1]
-
-    drawn = source.map(jittered, seed=3).read_column(1).tolist()
-    assert reversed_below.read_column(1).tolist() == drawn
-    assert reversed_above.read_column(1).tolist() == drawn[::-1]
-
-
 def test_a_bound_method_of_a_client_maps_samples() -> None:
     mapped = SequenceDatasetIterator([[1, 2, 3], "abc"]).map(PostProcessor(10).postprocess)
 
@@ -164,19 +153,6 @@ def test_an_exception_of_the_function_comes_through_unchanged() -> None:
         for read in reads:
             with pytest.raises(ZeroDivisionError, match="cannot map"):
                 read(mapped)
-
-
-def test_an_empty_request_has_the_columns_of_sample_0() -> None:
-    seen: list[int] = []
-
-    def doubled(batch: Any) -> Any:
-        seen.append(len(batch[0]))
-        return {"x": batch[0].astype(np.float32) * 2}
-
-    batch = SequenceDatasetIterator([np.ones((4, 3))]).map(doubled, batched=True).read_batch([])
-
-    assert isinstance(batch, dict)
-    assert (batch["x"].shape, batch["x"].dtype.name, seen) == ((0, 3), "float32", [1])
 
 
 def test_iterating_over_a_batched_map_reads_ahead_in_growing_batches() -> None:

@@ -104,18 +104,6 @@ def test_an_iterator_of_proportion_zero_does_not_come() -> None:
     assert len(set(samples_of(mixed([5, 0], [1, 0])))) == 5
 
 
-def test_a_small_iterator_may_start_again_many_times_in_a_block() -> None:
-    iterator = mixed([3, 1000], [999, 1], n_samples=2500)
-
-    numbers, positions = (column.tolist() for column in iterator.read_batch(range(2500)))  # type: ignore[union-attr]
-
-    assert [(numbers[index], positions[index]) for index in range(0, 2500, 70)] == [
-        (int(iterator[index][0]), int(iterator[index][1])) for index in range(0, 2500, 70)
-    ]
-    came = [position for number, position in zip(numbers, positions, strict=True) if number == 0]
-    assert all(sorted(came[start : start + 3]) == [0, 1, 2] for start in range(0, len(came) - 2, 3))
-
-
 # Never change these numbers: someone's experiment rests on them.
 @pytest.mark.parametrize(
     ("lengths", "proportions", "seed", "epoch", "expected"),

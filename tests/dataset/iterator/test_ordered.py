@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -125,14 +124,3 @@ def test_only_the_column_is_read_and_only_once() -> None:
     SortedDatasetIterator(source, 0)
 
     assert source.requests == [0]
-
-
-def test_a_pickle_carries_the_order_and_reads_nothing() -> None:
-    source = Columns(np.arange(10)[::-1], [str(i) for i in range(10)])
-    iterator = SortedDatasetIterator(source, 0)
-
-    copy = pickle.loads(pickle.dumps(iterator))
-
-    assert copy.underlying_iterators[0].requests == [0]
-    assert copy.indices.tolist() == list(range(9, -1, -1))
-    assert copy._arguments() == {"by": 0, "descending": False}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pickle
 import tracemalloc
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,16 +96,6 @@ def test_composed_positions_are_positions_of_positions(drawn: tuple[list[Positio
     assert taken(result, backwards).tolist() == expected[::-1]
 
 
-def test_a_slice_of_an_index_array_shares_its_memory() -> None:
-    array = narrowed(np.arange(10)[::-1], 10)
-
-    for part in (range(2, 9, 3), range(9, -1, -1), range(8, 0, -3), range(3, 4)):
-        sliced = composed(part, array)
-        assert isinstance(sliced, np.ndarray)
-        assert np.shares_memory(sliced, array)
-        assert sliced.tolist() == [array[position] for position in part]
-
-
 def test_an_index_array_takes_four_bytes_a_position_where_they_suffice() -> None:
     few, many = checked_positions(np.array([0, 1]), 2**31), checked_positions(np.array([0, 2**31]), 2**31 + 1)
 
@@ -175,20 +164,6 @@ def test_a_combination_finds_each_sample_however_uneven_its_parts(lengths: list[
     assert [combined[index] for index in range(len(combined))] == [(number,) for number in range(sum(lengths))]
 
 
-@given(data=st.data(), n_parts=st.integers(1, 30))
-def test_few_samples_of_many_array_parts_are_the_same_as_many(data: st.DataObject, n_parts: int) -> None:
-    arrays = [np.arange(12, dtype=np.int16).reshape(3, 4) + 100 * number for number in range(n_parts)]
-    combined = CombinedDatasetIterator([SequenceDatasetIterator([array, array[:, 0]]) for array in arrays])
-    indices = data.draw(st.lists(st.integers(-3 * n_parts, 3 * n_parts - 1), max_size=300))
-
-    rows, firsts = cast(tuple[npt.NDArray[Any], ...], combined.read_batch(indices))
-
-    expected = np.concatenate(arrays)[np.asarray(indices, dtype=int)]
-    assert (rows.dtype.name, rows.shape) == ("int16", (len(indices), 4))
-    np.testing.assert_array_equal(rows, expected)
-    np.testing.assert_array_equal(firsts, expected[:, 0])
-
-
 class Loud(SequenceDatasetIterator):
     """A client's subclass that changes what a sample is, and nothing else."""
 
@@ -236,15 +211,6 @@ def test_caches_encoders_and_splits_read_columns_of_what_a_subclass_redefines() 
     assert learned.read_batch([4])[1].tolist() == [[0, 1]]
     assert mixed.map_classes({100: 7}).read_column(1).tolist() == [7, 101, 7, 101, 7, 101]
     assert set(mixed.split(by=1)) == {100, 101}
-
-
-def test_a_mask_of_objects_is_a_mask() -> None:
-    iterator = SequenceDatasetIterator([np.arange(3)])
-    mask: Any = pd.Series([False, False, True], dtype="boolean")
-
-    assert [*iterator[mask]] == iterator.__getitems__(mask) == [(2,)]
-    with pytest.raises(DatasetOutOfBoundsError, match="mask of 2"):
-        iterator[np.array([True, False], dtype=object)]
 
 
 def test_a_thousand_orders_of_orders_are_read_without_recursion() -> None:

@@ -548,6 +548,7 @@ def read_with_others(storage: StorageConnector, started: Any) -> None:
     assert list(cache) == [(i, 2 * i) for i in range(300)]
 
 
+@pytest.mark.full
 def test_processes_that_begin_at_once_all_get_the_samples(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     storage, started = FileStorageConnector(tmp_path), context.Barrier(2)

@@ -16,7 +16,6 @@ from layer_laws import Samples
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
-    DatasetIterator,
     DatasetIteratorIF,
     SequenceDatasetIterator,
 )
@@ -44,16 +43,6 @@ class Counting(SequenceDatasetIterator):
     def read_column(self, key: Any, indices: Any = None) -> Any:
         self.requests.append((key, [] if indices is None else np.asarray(indices).tolist()))
         return super().read_column(key, indices)
-
-
-class Huge(DatasetIterator):
-    """More samples than 32 bits can count."""
-
-    def __len__(self) -> int:
-        return 2**33
-
-    def __getitem__(self, index: Any) -> Any:
-        return index, str(index)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -397,30 +386,6 @@ def test_windows_are_read_in_one_request_and_overlapping_ones_without_repeats() 
     assert isinstance(together, tuple)
     assert apart[0].tolist() == [list(range(5, 15)), list(range(900, 910))]
     assert together[0].tolist() == [list(range(i, i + 10)) for i in range(100, 200)]
-
-
-def test_windows_of_more_samples_than_32_bits_count_keep_nothing() -> None:
-    windows = WindowedDatasetIterator(Huge(), 3, stride=2)
-    sparse = WindowedDatasetIterator(Huge(), 3, offsets={0: [0], 2: None})
-
-    view = windows[np.array([len(windows) - 1, 0])]
-
-    assert len(windows) == 2**32 - 1
-    assert windows[-1][0].tolist() == [2**33 - 4, 2**33 - 3, 2**33 - 2]
-    assert view.read_column(0).tolist() == [[2**33 - 4, 2**33 - 3, 2**33 - 2], [0, 1, 2]]
-    assert windows.read_column(0, np.array([2**31], dtype=np.uint32)).tolist() == [[2**32, 2**32 + 1, 2**32 + 2]]
-    assert sparse[-1][2] == (2**33 - 1, str(2**33 - 1))
-    assert len(pickle.dumps(windows)) < 2000
-
-
-def test_a_pickle_carries_the_windows_and_reads_nothing() -> None:
-    source = Counting(np.arange(50)[::-1], np.arange(50) % 3)
-    windows = WindowedDatasetIterator(source, 3, order_by=0, group_by=1)
-
-    copy = pickle.loads(pickle.dumps(windows))
-
-    assert copy.underlying_iterators[0].requests == [(0, []), (1, [])]
-    assert found(copy) == found(windows)
 
 
 # --- what is refused -----------------------------------------------------------------------------------------------

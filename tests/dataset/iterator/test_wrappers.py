@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
-import weakref
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -123,14 +121,6 @@ def test_a_deep_stack_reads_a_batch_in_one_request_and_each_sample_with_one_acce
     assert source.n_getitem == 1
 
 
-def test_a_view_reads_only_its_own_samples_of_a_column() -> None:
-    source = CountingSource(1000)
-
-    assert DatasetIteratorView(source, [5, 3]).read_column(0).tolist() == [5, 3]
-
-    assert source.requests == [[5, 3]]
-
-
 # --- informed ------------------------------------------------------------------------------------------------------
 
 
@@ -174,16 +164,6 @@ def test_combining_iterators_concatenates_their_samples(parts: list[list[int]], 
         indices = data.draw(st.lists(st.integers(-len(expected), len(expected) - 1)))
         assert combined.__getitems__(indices) == [expected[i] for i in indices]
         assert lists(combined.read_batch(indices)) == [[expected[i][0] for i in indices]]
-
-
-def test_a_combination_ends_where_its_last_part_ends() -> None:
-    combined = CombinedDatasetIterator([SequenceDatasetIterator([list(range(10))]), SequenceDatasetIterator([[100, 101]])])
-
-    assert combined[-1] == (101,)
-    assert combined[-12] == (0,)
-    for outside in (12, -13):
-        with pytest.raises(DatasetOutOfBoundsError):
-            combined[outside]
 
 
 def test_folds_of_one_source_are_read_in_one_request() -> None:
@@ -256,18 +236,6 @@ def test_an_iterator_in_memory_reads_its_source_once_and_quietly(capfd: pytest.C
     assert source.n_getitem == 5
     assert in_memory.underlying_iterators == [source]
     assert capfd.readouterr() == ("", "")
-
-
-def test_an_iterator_in_memory_can_let_its_source_go() -> None:
-    source = CountingSource(5)
-    alive = weakref.ref(source)
-
-    in_memory = InMemoryDatasetIterator(source, keep_source=False)
-    del source
-    gc.collect()
-
-    assert alive() is None
-    assert in_memory.underlying_iterators == []
 
 
 def test_an_iterator_in_memory_pickles_whatever_it_was_read_from() -> None:

@@ -8,11 +8,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from layer_laws import Samples, check_all_ways_agree, form, sources
+from layer_laws import Samples, check_all_ways_agree, sources
 
 from data_stack.dataset.iterator import (
     Batch,
@@ -20,7 +19,6 @@ from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     DatasetIteratorView,
     InformedDatasetIterator,
-    SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.dataset.iterator.zipped import ZippedDatasetIterator
@@ -143,19 +141,6 @@ def test_a_column_that_is_not_there_is_named(key: Any) -> None:
             tuples.read_column(key, indices)
         with pytest.raises(ConfigError, match=f"no column {key!r}: they have the columns 'x', 'y'"):
             dicts.read_column(key, indices)
-
-
-def test_empty_iterators_have_the_columns_that_are_known() -> None:
-    known, unknown = SequenceDatasetIterator([np.empty((0, 2), dtype=np.uint8)]), Samples([])
-
-    both, neither = known.zip(unknown), unknown.zip(unknown)
-
-    assert (list(both), list(neither), neither.read_batch([]), both.__getitems__([])) == ([], [], (), [])
-    assert form(both.read_batch([])) == ((np.uint8, 2),)
-    assert both.read_column(0).dtype == np.uint8
-    assert neither.read_column("x").shape == (0,)
-    with pytest.raises(ConfigError, match="no column 1"):
-        both.read_column(1)
 
 
 def test_the_meta_is_that_of_the_first_iterator_at_the_same_columns() -> None:

@@ -323,22 +323,6 @@ def test_a_name_is_given_once() -> None:
         named_function("tests first")(other)
 
 
-def test_a_function_defined_again_takes_its_own_name() -> None:
-    functions = []
-    for _ in range(2):
-
-        @named_function("tests again")
-        def again(sample: Any) -> Any:
-            return sample
-
-        functions.append(again)
-
-    old, new = (source().map(function).recipe() for function in functions)
-
-    assert new["reproducible"]
-    assert not old["reproducible"]
-
-
 # ---------------------------------------------------------------------- leaves
 
 
@@ -404,12 +388,6 @@ class TestLeaves:
         assert arguments["probe"] is None
         assert arguments["n_samples"] == n_samples
         assert iterator.fingerprint() == iterator.fingerprint()
-
-    def test_a_subclass_of_a_layer_is_no_layer(self) -> None:
-        view = ClientView(source(), [1, 2])
-
-        assert top(view)["layer"] is None
-        assert view.fingerprint() != DatasetIteratorView(source(), [1, 2]).fingerprint()
 
     def test_two_objects_of_a_client_are_never_taken_for_one(self) -> None:
         one, other = ClientIterator([1, 2]), ClientIterator([1, 2])
@@ -611,12 +589,6 @@ class TestFingerprint:
             prints.append(source().map(eval(used, names)).fingerprint())
 
         assert prints[0] == prints[1] != prints[2]
-
-    def test_numbers_of_samples_count_with_their_dtype(self) -> None:
-        columns: list[Any] = [[1, 2], [np.int32(1), np.int32(2)], [np.int8(1), np.int8(2)]]
-
-        assert len({SequenceDatasetIterator([column]).fingerprint() for column in columns}) == 3
-        assert source().shuffle(np.int8(1)).fingerprint() == source().shuffle(1).fingerprint()
 
 
 class FirstPositions(ComputedPositions):
