@@ -57,7 +57,7 @@ def quick_mongodb() -> Iterator[MongoDBServer]:
         yield server
 
 
-@pytest.fixture(params=["file", "mongodb", "cached", pytest.param("s3", marks=pytest.mark.full)])
+@pytest.fixture(params=["file", "mongodb", *(pytest.param(each, marks=pytest.mark.full) for each in ("cached", "s3"))])
 def stores(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoreKind:
     """Every kind of store in turn."""
     if request.param == "file":

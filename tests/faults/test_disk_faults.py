@@ -39,7 +39,7 @@ def unprivileged() -> int | None:
 def test_a_disk_that_is_full_at_any_stage_is_our_error_and_the_next_run_heals(
     processes: FaultProcesses, stores: StoreKind, sources: str, figures: Figures
 ) -> None:
-    for limit in spread(700_000, max(2, sized(3, 100, cost=stores.cost))):
+    for limit in spread(700_000, max(2, sized(2, 100, cost=stores.cost))):
         store = stores.new()
 
         outcome = processes.run(
@@ -95,7 +95,7 @@ def test_a_cache_on_a_full_disk_serves_the_remote(
         pytest.skip(f"no small disk can be mounted: {reason}")
     remote = tmp_path / "remote"
     assert processes.run("fault_dataset:prepare", {"url": str(remote)}, sources).value == "prepared"
-    for size in spread(1_200_000, sized(3, 40)):
+    for size in spread(1_200_000, sized(2, 40)):
         with tmpfs(tmp_path / "disk", size) as disk:
             store = {"url": f"file://{remote}?cache={disk}/local"}
 

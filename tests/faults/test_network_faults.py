@@ -38,7 +38,7 @@ class Behind:
         return {**store, "url": f"{url}&{self._timeout}"}
 
 
-@pytest.fixture(params=["mongodb", "s3"])
+@pytest.fixture(params=["mongodb", pytest.param("s3", marks=pytest.mark.full)])
 def behind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Behind]:
     if request.param == "mongodb":
         mongodb: MongoDBServer = request.getfixturevalue("quick_mongodb")

@@ -125,7 +125,7 @@ def trial(processes: FaultProcesses, stores: StoreKind, sources: str, figures: F
 def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(trial: Trial, action: str, small: int, full: int) -> None:
     n_points = trial.n_points()
 
-    points = spread(n_points, max(2, sized(small, full, cost=trial.stores.cost)))
+    points = spread(n_points, sized(small, full, cost=trial.stores.cost))
     two_at_a_time([partial(trial.at, point, action) for point in points])
 
     trial.assert_all_as_promised()

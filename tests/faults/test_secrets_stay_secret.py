@@ -173,13 +173,14 @@ def test_keys_of_an_object_store_are_told_by_nothing(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     bucket = s3_server.new_bucket()
     endpoint = quote(s3_server.endpoint_url, safe="")
-    for url in (
+    urls = [
         f"s3://{bucket}/x?endpointUrl={endpoint}&region=us-east-1",
-        f"s3://no-such-bucket/x?endpointUrl={endpoint}&region=us-east-1",
-        f"s3://{bucket}/x?endpointUrl=http%3A%2F%2F127.0.0.1%3A{free_port()}&timeoutSeconds=0.5",
         f"s3://canary:{quote(SECRET, safe='')}@{bucket}/x?endpointUrl={endpoint}",
         f"s3://{bucket}/x?secret={quote(SECRET, safe='')}",
-    ):
+        f"s3://no-such-bucket/x?endpointUrl={endpoint}&region=us-east-1",
+        f"s3://{bucket}/x?endpointUrl=http%3A%2F%2F127.0.0.1%3A{free_port()}&timeoutSeconds=0.5",
+    ]
+    for url in urls[: sized(3, 5)]:
         try_everything(url, Path(sources), ears, every=sized(6, 1))
     figures.counts["failures"] += ears.n_failures
 
