@@ -128,13 +128,16 @@ def _of_objects(column: npt.NDArray[Any], refusal: str) -> _Integers:
         raise ConfigError(f"{refusal}: its values are arrays of objects, of shape {column.shape[1:]}")
     known: dict[Any, int] = {}
     values: Sequence[Any] = column.tolist()
+    numbers: list[int] = []
     try:
-        return np.fromiter((known.setdefault(value, len(known)) for value in values), dtype=np.intp, count=len(values))
+        for value in values:
+            numbers.append(known.setdefault(value, len(known)))
     except TypeError as error:
         raise ConfigError(
-            f"{refusal}: its values cannot be compared ({error}); a column of arrays needs arrays of one shape. Map it to one "
-            f"label a sample first."
+            f"{refusal}: its value at position {len(numbers)} cannot be compared ({error}); a column of arrays needs arrays of "
+            f"one shape. Map it to one label a sample first."
         ) from error
+    return np.array(numbers, dtype=np.intp)
 
 
 def _of_sortable(column: npt.NDArray[Any]) -> _Integers:

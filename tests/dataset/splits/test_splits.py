@@ -506,7 +506,7 @@ def test_arguments_that_make_no_division_are_refused(arguments: dict[str, Any], 
         (["a", "a", float("nan"), None], "value at position 2 is nan"),
         (["a", pd.NA, "b", "a"], "value at position 1 is <NA>"),
         (np.array(["2024", "NaT", "2024", "2024"], dtype="datetime64[Y]"), "value at position 1 is NaT"),
-        ([[1], [1, 2], [3], [1]], "its values cannot be compared"),
+        ([[1], [1, 2], [3], [1]], "value at position 0 cannot be compared"),
         ([[0.0, 1.0], [1.0, float("nan")], [0.0, 1.0], [0.0, 1.0]], r"value at position 1 is \[1.0, nan\]"),
     ],
 )
