@@ -130,8 +130,7 @@ def _of_objects(column: npt.NDArray[Any], refusal: str) -> _Integers:
     values: Sequence[Any] = column.tolist()
     numbers: list[int] = []
     try:
-        for value in values:
-            numbers.append(known.setdefault(value, len(known)))
+        numbers.extend(known.setdefault(value, len(known)) for value in values)  # up to the one that has no hash
     except TypeError as error:
         raise ConfigError(
             f"{refusal}: its value at position {len(numbers)} cannot be compared ({error}); a column of arrays needs arrays of "
