@@ -190,6 +190,20 @@ class TestResuming:
         assert done == ["valid", "test"]
         assert samples(numbers(connector), "valid") == expected("valid")
 
+    def test_the_steps_of_another_version_are_not_taken_over(
+        self, numbers: type[NumbersFactory], newer: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        HOOKS["before"] = failing_at("test", [], KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            numbers(connector).prepare()
+        done: list[str] = []
+        HOOKS["before"] = failing_at("", done, Interrupted("no"))
+
+        newer(connector).prepare()
+
+        assert done == list(SPLITS)
+        assert samples(newer(connector), "train") == expected("train", 7)
+
     @pytest.mark.parametrize("journal", [b"{}", b"[" * 100_000])
     def test_a_damaged_journal_means_starting_over(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector, journal: bytes

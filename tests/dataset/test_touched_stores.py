@@ -57,6 +57,13 @@ def test_a_flipped_bit_is_never_served_but_made_anew(root: Path, position: int) 
     assert Factory(FileStorageConnector(root)).verify() == []
 
 
+def test_bytes_swapped_for_others_of_the_same_length_are_made_anew(root: Path) -> None:
+    (root / "other").write_bytes(b"x" * 1000)
+    os.replace(root / "other", root / "bytes/1/preprocessed/data")
+
+    assert samples(root) == RIGHT
+
+
 def test_a_copied_store_is_known_again_by_reading_each_byte_once(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)
