@@ -79,8 +79,11 @@ def sealed_json(record: Mapping[str, Any]) -> bytes:
 def unsealed_json(path: str) -> dict[str, Any]:
     """The JSON object in a file of :func:`sealed_json`; an empty one if there is none, or another file, or a damaged one."""
     with contextlib.suppress(OSError, ValueError):
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            data = file.read(_MOST_JSON_BYTES)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            data = os.read(handle, _MOST_JSON_BYTES)
+        finally:
+            os.close(handle)
         if data[:DIGEST_BYTES] == block_digest(data[DIGEST_BYTES:]):
             record = json.loads(data[DIGEST_BYTES:])
             if isinstance(record, dict):

@@ -106,11 +106,11 @@ class CacheFolder:
 
     def whole_path(self, content: Content) -> str:
         """Where all bytes lie."""
-        return os.path.join(self.path, "whole", content.key)
+        return f"{self.path}/whole/{content.key}"
 
     def parts_path(self, content: Content) -> str:
         """Where single blocks lie."""
-        return os.path.join(self.path, "parts", content.key)
+        return f"{self.path}/parts/{content.key}"
 
     def open_whole(self, content: Content) -> OpenedFile | None:
         """All bytes of ``content``, which are known to be right; None if they are not here."""
@@ -122,10 +122,10 @@ class CacheFolder:
             is_sealed = status.st_mtime_ns == content.seal_ns
             if status.st_size == content.size and (is_sealed or self.is_right(content, handle)):
                 is_due = time.time() - status.st_atime >= self._use_seconds if is_sealed else os.fstat(handle).st_mtime_ns == 0
-                with contextlib.suppress(OSError):
-                    if is_due:
+                if is_due:
+                    with contextlib.suppress(OSError):
                         os.utime(handle, ns=(time.time_ns(), content.seal_ns))
-                status = os.fstat(handle)
+                    status = os.fstat(handle)
                 opened = OpenedFile(handle, status, FileVersion(content.size, content.sha256, facts_of(status)))
                 handle = -1
                 return opened
