@@ -79,7 +79,7 @@ class Results:
         """Take in the figures of the rounds."""
         self.figures[case][way], self.units[case] = list(figures), unit
 
-    def shown(self, case: str, figure: float) -> str:
+    def shorten(self, case: str, figure: float) -> str:
         """A figure of a case with its unit."""
         unit = self.units.get(case, "")
         value = 1 / figure if unit == "/s" else figure * UNITS[unit]
@@ -95,9 +95,9 @@ class Results:
         for way in ways:
             kept, middle = self.figures[case][way], self.median(case, way) or 0.0
             ratios = [f"{(self.median(case, other) or 0) / middle:.3f} x {other}" for other in others if middle and other != way]
-            spread = f"{self.shown(case, min(kept))} to {self.shown(case, max(kept))}"
+            spread = f"{self.shorten(case, min(kept))} to {self.shorten(case, max(kept))}"
             fact = self.facts.get(f"{case}: {way}", "")
-            print(f"  {way:40} {self.shown(case, middle):>16} {self.kind(way):6} {spread:36} {'; '.join(ratios)} {fact}")
+            print(f"  {way:40} {self.shorten(case, middle):>16} {self.kind(way):6} {spread:36} {'; '.join(ratios)} {fact}")
         if others:
             print(f"  (ratios: how many times as fast, or as small, as {' and '.join(map(str, others))})", flush=True)
 
@@ -113,7 +113,7 @@ class Results:
         """A figure is at most so much."""
         figure = self.median(case, way)
         if figure is not None:
-            self.judge(what, str(way), "", self.shown(case, figure), f"<= {self.shown(case, limit)}", figure <= limit)
+            self.judge(what, str(way), "", self.shorten(case, figure), f"<= {self.shorten(case, limit)}", figure <= limit)
 
     def judge(self, what: str, ours: str, against: str, figure: str, wanted: str, met: bool) -> None:
         """Print a target, and keep it."""

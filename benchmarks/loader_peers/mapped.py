@@ -23,7 +23,7 @@ class MappedBlobs(Sequence[bytes]):
         self._folder = folder
         self._bounds: npt.NDArray[np.int64] | None = None
 
-    def _opened(self) -> npt.NDArray[np.int64]:
+    def _open(self) -> npt.NDArray[np.int64]:
         if self._bounds is None:
             import mmap
 
@@ -33,15 +33,15 @@ class MappedBlobs(Sequence[bytes]):
         return self._bounds
 
     def __len__(self) -> int:
-        return len(self._opened()) - 1
+        return len(self._open()) - 1
 
     def __getitem__(self, index: Any) -> Any:
-        bounds = self._opened()
+        bounds = self._open()
         return self.map[bounds[index] : bounds[index + 1]]
 
     def values(self, indices: npt.NDArray[np.int64]) -> list[bytes]:
         """Many blobs."""
-        bounds = self._opened()
+        bounds = self._open()
         starts, ends, whole = bounds.take(indices).tolist(), bounds.take(indices + 1).tolist(), self.map
         return [whole[start:end] for start, end in zip(starts, ends, strict=True)]
 

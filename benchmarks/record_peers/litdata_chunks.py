@@ -45,12 +45,12 @@ class LitdataReader(Reader):
     def __len__(self) -> int:
         return len(self._at_random)
 
-    def _decoded(self, sample: Sample) -> Sample:
+    def _decode(self, sample: Sample) -> Sample:
         return {name: _picture(value) if name in self._jpegs else value for name, value in sample.items()}
 
     def one(self, index: int) -> Sample:
         sample: Sample = self._at_random[index]
-        return self._decoded(sample) if self._jpegs else sample
+        return self._decode(sample) if self._jpegs else sample
 
     def batch(self, indices: npt.NDArray[Any]) -> Batch:
         return stacked([self.one(index) for index in indices.tolist()], self._schema)
@@ -60,7 +60,7 @@ class LitdataReader(Reader):
         if not self._jpegs:
             yield from self._in_order
         else:
-            yield from map(self._decoded, self._in_order)
+            yield from map(self._decode, self._in_order)
 
     def batches(self) -> Iterator[Batch]:
         samples = self.records()

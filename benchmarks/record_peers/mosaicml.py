@@ -72,20 +72,20 @@ class StreamingReader(Reader):
     def __len__(self) -> int:
         return int(self._dataset.size)
 
-    def _decoded(self, sample: Sample) -> Sample:
+    def _decode(self, sample: Sample) -> Sample:
         for name in self._jpegs:
             sample[name] = decoded(sample[name])
         return sample
 
     def one(self, index: int) -> Sample:
         sample: Sample = self._dataset[index]
-        return self._decoded(sample) if self._jpegs else sample
+        return self._decode(sample) if self._jpegs else sample
 
     def batch(self, indices: npt.NDArray[Any]) -> Batch:
         return stacked([self.one(index) for index in indices.tolist()], self._schema)
 
     def records(self) -> Iterator[Sample]:
-        return map(self._decoded, map(self._dataset.get_item, range(len(self))))
+        return map(self._decode, map(self._dataset.get_item, range(len(self))))
 
 
 def write(work: Workload, folder: Path) -> None:

@@ -12,7 +12,7 @@ from data_stack.cli.settings import (
     Settings,
     common_options,
     echo,
-    parsed_options,
+    parse_options,
     pass_settings,
     print_columns,
     print_json,
@@ -205,7 +205,7 @@ def report(
         raise click.UsageError("--json and --format both say how to print")
     from data_stack.display.report import DatasetReport
 
-    config = parsed_options(options)
+    config = parse_options(options)
     made = DatasetReport.of(
         name, split, storage=settings.connector(), config=config, statistics=statistics, duplicates=duplicates
     )
@@ -249,7 +249,7 @@ def show(
     from data_stack.cli.datasets import Dataset
 
     dataset = Dataset.find(name, settings.connector())
-    picture = dataset.contact_sheet(split, parsed_options(options), n_samples=n_samples, seed=seed)
+    picture = dataset.contact_sheet(split, parse_options(options), n_samples=n_samples, seed=seed)
     picture.save(output)
     if settings.as_json:
         print_json({"name": name, "output": output, "width": picture.width, "height": picture.height})
@@ -273,10 +273,10 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
     It must have the digest that the installed dataset defines for IDENTIFIER, or else the one given. The error of a failed
     download names the identifier.
     """
-    from data_stack.cli.datasets import imported
+    from data_stack.cli.datasets import import_dataset
 
     connector = settings.connector()
-    stored = imported(identifier, path, connector, sha256=sha256, md5_sum=md5, unverified=unverified)
+    stored = import_dataset(identifier, path, connector, sha256=sha256, md5_sum=md5, unverified=unverified)
     if settings.as_json:
         print_json(stored)
     else:
@@ -293,9 +293,9 @@ def doctor(context: click.Context, settings: Settings) -> None:
 
     Imports every plugin; exits with 1 if one of them, or the store, is broken, or if the original DataStack is in the way.
     """
-    from data_stack.cli.examination import examined
+    from data_stack.cli.examination import run_checks
 
-    findings = examined(settings)
+    findings = run_checks(settings)
     if settings.as_json:
         print_json(findings)
         context.exit(0 if findings["healthy"] else 1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from data_stack.cli.settings import Settings, common_options, echo, parsed_options, print_json
+from data_stack.cli.settings import Settings, common_options, echo, parse_options, print_json
 
 __all__ = ["convert_dataset"]
 
@@ -61,8 +61,8 @@ def convert_dataset(
     from data_stack.formats.conversion import convert
 
     report = convert(
-        _source(settings, source, parsed_options(options), source_format),
-        _located(target),
+        _source(settings, source, parse_options(options), source_format),
+        _locate(target),
         source_format=source_format,
         target_format=target_format,
         columns=columns,
@@ -80,7 +80,7 @@ def convert_dataset(
     echo("columns: " + ", ".join(f"{name} ({kind})" for name, kind in report.columns.items()))
 
 
-def _located(text: str) -> Any:
+def _locate(text: str) -> Any:
     """A path, or what lies in a store, also in one of a plugin's scheme."""
     from data_stack.io.location import location_of
     from data_stack.io.url import split_url
@@ -104,7 +104,7 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
     if "://" in text or os.path.exists(os.path.expanduser(text)):
         if options or settings.storage is not None:
             raise click.UsageError("--storage and -O are for an installed dataset; SRC is none")
-        return _located(text)
+        return _locate(text)
     if source_format is not None:
         raise ConfigError(f"there is nothing at {text!r}")
     repository, connector = default_repository(), settings.connector()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Dataset",
     "engine_of",
-    "imported",
+    "import_dataset",
     "installed_datasets",
 ]
 
@@ -137,7 +137,7 @@ def installed_datasets() -> list[PluginRecord]:
     return [record for record in default_manager().records() if record.group == DATASETS_GROUP]
 
 
-def imported(
+def import_dataset(
     identifier: str,
     path: str,
     connector: StorageConnector,
@@ -152,11 +152,11 @@ def imported(
         ConfigError: no digest is known, none was given, and ``unverified`` is false.
         ChecksumMismatchError: it is another file.
     """
-    from data_stack.io.identifiers import checked_identifier
+    from data_stack.io.identifiers import check_identifier
     from data_stack.io.resource_definition import ResourceDefinition
     from data_stack.io.retriever import import_file
 
-    name = checked_identifier(identifier).partition("/")[0]
+    name = check_identifier(identifier).partition("/")[0]
     known: dict[str, ResourceDefinition] = {}
     with contextlib.suppress(DatasetNotFoundError, PluginError):
         dataset = Dataset.find(name, connector)

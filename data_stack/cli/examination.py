@@ -17,7 +17,7 @@ from data_stack.exception import DataStackError, ReadOnlyStorageError, Unsupport
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.plugins.manager import default_manager
 
-__all__ = ["examined"]
+__all__ = ["run_checks"]
 
 _PACKAGES = {
     "numpy": "samples",
@@ -35,7 +35,7 @@ _PROBE = "doctor-probe"
 _BROKEN = ("broken", "incompatible")
 
 
-def examined(settings: Settings) -> dict[str, Any]:
+def run_checks(settings: Settings) -> dict[str, Any]:
     """The state of everything, as plain JSON data; imports all plugins."""
     store = _store(settings)
     plugins = [asdict(record) for record in default_manager().doctor()]

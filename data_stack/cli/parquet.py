@@ -37,7 +37,7 @@ def info(settings: Settings, source: str, values: bool) -> None:
     """
     from data_stack.cli.parquet_facts import facts_of
 
-    facts = facts_of(located(source), with_values=values)
+    facts = facts_of(locate(source), with_values=values)
     if settings.as_json:
         print_json(facts)
         return
@@ -76,7 +76,7 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
     from data_stack.formats.parquet.metadata_generation import generate_metadata
 
     schema = None if schema_file is None else _schema(schema_file)
-    report = generate_metadata(located(source), schema=schema, petastorm=petastorm)
+    report = generate_metadata(locate(source), schema=schema, petastorm=petastorm)
     _tell(
         settings,
         {
@@ -123,7 +123,7 @@ def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...
     from data_stack.formats.parquet.dataset_copying import copy_dataset
 
     options["partition_by"] = options["partition_by"] or None
-    report = copy_dataset(located(source), located(target), fields=fields or None, **options)
+    report = copy_dataset(locate(source), locate(target), fields=fields or None, **options)
     _tell(settings, asdict(report))
     if report.dropped_indexes:
         echo("Row-group indexes of SRC that are out of date, or of fields that are left out, were not copied.", err=True)
@@ -155,7 +155,7 @@ def throughput(settings: Settings, /, source: str, fields: tuple[str, ...], **op
     """
     from data_stack.cli.parquet_facts import measure
 
-    _tell(settings, measure(located(source), fields or None, **options))
+    _tell(settings, measure(locate(source), fields or None, **options))
 
 
 def _tell(settings: Settings, facts: dict[str, Any]) -> None:
@@ -174,7 +174,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def located(text: str) -> Any:
+def locate(text: str) -> Any:
     """What a path or URL means: ``mongodb://host/database/sets/frames`` is ``sets/frames`` in a database."""
     from data_stack.io.location import location_of
     from data_stack.io.url import scheme_of, split_url

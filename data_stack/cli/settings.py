@@ -24,8 +24,8 @@ __all__ = [
     "Settings",
     "common_options",
     "echo",
-    "parsed_options",
-    "parsed_seconds",
+    "parse_options",
+    "parse_seconds",
     "pass_settings",
     "print_columns",
     "print_json",
@@ -87,7 +87,7 @@ class Settings:
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
 
 
-def parsed_options(pairs: Sequence[str]) -> dict[str, Any]:
+def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     """Options given as ``KEY=VALUE``: VALUE is JSON (``true``, ``3``, ``[1, 2]``), or else text.
 
     Raises:
@@ -105,7 +105,7 @@ def parsed_options(pairs: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-def parsed_seconds(text: str) -> float | None:
+def parse_seconds(text: str) -> float | None:
     """A duration such as ``"24h"``, ``"30m"`` or ``"90"`` (seconds); None if it is not one."""
     match = _DURATION.fullmatch(text.strip())
     return None if match is None else float(match[1]) * _SECONDS[match[2]]

@@ -12,7 +12,7 @@ from data_stack.cli.settings import (
     Settings,
     common_options,
     echo,
-    parsed_seconds,
+    parse_seconds,
     pass_settings,
     print_columns,
     print_json,
@@ -183,7 +183,7 @@ def gc(settings: Settings, grace: str, dry_run: bool) -> None:
     """
     from data_stack.repository.removal import collect_garbage
 
-    seconds = parsed_seconds(grace)
+    seconds = parse_seconds(grace)
     if seconds is None:
         raise click.BadParameter(f"{grace!r} is no duration; write 90s, 30m, 24h or 7d, not less than 0", param_hint="'--grace'")
     connector = settings.existing_connector()

@@ -17,7 +17,7 @@ from data_stack.codecs.registry import register_codec
 from data_stack.util.exact import as_array
 from data_stack.util.stacked_values import exact_array
 
-__all__ = ["ArrayCodec", "array_of", "bytes_of", "checked_dtype", "checked_shape", "exactly_array", "storable"]
+__all__ = ["ArrayCodec", "array_of", "bytes_of", "check_dtype", "check_shape", "exactly_array", "storable"]
 
 #: dtype.str of what has values in its own bytes: no Python objects, no strings of varying length, no fields.
 _DTYPE = re.compile(r"[<>|=](?:[biufcV][0-9]{1,9}|[SU][0-9]{1,9}|[mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,7}\])?)", re.ASCII)
@@ -43,7 +43,7 @@ class ArrayCodec(Codec):
         return _header(array.dtype, array.shape, array.nbytes) + bytes_of(array)
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
-        return array_of(*_parsed(record))
+        return array_of(*_parse(record))
 
     def fixed_layout(self, column: Column) -> FixedLayout | None:
         dtype, shape = column.dtype, column.shape
@@ -56,7 +56,7 @@ class ArrayCodec(Codec):
     def layout_of(self, record: bytes) -> FixedLayout | None:
         """The layout of this record; None if it is damaged, which :meth:`decode` tells."""
         try:
-            dtype, shape, values = _parsed(record)
+            dtype, shape, values = _parse(record)
         except ValueError:
             return None
         return FixedLayout(bytes(record[: len(record) - len(values)]), dtype, shape)
@@ -124,7 +124,7 @@ def array_of(dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memor
 
 
 @functools.lru_cache(maxsize=256)
-def checked_dtype(text: str) -> np.dtype[Any]:
+def check_dtype(text: str) -> np.dtype[Any]:
     """The dtype of a ``dtype.str`` that was read, if it is of those that are stored.
 
     Raises:
@@ -139,7 +139,7 @@ def checked_dtype(text: str) -> np.dtype[Any]:
     return dtype
 
 
-def checked_shape(shape: object, dtype: np.dtype[Any], n_bytes: int) -> tuple[int, ...]:
+def check_shape(shape: object, dtype: np.dtype[Any], n_bytes: int) -> tuple[int, ...]:
     """A shape that was read, if ``n_bytes`` are just what it takes.
 
     Raises:
@@ -180,7 +180,7 @@ def _bin_header(n_bytes: int) -> bytes:
     return b"\xc6" + n_bytes.to_bytes(4, "big")
 
 
-def _parsed(record: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bytes]:
+def _parse(record: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bytes]:
     """Dtype, shape and values."""
     try:
         text, shape, values = msgpack.unpackb(record, max_array_len=_MAX_DIMENSIONS, max_map_len=0, max_ext_len=0)
@@ -188,5 +188,5 @@ def _parsed(record: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bytes]:
         raise ValueError(f"an array's record of {len(record)} bytes is damaged or cut short: {error!s:.200}") from error
     if not isinstance(text, str) or not isinstance(values, bytes):
         raise ValueError("an array's record holds no dtype or no values")
-    dtype = checked_dtype(text)
-    return dtype, checked_shape(shape, dtype, len(values)), values
+    dtype = check_dtype(text)
+    return dtype, check_shape(shape, dtype, len(values)), values

@@ -234,7 +234,7 @@ class FunctionCodec(Codec):
             raise TypeError(
                 f"a column without a codec stores bytes, not {type(record).__name__}"
                 if self.encode_function is None
-                else f"{_called(self.encode_function)} gave {type(record).__name__}, not bytes"
+                else f"{_call(self.encode_function)} gave {type(record).__name__}, not bytes"
             )
         return bytes(record)
 
@@ -242,12 +242,12 @@ class FunctionCodec(Codec):
         return bytes(record) if self.decode_function is None else self.decode_function(record)
 
     def __repr__(self) -> str:
-        return f"FunctionCodec({_called(self.encode_function)}, {_called(self.decode_function)})"
+        return f"FunctionCodec({_call(self.encode_function)}, {_call(self.decode_function)})"
 
 
 def _default(option: Field[Any]) -> Any:
     return option.default if option.default_factory is MISSING else option.default_factory()
 
 
-def _called(function: Callable[..., Any] | None) -> str:
+def _call(function: Callable[..., Any] | None) -> str:
     return "None" if function is None else str(getattr(function, "__qualname__", type(function).__name__))

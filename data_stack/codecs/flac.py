@@ -53,7 +53,7 @@ class FlacCodec(SoundCodec):
         super().__post_init__()
         _soundfile()
 
-    def _encoded(self, samples: npt.NDArray[Any], rate: int) -> bytes:
+    def _encode(self, samples: npt.NDArray[Any], rate: int) -> bytes:
         if not len(samples):
             raise ValueError("a FLAC file holds one sample at least")
         native = np.ascontiguousarray(samples, samples.dtype.newbyteorder("="))
@@ -67,7 +67,7 @@ class FlacCodec(SoundCodec):
             raise ValueError(f"libsndfile does not write shape {samples.shape} at {rate} samples a second: {error}") from error
         return file.getvalue()
 
-    def _decoded(self, record: bytes) -> tuple[npt.NDArray[Any], int]:
+    def _decode(self, record: bytes) -> tuple[npt.NDArray[Any], int]:
         if not record.startswith(b"fLaC"):
             raise ValueError(f"this is no FLAC file: it begins with {record[:12]!r}")
         try:

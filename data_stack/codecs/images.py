@@ -75,12 +75,12 @@ class ImageCodec(Codec):
     def encode(self, value: Any) -> bytes:
         if isinstance(value, (bytes, bytearray, memoryview)):
             record = bytes(value)
-            with self._opened(record):
+            with self._open(record):
                 return record
-        return self._encoded(self._pixels(value))
+        return self._encode(self._pixels(value))
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
-        pixels = self._decoded(record)
+        pixels = self._decode(record)
         return pixels[:, :, None] if self.channel_axis and pixels.ndim == 2 else pixels
 
     @classmethod
@@ -104,15 +104,15 @@ class ImageCodec(Codec):
             )
         return replace(self, channel_axis=True) if len(shape) == 3 and channels in (1, None) else self
 
-    def _decoded(self, record: bytes) -> npt.NDArray[Any]:
+    def _decode(self, record: bytes) -> npt.NDArray[Any]:
         """The pixels, shape ``(height, width)`` or ``(height, width, channels)``."""
         return self._by_pillow(record)
 
-    def _converted(self, image: ImageFile.ImageFile) -> Image.Image:
+    def _convert(self, image: ImageFile.ImageFile) -> Image.Image:
         return image if self.mode in (None, image.mode) else image.convert(self.mode)
 
     @abstractmethod
-    def _encoded(self, pixels: npt.NDArray[Any]) -> bytes:
+    def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         """The record of an array that :meth:`_pixels` gave."""
 
     def _pixels(self, value: Any) -> npt.NDArray[Any]:
@@ -148,7 +148,7 @@ class ImageCodec(Codec):
             )
         check_request(3 * width * height, f"an image of {width} x {height} pixels")
 
-    def _opened(self, record: bytes) -> ImageFile.ImageFile:
+    def _open(self, record: bytes) -> ImageFile.ImageFile:
         if not record.startswith(self._signature):
             raise ValueError(f"this is no {self.name} image: it begins with {record[:12]!r}")
         try:
@@ -162,10 +162,10 @@ class ImageCodec(Codec):
         return image
 
     def _by_pillow(self, record: bytes) -> npt.NDArray[Any]:
-        with self._opened(record) as image:
+        with self._open(record) as image:
             try:
                 image.load()
                 # A copy, since Pillow's own is read-only.
-                return np.array(self._converted(image))
+                return np.array(self._convert(image))
             except Exception as error:
                 raise ValueError(f"a {self.name} image is damaged: {error!s:.200}") from error

@@ -74,7 +74,7 @@ class JpgCodec(ImageCodec):
         super().__post_init__()
         check_range("quality", self.quality, 1, 100)
 
-    def _decoded(self, record: bytes) -> npt.NDArray[Any]:
+    def _decode(self, record: bytes) -> npt.NDArray[Any]:
         if simplejpeg is None or self.mode == "RGBA":
             return self._by_pillow(record)
         try:
@@ -91,20 +91,20 @@ class JpgCodec(ImageCodec):
             raise
         return pixels[:, :, 0] if is_grey else pixels
 
-    def _opened(self, record: bytes) -> ImageFile.ImageFile:
-        image = super()._opened(record)
+    def _open(self, record: bytes) -> ImageFile.ImageFile:
+        image = super()._open(record)
         self._check_scans(record, image.width * image.height)
         return image
 
-    def _converted(self, image: ImageFile.ImageFile) -> Image.Image:
-        return image.convert("RGB") if self.mode is None and image.mode not in ("L", "RGB") else super()._converted(image)
+    def _convert(self, image: ImageFile.ImageFile) -> Image.Image:
+        return image.convert("RGB") if self.mode is None and image.mode not in ("L", "RGB") else super()._convert(image)
 
     def _check_scans(self, record: bytes, n_pixels: int) -> None:
         most = _MAX_SCANS_OF_ALL_PIXELS * self.max_pixels
         if n_pixels * (len(record) // _MIN_SCAN_BYTES) > most and n_pixels * record.count(_SCAN_START) > most:
             raise ValueError(f"an image of {n_pixels} pixels in {record.count(_SCAN_START)} scans would take too long to decode")
 
-    def _encoded(self, pixels: npt.NDArray[Any]) -> bytes:
+    def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         if simplejpeg is None:
             stream = io.BytesIO()
             pillow().fromarray(pixels).save(stream, format="JPEG", quality=self.quality)

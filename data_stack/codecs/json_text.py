@@ -42,7 +42,7 @@ class JsonCodec(Codec):
         if len(record) > _HARMLESS_BYTES:
             check_request(_object_bytes(record), "a record of JSON")
         try:
-            return json.loads(str(record, "utf-8"), parse_constant=_refused, parse_float=_finite)
+            return json.loads(str(record, "utf-8"), parse_constant=_refusal, parse_float=_finite)
         except RecursionError as error:
             raise ValueError("JSON is nested too deeply") from error
 
@@ -76,7 +76,7 @@ def _check_keys(value: Any) -> None:
             parts.extend(part)
 
 
-def _refused(constant: str) -> NoReturn:
+def _refusal(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
 
 

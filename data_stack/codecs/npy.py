@@ -20,7 +20,7 @@ from data_stack.codecs.arrays import exactly_array
 from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.io.positional import Readable, check_unpacked, lent_or_opened, name_of, reading
+from data_stack.io.positional import Readable, check_unpacked, lend_or_opened, name_of, reading
 
 __all__ = ["NpyCodec", "NpyHeader", "read_npy", "read_npy_header", "write_npy"]
 
@@ -89,7 +89,7 @@ class NpyCodec(Codec):
         if dtype is None or shape is None or any(size is None for size in shape) or dtype.hasobject or not dtype.itemsize:
             return None
         sizes = tuple(int(size) for size in shape if size is not None)
-        header = _header_in_c_order(dtype, sizes) if _is_plain(dtype) else _made_header(dtype, sizes)
+        header = _header_in_c_order(dtype, sizes) if _is_plain(dtype) else _make_header(dtype, sizes)
         return None if header is None else FixedLayout(header, dtype, sizes)
 
     def layout_of(self, record: bytes) -> FixedLayout | None:
@@ -119,11 +119,11 @@ def check_array_column(codec: Codec, column: Column) -> None:
 
 def _header_of(record: bytes) -> NpyHeader:
     n_bytes = 10 + int.from_bytes(record[8:10], "little") if record[6:7] == b"\1" else 12 + int.from_bytes(record[8:12], "little")
-    return _parsed_header(record[:n_bytes])
+    return _parse_header(record[:n_bytes])
 
 
 @functools.lru_cache(maxsize=_MAX_HEADERS)
-def _parsed_header(start: bytes) -> NpyHeader:
+def _parse_header(start: bytes) -> NpyHeader:
     return read_npy_header(io.BytesIO(start))
 
 
@@ -132,7 +132,7 @@ def _is_plain(dtype: np.dtype[Any]) -> bool:
     return not (dtype.names or dtype.metadata or dtype.hasobject)
 
 
-def _made_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes | None:
+def _make_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes | None:
     """What stands before the values in C order; None if it does not fit into a header of version 1, as of a thousand fields."""
     file = io.BytesIO()
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
@@ -143,7 +143,7 @@ def _made_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes | None:
     return file.getvalue()
 
 
-_header_in_c_order = functools.lru_cache(maxsize=_MAX_HEADERS)(_made_header)
+_header_in_c_order = functools.lru_cache(maxsize=_MAX_HEADERS)(_make_header)
 
 
 # ---------------------------------------------------------------------- files of any size
@@ -158,7 +158,7 @@ def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
         DatasetFileCorruptError: no ``.npy`` file, cut short, or an array of Python objects.
         RequestLimitError: it would unpack to more than a request may take.
     """
-    with lent_or_opened(file) as opened:
+    with lend_or_opened(file) as opened:
         header = read_npy_header(opened)
         data, name = bytearray(), name_of(opened)
         with reading(name, ".npy file"):

@@ -18,8 +18,8 @@ import numpy.typing as npt
 __all__ = [
     "SIGNATURE",
     "check_chunks",
-    "decoded_png",
-    "encoded_png",
+    "decode_png",
+    "encode_png",
     "plain_png",
 ]
 
@@ -52,10 +52,10 @@ def plain_png(record: bytes) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
 
     The shape has channels where there are 3 or 4.
     """
-    return _parsed_head(record[:_HEAD_BYTES])
+    return _parse_head(record[:_HEAD_BYTES])
 
 
-def decoded_png(record: bytes, plain: tuple[tuple[int, ...], np.dtype[Any]]) -> npt.NDArray[Any] | None:
+def decode_png(record: bytes, plain: tuple[tuple[int, ...], np.dtype[Any]]) -> npt.NDArray[Any] | None:
     """The pixels of a file that :func:`plain_png` told of; None if that is Pillow's task after all.
 
     Raises:
@@ -75,20 +75,20 @@ def decoded_png(record: bytes, plain: tuple[tuple[int, ...], np.dtype[Any]]) -> 
         raise ValueError("a png image is damaged: its pixels cannot be decompressed")
     if pixels.shape != shape or pixels.dtype != dtype:
         return None
-    return pixels if is_rgb else exchanged(pixels)
+    return pixels if is_rgb else exchange(pixels)
 
 
-def encoded_png(pixels: npt.NDArray[Any], compress_level: int) -> bytes | None:
+def encode_png(pixels: npt.NDArray[Any], compress_level: int) -> bytes | None:
     """A PNG file of uint16 pixels of three or four channels, which Pillow cannot write; None where OpenCV is not installed."""
     cv2 = _opencv()
     if cv2 is None:
         return None
-    _, data = cv2.imencode(".png", exchanged(pixels), [cv2.IMWRITE_PNG_COMPRESSION, compress_level])
+    _, data = cv2.imencode(".png", exchange(pixels), [cv2.IMWRITE_PNG_COMPRESSION, compress_level])
     record: bytes = data.tobytes()
     return record
 
 
-def exchanged(pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def exchange(pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Pixels whose red and blue have changed places. (Not by cvtColor: its threads are gone in a process that was forked.)"""
     if pixels.ndim < 3:
         return pixels
@@ -107,7 +107,7 @@ def check_chunks(record: bytes) -> bool:
         ValueError: it is cut short or damaged.
     """
     offset, name, is_plain, n_bytes, crc32 = 8, b"", True, len(record), zlib.crc32
-    if _parsed_head(record[:_HEAD_BYTES]) is not None:  # whose checksum was right
+    if _parse_head(record[:_HEAD_BYTES]) is not None:  # whose checksum was right
         offset = _HEAD_BYTES
     view = memoryview(record)
     try:
@@ -126,7 +126,7 @@ def check_chunks(record: bytes) -> bool:
 
 
 @functools.lru_cache(maxsize=_MAX_HEADS)
-def _parsed_head(head: bytes) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+def _parse_head(head: bytes) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     if len(head) < _HEAD_BYTES:
         return None
     signature, size, name, width, height, depth, colours, compression, filters, interlace, checksum = _HEAD.unpack(head)

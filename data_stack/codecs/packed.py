@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from data_stack.codecs.arrays import array_of, bytes_of, checked_dtype, checked_shape, storable
+from data_stack.codecs.arrays import array_of, bytes_of, check_dtype, check_shape, storable
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import register_codec
 
@@ -32,10 +32,10 @@ class MsgpackCodec(Codec):
     name, extensions, media_type = "msgpack", ("mp", "msg"), "application/vnd.msgpack"
 
     def encode(self, value: Any) -> bytes:
-        return _packed(value, _plain)
+        return _pack(value, _plain)
 
     def decode(self, record: bytes) -> Any:
-        return _unpacked(record, None)
+        return _unpack(record, None)
 
 
 @register_codec
@@ -56,13 +56,13 @@ class TreeCodec(Codec):
                 return _ARRAY_MARK, array.dtype.str, array.shape, bytes_of(array)
             return _plain(part)
 
-        return _packed(value, plain)
+        return _pack(value, plain)
 
     def decode(self, record: bytes) -> Any:
-        return _unpacked(record, _with_arrays)
+        return _unpack(record, _with_arrays)
 
 
-def _packed(value: Any, plain: Any) -> bytes:
+def _pack(value: Any, plain: Any) -> bytes:
     try:
         packed = msgpack.packb(value, default=plain)
     except RecursionError as error:  # its Python version's
@@ -83,7 +83,7 @@ def _plain(part: Any) -> Any:
     )
 
 
-def _unpacked(record: bytes, list_hook: Any) -> Any:
+def _unpack(record: bytes, list_hook: Any) -> Any:
     try:
         if len(record) > _HARMLESS_BYTES:
             # msgpack makes room for as many items as a list claims to have, for a thousand lists inside of each other; so it is
@@ -101,8 +101,8 @@ def _array_of(part: list[Any]) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     if len(part) != 4 or part[0] != _ARRAY_MARK or not isinstance(part[1], str) or not isinstance(part[3], bytes):
         return None
     try:
-        dtype = checked_dtype(part[1])
-        return dtype, checked_shape(part[2], dtype, len(part[3]))
+        dtype = check_dtype(part[1])
+        return dtype, check_shape(part[2], dtype, len(part[3]))
     except ValueError:
         return None
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from data_stack.exception import ConfigError
 
-__all__ = ["canonical_json", "from_plain", "shown", "to_plain"]
+__all__ = ["canonical_json", "from_plain", "shorten", "to_plain"]
 
 _ARRAY_KINDS = "biufcmMSU"  # of fixed size, and nothing in them can run
 _DTYPE = re.compile(r"[<>|=]?[biufcmMSU][0-9]{1,9}(\[[0-9]{0,9}[a-zA-Z]{1,7}\])?", re.ASCII)
@@ -51,7 +51,7 @@ def to_plain(
         if type(value) is float:
             return value if math.isfinite(value) else {"float": str(value)}
         if depth > _DEEPEST:
-            raise ConfigError(f"values nested more than {_DEEPEST} levels deep cannot be written as plain data: {shown(value)}")
+            raise ConfigError(f"values nested more than {_DEEPEST} levels deep cannot be written as plain data: {shorten(value)}")
         found = first(value) if first is not None else None
         if found is not None:
             return found
@@ -70,7 +70,7 @@ def to_plain(
             try:
                 len(value)
             except OverflowError as error:
-                raise ConfigError(f"{shown(value)} has more numbers than can be counted, so it is no plain data") from error
+                raise ConfigError(f"{shorten(value)} has more numbers than can be counted, so it is no plain data") from error
             return {"range": [value.start, value.stop, value.step]}
         if isinstance(value, slice):
             return {"slice": [plain(end, within) for end in (value.start, value.stop, value.step)]}
@@ -82,7 +82,7 @@ def to_plain(
         if isinstance(value, tuple):  # one with names
             return {"tuple": [plain(item, within) for item in value]}
         raise ConfigError(
-            f"a {type(value).__module__}.{type(value).__qualname__} cannot be written as plain data: {shown(value)}"
+            f"a {type(value).__module__}.{type(value).__qualname__} cannot be written as plain data: {shorten(value)}"
         )
 
     return plain(value, 0)
@@ -109,23 +109,23 @@ def from_plain(data: Any, special: Mapping[str, Callable[[Any], Any]] | None = N
                 raise ConfigError(f"{data} is no plain data, but {{'float': '{data}'}} is")
             return data
         if depth > _DEEPEST:
-            raise ConfigError(f"plain data nested more than {_DEEPEST} levels deep: {shown(data)}")
+            raise ConfigError(f"plain data nested more than {_DEEPEST} levels deep: {shorten(data)}")
         if type(data) is list:
             return [value(item, depth + 1) for item in data]
         if type(data) is not dict or len(data) != 1:
-            raise ConfigError(f"no plain data: {shown(data)}; an object has one key, which names a type")
+            raise ConfigError(f"no plain data: {shorten(data)}; an object has one key, which names a type")
         ((kind, content),) = data.items()
         if special is not None and kind in special:
             return special[kind](content)
         maker = _MAKERS.get(kind)
         if maker is None:
-            raise ConfigError(f"plain data of an unknown type {shown(kind)}")
+            raise ConfigError(f"plain data of an unknown type {shorten(kind)}")
         try:
             return maker(content, lambda item: value(item, depth + 2))
         except ConfigError:
             raise
         except (TypeError, ValueError, LookupError, OverflowError, MemoryError) as error:
-            raise ConfigError(f"no plain data of type {kind!r}: {shown(content)} ({error})") from error
+            raise ConfigError(f"no plain data of type {kind!r}: {shorten(content)} ({error})") from error
 
     return value(data, 0)
 
@@ -135,7 +135,7 @@ def canonical_json(plain: Any) -> str:
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def shown(value: Any) -> str:
+def shorten(value: Any) -> str:
     """A value as messages show it: short, whatever it is, and without looking through all of it."""
     n_values = value.size if isinstance(value, np.ndarray) else len(value) if isinstance(value, _CONTAINERS) else 0
     if n_values > _MOST_SHOWN:
@@ -172,12 +172,12 @@ def _array(content: Any) -> Any:
     shape = _shape(content)
     text = content["dtype"]
     if not isinstance(text, str) or not _DTYPE.fullmatch(text):
-        raise ValueError(f"no dtype of plain values: {shown(text)}")
+        raise ValueError(f"no dtype of plain values: {shorten(text)}")
     dtype = np.dtype(text)
     if dtype.itemsize == 0:
         raise ValueError(f"dtype {text} has no size")
     if "values" in content:
-        values = _checked_list(content["values"])
+        values = _check_list(content["values"])
         if content.keys() != {"dtype", "shape", "values"} or dtype.kind not in "iu":
             raise ValueError("only integers are listed")
         bounds = np.iinfo(dtype)
@@ -205,7 +205,7 @@ def _scalar(content: Any) -> Any:
 
 
 def _objects(content: Any, value: Callable[[Any], Any]) -> Any:
-    shape, values = _shape(content), value(_checked_list(content["values"]))
+    shape, values = _shape(content), value(_check_list(content["values"]))
     if content.keys() != {"shape", "values"} or len(values) != math.prod(shape):
         raise ValueError(f"{len(values)} values are no array of this shape")
     array = np.empty(len(values), dtype=object)
@@ -217,16 +217,16 @@ def _objects(content: Any, value: Callable[[Any], Any]) -> Any:
 def _shape(content: Any) -> tuple[int, ...]:
     if not isinstance(content, dict):
         raise ValueError("an object is needed")
-    extents = _checked_list(content["shape"])
+    extents = _check_list(content["shape"])
     if len(extents) > _MOST_DIMENSIONS or not all(type(extent) is int and 0 <= extent < 1 << 62 for extent in extents):
-        raise ValueError(f"no shape: {shown(extents)}")
+        raise ValueError(f"no shape: {shorten(extents)}")
     return tuple(extents)
 
 
 def _dict(pairs: Any, value: Callable[[Any], Any]) -> dict[Any, Any]:
     made = {}
-    for pair in _checked_list(pairs):
-        key, item = _checked_list(pair)
+    for pair in _check_list(pairs):
+        key, item = _check_list(pair)
         made[value(key)] = value(item)
     if len(made) != len(pairs):
         raise ValueError("a key occurs twice")
@@ -234,7 +234,7 @@ def _dict(pairs: Any, value: Callable[[Any], Any]) -> dict[Any, Any]:
 
 
 def _range(ends: Any) -> range:
-    start, stop, step = _checked_list(ends)
+    start, stop, step = _check_list(ends)
     if not all(type(end) is int for end in (start, stop, step)):
         raise ValueError("a range has three integers")
     made = range(start, stop, step)
@@ -243,7 +243,7 @@ def _range(ends: Any) -> range:
 
 
 def _slice(ends: Any, value: Callable[[Any], Any]) -> slice:
-    start, stop, step = (value(end) for end in _checked_list(ends))
+    start, stop, step = (value(end) for end in _check_list(ends))
     return slice(start, stop, step)
 
 
@@ -253,7 +253,7 @@ def _base64(text: Any) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-def _checked_list(data: Any) -> list[Any]:
+def _check_list(data: Any) -> list[Any]:
     if not isinstance(data, list):
         raise ValueError("a list is needed")
     return data
@@ -261,9 +261,9 @@ def _checked_list(data: Any) -> list[Any]:
 
 _MAKERS: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
     "float": lambda content, value: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[content],
-    "tuple": lambda content, value: tuple(map(value, _checked_list(content))),
+    "tuple": lambda content, value: tuple(map(value, _check_list(content))),
     "dict": _dict,
-    "set": lambda content, value: frozenset(map(value, _checked_list(content))),
+    "set": lambda content, value: frozenset(map(value, _check_list(content))),
     "range": lambda content, value: _range(content),
     "slice": _slice,
     "bytes": lambda content, value: _base64(content),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column, check_range
 from data_stack.codecs.images import ImageCodec, pillow
-from data_stack.codecs.opencv_png import SIGNATURE, check_chunks, decoded_png, encoded_png, plain_png
+from data_stack.codecs.opencv_png import SIGNATURE, check_chunks, decode_png, encode_png, plain_png
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import MissingDependencyError
 
@@ -56,7 +56,7 @@ class PngCodec(ImageCodec):
         super().__post_init__()
         check_range("compress_level", self.compress_level, 0, 9)
 
-    def _decoded(self, record: bytes) -> npt.NDArray[Any]:
+    def _decode(self, record: bytes) -> npt.NDArray[Any]:
         plain = plain_png(record)
         if plain is None:
             return self._by_pillow(record)
@@ -66,7 +66,7 @@ class PngCodec(ImageCodec):
         is_deep = dtype == np.uint16 and len(shape) == 3
         if self.mode not in (None, _MODES[shape[2:]]) or (is_deep and not self.deep):
             return self._by_pillow(record)
-        pixels = decoded_png(record, plain)
+        pixels = decode_png(record, plain)
         if pixels is None and is_deep:
             raise _needs_opencv()
         return self._by_pillow(record) if pixels is None else pixels
@@ -75,11 +75,11 @@ class PngCodec(ImageCodec):
         is_deep = column.dtype == np.uint16 and column.shape is not None
         return ImageCodec.adapt(replace(self, deep=True) if is_deep and not self.deep else self, column)
 
-    def _opened(self, record: bytes) -> ImageFile.ImageFile:
+    def _open(self, record: bytes) -> ImageFile.ImageFile:
         # Pillow skips the checksums of the pixels, and takes a file without its end.
         if record.startswith(self._signature):
             check_chunks(record)
-        return super()._opened(record)
+        return super()._open(record)
 
     def _takes(self, dtype: np.dtype[Any], channels: int) -> bool:
         name = dtype.newbyteorder("=").name
@@ -90,10 +90,10 @@ class PngCodec(ImageCodec):
     def _wanted(self) -> str:
         return f"{super()._wanted()}, or uint16 or bool of shape (height, width)"
 
-    def _encoded(self, pixels: npt.NDArray[Any]) -> bytes:
+    def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         if pixels.dtype.newbyteorder("=") == np.uint16:
             if pixels.ndim == 3:
-                record = encoded_png(pixels.astype(np.uint16, copy=False), self.compress_level)
+                record = encode_png(pixels.astype(np.uint16, copy=False), self.compress_level)
                 if record is None:
                     raise _needs_opencv()
                 return record

@@ -33,14 +33,14 @@ class PythonCodec(Codec):
     def encode(self, value: Any) -> bytes:
         try:
             self._check(value)
-            return canonical_json(to_plain(value, self._described)).encode("ascii")
+            return canonical_json(to_plain(value, self._describe)).encode("ascii")
         except (ValueError, RecursionError) as error:  # ConfigError is one; so is an int of more digits than Python writes
             raise ConfigError(str(error)) from error
 
     def decode(self, record: bytes) -> Any:
         return from_plain(json.loads(bytes(record)), self._makers())
 
-    def _described(self, value: Any) -> dict[str, Any] | None:
+    def _describe(self, value: Any) -> dict[str, Any] | None:
         """A value of a type that plain data have no way for, as an object with one key; None of any other."""
         return {"complex": [to_plain(value.real), to_plain(value.imag)]} if type(value) is complex else None
 

@@ -41,10 +41,10 @@ class SoundCodec(Codec):
             self.decode(record)
             return record
         samples, rate = self._samples(value)
-        return self._encoded(samples, rate)
+        return self._encode(samples, rate)
 
     def decode(self, record: bytes) -> Any:
-        samples, rate = self._decoded(record)
+        samples, rate = self._decode(record)
         if self.rate is None:
             return samples, rate
         if rate != self.rate:
@@ -52,11 +52,11 @@ class SoundCodec(Codec):
         return samples
 
     @abstractmethod
-    def _encoded(self, samples: npt.NDArray[Any], rate: int) -> bytes:
+    def _encode(self, samples: npt.NDArray[Any], rate: int) -> bytes:
         """The record of samples, shape ``(n, channels)``."""
 
     @abstractmethod
-    def _decoded(self, record: bytes) -> tuple[npt.NDArray[Any], int]:
+    def _decode(self, record: bytes) -> tuple[npt.NDArray[Any], int]:
         """Samples, shape ``(n,)`` or ``(n, channels)``, and their rate."""
 
     def _samples(self, value: Any) -> tuple[npt.NDArray[Any], int]:

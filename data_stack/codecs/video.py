@@ -61,7 +61,7 @@ class VideoCodec(Codec):
     def encode(self, value: Any) -> bytes:
         if isinstance(value, (bytes, bytearray, memoryview)):
             record = bytes(value)
-            with self._opened(record):
+            with self._open(record):
                 return record
         video = np.asarray(value)
         if video.dtype != np.uint8 or video.ndim != 4 or video.shape[3] != 3 or not video.size:
@@ -72,7 +72,7 @@ class VideoCodec(Codec):
         if video.nbytes > self.max_bytes:
             raise ValueError(f"a video of {video.nbytes} bytes has more than max_bytes={self.max_bytes}, and could not be read")
         try:
-            return self._encoded(video)
+            return self._encode(video)
         except _av().FFmpegError as error:
             raise ValueError(
                 f"{self.codec} does not encode a video of shape {video.shape} as {self.pixel_format}: {error}. Odd sizes "
@@ -82,7 +82,7 @@ class VideoCodec(Codec):
     def decode(self, record: bytes) -> npt.NDArray[Any]:
         frames: list[npt.NDArray[Any]] = []
         n_bytes = 0
-        with self._opened(record) as container:
+        with self._open(record) as container:
             try:
                 stream = container.streams.video[0]
                 # Those who decode in threads do so by records.
@@ -107,7 +107,7 @@ class VideoCodec(Codec):
             raise ValueError(f"a {self.name} video is cut short: it has {len(frames)} frames, and says {n_stated or 'no number'}")
         return np.stack(frames)
 
-    def _encoded(self, video: npt.NDArray[Any]) -> bytes:
+    def _encode(self, video: npt.NDArray[Any]) -> bytes:
         file = io.BytesIO()
         rate = Fraction(self.fps).limit_denominator(1_001_000)
         with _av().open(file, mode="w", format=self.name, options={"fflags": "+bitexact"}) as output:
@@ -122,7 +122,7 @@ class VideoCodec(Codec):
             output.mux(stream.encode(None))
         return file.getvalue()
 
-    def _opened(self, record: bytes) -> Any:
+    def _open(self, record: bytes) -> Any:
         try:
             # By this format only: some others are lists of files to be opened.
             container = _av().open(io.BytesIO(record), format=self.name)

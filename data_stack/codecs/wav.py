@@ -37,7 +37,7 @@ class WavCodec(SoundCodec):
     name, extensions, media_type = "wav", ("wav",), "audio/wav"
     _dtypes = ("uint8", "int16", "int32", "float32", "float64")
 
-    def _encoded(self, samples: npt.NDArray[Any], rate: int) -> bytes:
+    def _encode(self, samples: npt.NDArray[Any], rate: int) -> bytes:
         n_channels, width = samples.shape[1], samples.dtype.itemsize
         if n_channels > _MAX_CHANNELS or samples.nbytes > 2**32 - 100 or rate * n_channels * width >= 2**32:
             raise ValueError(f"WAV does not hold {n_channels} channels of {rate} samples a second, {samples.nbytes} bytes")
@@ -52,7 +52,7 @@ class WavCodec(SoundCodec):
         chunks += _chunk(b"data", data)
         return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
 
-    def _decoded(self, record: bytes) -> tuple[npt.NDArray[Any], int]:
+    def _decode(self, record: bytes) -> tuple[npt.NDArray[Any], int]:
         chunks = _chunks_of(record)
         if b"fmt " not in chunks or b"data" not in chunks or len(chunks[b"fmt "]) < 16:
             raise ValueError("a WAV file without format or without samples")

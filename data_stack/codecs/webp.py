@@ -48,12 +48,12 @@ class WebpCodec(ImageCodec):
     def recognizes(cls, start: bytes) -> bool:
         return start[:4] == b"RIFF" and start[8:12] == b"WEBP"
 
-    def _opened(self, record: bytes) -> ImageFile.ImageFile:
+    def _open(self, record: bytes) -> ImageFile.ImageFile:
         # libwebp makes room for the pixels before Pillow tells how many there are.
         self._check_pixels(*_webp_size(record))
-        return super()._opened(record)
+        return super()._open(record)
 
-    def _encoded(self, pixels: npt.NDArray[Any]) -> bytes:
+    def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         stream = io.BytesIO()
         # exact: else the colours of transparent pixels are lost
         pillow().fromarray(pixels).save(stream, format="WEBP", quality=self.quality, lossless=self.lossless, exact=self.lossless)

@@ -68,10 +68,10 @@ class ZstdCodec(Codec):
         data = self.inner.encode(value)
         if len(data) > self.max_bytes:
             raise ValueError(f"a record of {len(data)} bytes has more than max_bytes={self.max_bytes}, and could not be read")
-        return _compressed(data, self.level)
+        return _compress(data, self.level)
 
     def decode(self, record: bytes) -> Any:
-        data = _decompressed(record, self.max_bytes)
+        data = _decompress(record, self.max_bytes)
         request = current_request()
         request.reserve(len(data), _WHAT)  # also around another zstd
         value = self.inner.decode(data)
@@ -84,7 +84,7 @@ class ZstdCodec(Codec):
 _own = threading.local()
 
 
-def _compressed(data: bytes, level: int) -> bytes:
+def _compress(data: bytes, level: int) -> bytes:
     compressors: dict[int, Any] = _own.__dict__.setdefault("compressors", {})
     if level not in compressors:
         compressors[level] = _zstd().ZstdCompressor(level=level, write_checksum=True)
@@ -92,7 +92,7 @@ def _compressed(data: bytes, level: int) -> bytes:
     return compressed
 
 
-def _decompressed(record: bytes, max_bytes: int) -> bytes:
+def _decompress(record: bytes, max_bytes: int) -> bytes:
     zstandard = _zstd()
     decompressor = _own.__dict__.get("decompressor")
     if decompressor is None:

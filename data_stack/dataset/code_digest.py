@@ -62,8 +62,8 @@ def code_digest(factory: object) -> str:
         facts = [
             sorted({name: _digest_of(name) for name in (_importable(kind.__module__) for kind in classes)}.items()),
             sorted({version for kind in classes for version in distributions_of(kind.__module__.partition(".")[0])}),
-            [[kind.__module__, kind.__qualname__, _described(dict(_attributes(kind)))] for kind in classes],
-            _described(dict(_attributes(factory))),
+            [[kind.__module__, kind.__qualname__, _describe(dict(_attributes(kind)))] for kind in classes],
+            _describe(dict(_attributes(factory))),
         ]
     except (_Unknown, OSError) as error:
         logger.info("%s: an interrupted preparation starts over, for %s", type(factory).__qualname__, error)
@@ -164,7 +164,7 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
             yield name, member
 
 
-def _described(attributes: dict[str, Any]) -> str:
+def _describe(attributes: dict[str, Any]) -> str:
     return unnamed_content(attributes, _known)
 
 

@@ -174,8 +174,8 @@ class DatasetFactory(BaseDatasetFactory):
             UnknownSplitError, ConfigError: the dataset has no such split or option, or needs a storage connector.
             RetrievalError, StorageError, PreparationError: as for :meth:`prepare`.
         """
-        definition = self._checked_definition()
-        split, options = definition.checked_config(config)
+        definition = self._check_definition()
+        split, options = definition.check_config(config)
         if not definition.needs_store:
             return self._opened(definition, split, Resources(None, definition.folder, ()), options), definition.iterator_meta
         stored = self._stored_dataset(definition)
@@ -226,23 +226,23 @@ class DatasetFactory(BaseDatasetFactory):
             PreparationError: the author's code failed, and is the cause. Where it was ``preprocess`` or one of its parts, the
                 sources are kept and nothing else, unless ``keep_steps``; where it was ``open``, all is kept.
         """
-        definition = self._checked_definition()
+        definition = self._check_definition()
         if not definition.needs_store:
             return PreparationReport((), adopted=False, already_ready=True)
         stored = self._stored_dataset(definition)
-        return self._prepared(stored, offline, progress, lease_timeout_seconds, engine, again=again, keep_steps=keep_steps)[1]
+        return self._prepare(stored, offline, progress, lease_timeout_seconds, engine, again=again, keep_steps=keep_steps)[1]
 
     def is_ready(self) -> bool:
         """Whether everything is there, so that using the dataset prepares nothing.
 
         A complete store without a manifest becomes ready when it is adopted, at its first use.
         """
-        definition = self._checked_definition()
+        definition = self._check_definition()
         return not definition.needs_store or self.manifest() is not None
 
     def readiness(self) -> Readiness:
         """Whether everything is there, and if not, why what is stored has to be prepared again at the next use."""
-        definition = self._checked_definition()
+        definition = self._check_definition()
         if not definition.needs_store:
             return Readiness()
         stored = self._stored_dataset(definition)
@@ -251,7 +251,7 @@ class DatasetFactory(BaseDatasetFactory):
 
     def manifest(self) -> Manifest | None:
         """What the dataset consists of and was made from; None if it is not ready, or stores nothing."""
-        definition = self._checked_definition()
+        definition = self._check_definition()
         if not definition.needs_store:
             return None
         stored = self._stored_dataset(definition)
@@ -266,7 +266,7 @@ class DatasetFactory(BaseDatasetFactory):
         Returns:
             What is not as it should be; empty if all is well. Sources that were not kept are named, but are no fault.
         """
-        definition = self._checked_definition()
+        definition = self._check_definition()
         if not definition.needs_store:
             return []
         stored = self._stored_dataset(definition)
@@ -278,7 +278,7 @@ class DatasetFactory(BaseDatasetFactory):
 
     # ------------------------------------------------------------------ inside
 
-    def _checked_definition(self) -> DatasetDefinition:
+    def _check_definition(self) -> DatasetDefinition:
         return DatasetDefinition.of(self, DatasetFactory)
 
     def _stored_dataset(self, definition: DatasetDefinition) -> StoredDataset:
@@ -291,9 +291,9 @@ class DatasetFactory(BaseDatasetFactory):
 
     def _ready_manifest(self, stored: StoredDataset) -> Manifest:
         manifest = self._intact_unwritten_manifest(stored)
-        return manifest or self._prepared(stored, None, None, _LEASE_TIMEOUT_SECONDS)[0]
+        return manifest or self._prepare(stored, None, None, _LEASE_TIMEOUT_SECONDS)[0]
 
-    def _prepared(
+    def _prepare(
         self,
         stored: StoredDataset,
         offline: bool | None,
@@ -344,7 +344,7 @@ class DatasetFactory(BaseDatasetFactory):
 
     def _read_ends(self, split: str, resources: Resources) -> None:
         """Read the first and last sample of a split, or raise whatever that raises."""
-        definition = self._checked_definition()
+        definition = self._check_definition()
         if any(definition.options.values()):
             return  # nobody has said what to open it with
         iterator = self._opened(definition, split, resources, {})
@@ -355,5 +355,5 @@ class DatasetFactory(BaseDatasetFactory):
 
 def stored_folder(factory: DatasetFactory) -> str:
     """What the dataset of a factory lies below in its store, or will: ``name/version``, or ``name`` if it was stored there."""
-    definition = factory._checked_definition()
+    definition = factory._check_definition()
     return factory._stored_dataset(definition).definition.folder if definition.needs_store else definition.folder

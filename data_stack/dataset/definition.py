@@ -10,7 +10,7 @@ from typing import Any
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.dataset.resource_names import JOURNAL, MANIFEST, STAGED, ResourceNames
 from data_stack.exception import ConfigError, MalformedIdentifierError, UnknownSplitError
-from data_stack.io.identifiers import checked_identifier
+from data_stack.io.identifiers import check_identifier
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.util.suggestions import did_you_mean
 
@@ -81,10 +81,10 @@ class DatasetDefinition:
         """
         subclass = type(factory)
         who = subclass.__qualname__
-        card = _checked_card(getattr(factory, "card", None), who)
+        card = _check_card(getattr(factory, "card", None), who)
         if subclass.open is base.open:  # type: ignore[attr-defined]  # subclass of base
             raise ConfigError(f"{who} must override open(self, split, prepared) to say how its samples are read")
-        options, takes_any_option = _checked_options(factory.open, who)
+        options, takes_any_option = _check_options(factory.open, who)
         has_shards = _overrides(subclass, base, "prepare_shard")
         if has_shards != _overrides(subclass, base, "preparation_shards"):
             raise ConfigError(
@@ -92,10 +92,10 @@ class DatasetDefinition:
                 f"prepare_shard(self, shard, raw, prepared), which makes one, or neither"
             )
         has_preprocess = has_shards or _overrides(subclass, base, "preprocess")
-        sources = _checked_sources(factory.sources, card, who)
+        sources = _check_sources(factory.sources, card, who)
         declared = factory.prepared_resources
         if declared is not None:
-            declared = _checked_strings(declared, f"{who}.prepared_resources")
+            declared = _check_strings(declared, f"{who}.prepared_resources")
         folder = f"{card.name}/{card.version}" if card.keeps_versions else card.name
         try:
             names = ResourceNames(folder, (source.identifier for source in sources))
@@ -103,12 +103,12 @@ class DatasetDefinition:
                 names.take(name)
         except MalformedIdentifierError as error:
             raise ConfigError(f"{who} names a resource that no store can keep: {error}") from error
-        columns = None if factory.columns is None else _checked_strings(factory.columns, f"{who}.columns")
+        columns = None if factory.columns is None else _check_strings(factory.columns, f"{who}.columns")
         return cls(
             card=card,
             factory=f"{subclass.__module__}:{subclass.__qualname__}",
             sources=sources,
-            splits=_checked_strings(getattr(factory, "splits", ()), f"{who}.splits"),
+            splits=_check_strings(getattr(factory, "splits", ()), f"{who}.splits"),
             columns=columns,
             iterator_meta=_by_position(factory.iterator_meta, columns),
             prepared_resources=declared,
@@ -162,7 +162,7 @@ class DatasetDefinition:
                 + (f" ({', '.join(self.columns)})" if self.columns else "")
             )
 
-    def checked_config(self, config: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+    def check_config(self, config: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
         """The split and the options that a configuration asks for.
 
         Raises:
@@ -210,7 +210,7 @@ def _overrides(subclass: type, base: type, method: str) -> bool:
     return getattr(subclass, method) is not getattr(base, method)
 
 
-def _checked_card(card: object, who: str) -> DatasetCard:
+def _check_card(card: object, who: str) -> DatasetCard:
     if not isinstance(card, DatasetCard):
         raise ConfigError(f'{who} must declare card = DatasetCard(name="…", version="…"), got {card!r:.80}')
     for field in fields(card):
@@ -222,7 +222,7 @@ def _checked_card(card: object, who: str) -> DatasetCard:
             raise ConfigError(f"{field.name} on the card of {who} must be a string with something in it, got {value!r:.80}")
     for what, name in (("name", card.name), ("version", card.version)):
         try:
-            checked_identifier(name)
+            check_identifier(name)
         except MalformedIdentifierError as error:
             raise ConfigError(f"{who} cannot have the {what} {name!r:.80}, for it names a folder: {error}") from error
         if "/" in name:
@@ -232,13 +232,13 @@ def _checked_card(card: object, who: str) -> DatasetCard:
     return card
 
 
-def _checked_sources(sources: object, card: DatasetCard, who: str) -> tuple[ResourceDefinition, ...]:
+def _check_sources(sources: object, card: DatasetCard, who: str) -> tuple[ResourceDefinition, ...]:
     if not isinstance(sources, Sequence) or not all(isinstance(source, ResourceDefinition) for source in sources):
         raise ConfigError(f"{who}.sources must be a list of ResourceDefinition, got {sources!r:.80}")
     return tuple(sources)
 
 
-def _checked_strings(values: object, what: str) -> tuple[str, ...]:
+def _check_strings(values: object, what: str) -> tuple[str, ...]:
     names = () if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
     if not names or not all(isinstance(name, str) and name for name in names):
         raise ConfigError(f'{what} must be a tuple of names such as ("train", "test"), got {values!r:.80}')
@@ -247,7 +247,7 @@ def _checked_strings(values: object, what: str) -> tuple[str, ...]:
     return names
 
 
-def _checked_options(opener: Any, who: str) -> tuple[dict[str, bool], bool]:
+def _check_options(opener: Any, who: str) -> tuple[dict[str, bool], bool]:
     parameters = list(inspect.signature(opener).parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(positional) < 2 or any(p.kind is p.POSITIONAL_ONLY for p in positional[2:]):

@@ -16,8 +16,8 @@ from data_stack.dataset.encoders.features import FeatureEncoder
 from data_stack.dataset.encoders.transformer import EncoderLike
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted, column_keys
-from data_stack.dataset.iterator.encoded import EncodedAccess, checked_encoders
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator, column_keys
+from data_stack.dataset.iterator.encoded import EncodedAccess, check_encoders
 from data_stack.dataset.iterator.registry import OPERATIONS, operation
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 
@@ -37,9 +37,9 @@ def encode(
         ConfigError: an object is no encoder; or ``fit_on`` has no samples, or values that an encoder cannot learn from.
     """
     if isinstance(encoders, Mapping):
-        by_column = column_keys(iterator, checked_encoders(encoders))
+        by_column = column_keys(iterator, check_encoders(encoders))
     else:
-        by_column = checked_encoders({getattr(_meta_of(iterator), "sample_pos", 0): encoders})
+        by_column = check_encoders({getattr(_meta_of(iterator), "sample_pos", 0): encoders})
     unfitted = {key: encoder for key, encoder in by_column.items() if not encoder.is_fitted}
     if unfitted and fit_on is None:
         names = ", ".join(f"that of column {key!r} ({encoder!r})" for key, encoder in unfitted.items())
@@ -49,7 +49,7 @@ def encode(
         )
     if unfitted and fit_on is not None:
         fit_encoders(unfitted, fit_on)
-    return adapted(iterator)._stacked("encoded", encoders=by_column)
+    return as_iterator(iterator)._stacked("encoded", encoders=by_column)
 
 
 def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorIF) -> None:
@@ -59,7 +59,7 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
         ConfigError: there are no samples, one encoder is for two columns, or a value cannot be learned from; where it is not
             known before the end, encoders of other columns may be fitted by then.
     """
-    iterator = adapted(fit_on)
+    iterator = as_iterator(fit_on)
     if len(iterator) == 0:
         raise ConfigError(f"encoders cannot be fitted on an iterator without samples (columns {', '.join(map(repr, encoders))})")
     for key, encoder in encoders.items():
@@ -97,7 +97,7 @@ def map_classes(
         ConfigError: the mapping names a label twice, or there is no column.
     """
     class_mapping = mapping if isinstance(mapping, ClassMapping) else ClassMapping(mapping)
-    stacked = adapted(iterator)
+    stacked = as_iterator(iterator)
     if isinstance(columns, (str, int, np.integer)) or (columns is not None and not len(columns)):
         raise ConfigError(f"columns is a list of the columns to map, or None for the target; got {columns!r:.80}")
     keys = [stacked._class_column(None)] if columns is None else list(columns)
@@ -115,7 +115,7 @@ def one_hot(
     Raises:
         ConfigError: classes are equal, there are no samples to find them in, or the targets are one-hot already.
     """
-    stacked = adapted(iterator)
+    stacked = as_iterator(iterator)
     key = stacked._class_column(column)
     meta = _meta_of(iterator)
     is_target = meta is not None and key == meta.target_pos

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 
 from data_stack.dataset.manifest import ResourceRecord, SourceRecord, check_names, resource_record
 from data_stack.dataset.resource_names import STAGED
-from data_stack.dataset.strict_json import JsonObject, sealed_json
+from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import DatasetFileCorruptError
 
 FORMAT = 3
@@ -73,7 +73,7 @@ class Journal:
             for step in self.steps
         ]
         codes = [{"sha256": code} for code in self.codes]
-        return sealed_json({"format": FORMAT, "fingerprint": self.fingerprint, "steps": steps, "codes": codes})
+        return seal_json({"format": FORMAT, "fingerprint": self.fingerprint, "steps": steps, "codes": codes})
 
     @classmethod
     def from_json(cls, data: bytes, dataset: str) -> Journal:
@@ -82,7 +82,7 @@ class Journal:
         Raises:
             DatasetFileCorruptError: it is damaged, or of another format.
         """
-        fields = JsonObject.unsealed(data, "journal")
+        fields = JsonObject.unseal(data, "journal")
         if fields.size("format") != FORMAT:
             raise DatasetFileCorruptError(f"the journal is of another version of data_stack, for it has not format {FORMAT}")
         fingerprint = fields.hexadecimal("fingerprint", 64)

@@ -6,9 +6,9 @@ import datetime
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from data_stack.dataset.strict_json import JsonObject, sealed_json
+from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import DatasetFileCorruptError, MalformedIdentifierError
-from data_stack.io.identifiers import checked_identifier
+from data_stack.io.identifiers import check_identifier
 
 __all__ = ["Manifest", "ResourceRecord", "SourceRecord"]
 
@@ -87,7 +87,7 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """The manifest as it is stored: indented ASCII JSON that states its own digest."""
-        return sealed_json({"format": FORMAT, **asdict(self)})
+        return seal_json({"format": FORMAT, **asdict(self)})
 
     @classmethod
     def from_json(cls, data: bytes) -> Manifest:
@@ -96,7 +96,7 @@ class Manifest:
         Raises:
             DatasetFileCorruptError: it is damaged, or of a format that this version does not know.
         """
-        fields = JsonObject.unsealed(data, "manifest")
+        fields = JsonObject.unseal(data, "manifest")
         if (number := fields.size("format")) != FORMAT:
             raise DatasetFileCorruptError(f"manifest has format {number}, but this version of data_stack reads format {FORMAT}")
         manifest = cls(
@@ -134,8 +134,8 @@ def check_names(dataset: str, names: Iterable[str]) -> None:
     seen = set()
     for name in names:
         try:
-            checked_identifier(name)
-            checked_identifier(f"{dataset}/{name}")
+            check_identifier(name)
+            check_identifier(f"{dataset}/{name}")
         except MalformedIdentifierError as error:
             raise DatasetFileCorruptError(f"a resource list is damaged: {error}") from error
         if name in seen:

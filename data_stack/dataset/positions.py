@@ -8,7 +8,7 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ComputedPositions", "IndexArrayOfInts", "Positions", "as_index_array", "composed", "narrowed", "taken"]
+__all__ = ["ComputedPositions", "IndexArrayOfInts", "Positions", "as_index_array", "compose", "narrow", "take"]
 
 IndexArrayOfInts = npt.NDArray[np.integer[Any]]
 
@@ -18,7 +18,7 @@ _MOST_IN_INT32 = 2**31
 class ComputedPositions(ABC):
     """Positions that a formula gives: nothing is kept, however many there are.
 
-    A subclass defines ``__len__`` and ``taken``, and ``at`` if it can do that faster.
+    A subclass defines ``__len__`` and ``take``, and ``at`` if it can do that faster.
     """
 
     @abstractmethod
@@ -73,11 +73,11 @@ class _Composed(ComputedPositions):
     def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         positions: Positions = self
         while type(positions) is _Composed:
-            indices, positions = taken(positions._outer, indices), positions._inner
-        return taken(positions, indices)
+            indices, positions = take(positions._outer, indices), positions._inner
+        return take(positions, indices)
 
 
-def taken(positions: Positions, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+def take(positions: Positions, indices: IndexArrayOfInts) -> IndexArrayOfInts:
     """The positions at ``indices``, each in ``[0, len(positions))``."""
     if isinstance(positions, np.ndarray):
         picked: IndexArrayOfInts = positions[indices]  # take() would copy a slice of positions first
@@ -89,7 +89,7 @@ def taken(positions: Positions, indices: IndexArrayOfInts) -> IndexArrayOfInts:
     return positions.taken(indices)
 
 
-def composed(outer: Positions, inner: Positions | None) -> Positions:
+def compose(outer: Positions, inner: Positions | None) -> Positions:
     """What ``outer`` picks among ``inner`` (None: all of it in order). Ranges and formulas stay such."""
     if inner is None or (isinstance(inner, range) and inner.start == 0 and inner.step == 1):
         return outer
@@ -105,14 +105,14 @@ def composed(outer: Positions, inner: Positions | None) -> Positions:
         return _Composed(outer, inner)
     if isinstance(outer, ComputedPositions):
         return _Composed(outer, inner)
-    picked = taken(inner, outer)
+    picked = take(inner, outer)
     if picked.dtype.itemsize > 4 and len(picked) and int(picked.max()) < _MOST_IN_INT32:
         picked = picked.astype(np.int32)
     picked.setflags(write=False)
     return picked
 
 
-def narrowed(positions: IndexArrayOfInts, n_samples: int) -> IndexArrayOfInts:
+def narrow(positions: IndexArrayOfInts, n_samples: int) -> IndexArrayOfInts:
     """A copy that nobody else can write to, of 4 bytes a position where ``n_samples`` allow it, otherwise of 8."""
     copy = positions.astype(np.int32 if n_samples <= _MOST_IN_INT32 else np.int64)
     copy.setflags(write=False)

@@ -131,7 +131,7 @@ class Preparation:
                 # Without a lease, others may replace something while this one finishes. After that, each leaves the
                 # field to the others for a random time, so that one of them gets through undisturbed.
                 started = time.monotonic()
-                manifest = self._ready_within(wait) or self._adopted() or self._prepared()
+                manifest = self._ready_within(wait) or self._adopt() or self._prepare()
                 if manifest is not None and self._stored.damage(manifest) is None:
                     return manifest, PreparationReport(
                         tuple(self._timings), manifest.adopted, already_ready=False, reason=readiness.reason
@@ -194,7 +194,7 @@ class Preparation:
 
     # ------------------------------------------------------------------ adoption
 
-    def _adopted(self) -> Manifest | None:
+    def _adopt(self) -> Manifest | None:
         """A manifest for a complete store that has none, as the original DataStack left it."""
         declared = self._definition.prepared_resources
         if declared is None or self._stored.was_begun():
@@ -259,12 +259,12 @@ class Preparation:
 
     # ------------------------------------------------------------------ preparation
 
-    def _prepared(self) -> Manifest | None:
+    def _prepare(self) -> Manifest | None:
         """Do what is left to do; None if it was for nothing because another process interfered."""
         if not self._definition.has_preprocess:
             self._stored.invalidate()  # the sources are what is opened, and are about to be replaced
         journal = None if self._again else self._stored.journal()
-        sources = self._retrieved()
+        sources = self._retrieve()
         raw = [ResourceRecord(source.identifier, source.size or 0, source.sha256) for source in sources]
         try:
             if self._definition.has_preprocess:
@@ -292,7 +292,7 @@ class Preparation:
         logger.info("dataset %r %s is ready in %r", self._name, manifest.version, self._connector)
         return manifest
 
-    def _retrieved(self) -> list[SourceRecord]:
+    def _retrieve(self) -> list[SourceRecord]:
         if not self._definition.sources:
             return []
         started = time.perf_counter()
@@ -337,11 +337,11 @@ class Preparation:
     def _preprocessed(
         self, sources: list[SourceRecord], raw: list[ResourceRecord], journal: Journal | None
     ) -> list[ResourceRecord]:
-        journal = self._resumed(sources, journal)
+        journal = self._resume(sources, journal)
         earlier = self._stored.manifest()
         in_use = earlier is not None and self._stored.difference(earlier) is not None and self._stored.damage(earlier) is None
         prepared = PreparedResources(self._stored, journal, hold=in_use, progress=self._progress)
-        made = prepared.made_in(WHOLE)
+        made = prepared.make_in(WHOLE)
         if made is not None and not any(made.staged) and self._incompleteness(list(made.resources)) is None:
             logger.info("dataset %r: all of it was made before", self._name)
             return list(made.resources)
@@ -369,7 +369,7 @@ class Preparation:
             self._timings += [*prepared.timings, ("preprocess", elapsed - sum(seconds for _, seconds in prepared.timings))]
         return list(prepared.records())
 
-    def _resumed(self, sources: list[SourceRecord], journal: Journal | None) -> Journal:
+    def _resume(self, sources: list[SourceRecord], journal: Journal | None) -> Journal:
         """The journal to go on with: the stored one, if the same code began it; or a new one."""
         own, code = self._fingerprint(sources), self._code()
         is_of_others = journal is None or journal.fingerprint != own

@@ -67,7 +67,7 @@ class Resources(LentResources):
         resource: Any = self._connector.get_resource(info.identifier)
         # It is opened later, perhaps after an upgrade. A third party's connector may return another kind of stream.
         if isinstance(resource, StreamedResource):
-            resource.reopened_by(self._connector).pin(info.sha256)
+            resource.reopen_by(self._connector).pin(info.sha256)
         opened: StreamedResource = resource
         return opened
 
@@ -253,7 +253,7 @@ class PreparedResources(Resources):
         self._journal = replace(self._journal, steps=())
         self._note_step(WHOLE, self._records)
 
-    def made_in(self, name: str) -> Step | None:
+    def make_in(self, name: str) -> Step | None:
         """What an interrupted attempt made in a step, where it is now; None if it was not done, or something of it is gone."""
         done = self._journal.step(name)
         if done is None:
@@ -282,7 +282,7 @@ class PreparedResources(Resources):
         Raises:
             ConfigError: a name is taken.
         """
-        done = self.made_in(name)
+        done = self.make_in(name)
         if done is None:
             return False
         for record, staged in zip(done.resources, done.staged, strict=True):

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted, column_names
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator, column_names
 from data_stack.dataset.iterator.registry import OPERATIONS
 from data_stack.dataset.iterator.stacking import as_array, value_of
 from data_stack.dataset.positions import as_index_array
@@ -93,7 +93,7 @@ class DatasetIteratorReportGenerator:
             raise ConfigError(f"there is no report format {report_format!r}: there are {known}") from None
         report = _Reporter(measure_speed).report(iterator)
         if statistics and report.columns:
-            report.columns = column_statistics.with_statistics(adapted(iterator), report.columns)
+            report.columns = column_statistics.with_statistics(as_iterator(iterator), report.columns)
         if wanted is formats.DICT:
             return plain_report(report, has_text_keys=False)
         if wanted is formats.JSON:
@@ -126,7 +126,7 @@ class _Reporter:
         self._n_samples_read = 0
 
     def report(self, iterator: Any) -> DatasetIteratorReport:
-        nodes = _found_below(iterator)
+        nodes = _find_below(iterator)
         reports = {id(node): self._bare_report(node, is_root=node is iterator) for node, _ in nodes}
         for node, underlying in nodes:
             reports[id(node)].sub_reports += [reports[id(each)] for each in underlying]
@@ -158,7 +158,7 @@ class _Reporter:
             sample_pos=meta.sample_pos,
             target_pos=meta.target_pos,
             tag_pos=meta.tag_pos,
-            target_dist=self._distribution(adapted(iterator), meta.target_pos, sample),
+            target_dist=self._distribution(as_iterator(iterator), meta.target_pos, sample),
             iteration_speed=speed,
             sub_reports=[],
             target_kind=getattr(meta, "target_kind", None),
@@ -191,7 +191,7 @@ class _Reporter:
         return column if positions is None else column.take(as_index_array(positions), axis=0)
 
 
-def _found_below(root: Any) -> list[tuple[Any, list[Any]]]:
+def _find_below(root: Any) -> list[tuple[Any, list[Any]]]:
     """All iterators of a stack with what they are stacked on, each once; as a rule after what is below it."""
     found: dict[int, tuple[Any, list[Any]]] = {}
     waiting = [root]

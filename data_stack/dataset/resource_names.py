@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from data_stack.exception import ConfigError
-from data_stack.io.identifiers import checked_identifier
+from data_stack.io.identifiers import check_identifier
 
 MANIFEST, JOURNAL = "manifest.json", "journal.json"
 #: Names of what waits for its own name begin so; no resource of a dataset has such a name.
@@ -33,8 +33,8 @@ class ResourceNames:
 
     def take(self, name: str) -> None:
         """Take a name, or raise and leave things as they were."""
-        checked_identifier(name)
-        checked_identifier(f"{self._dataset}/{name}")
+        check_identifier(name)
+        check_identifier(f"{self._dataset}/{name}")
         # Windows and macOS fold case; a store must survive being copied there.
         folded = name.casefold()
         if folded.startswith(STAGED):

@@ -20,7 +20,7 @@ from data_stack.io.progress import with_bar
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.util.logger import logger
 
-__all__ = ["EnginePreparation", "Shard", "checked_shards", "prepare_in_turn"]
+__all__ = ["EnginePreparation", "Shard", "check_shards", "prepare_in_turn"]
 
 _SHOWN_CHARACTERS = 60
 
@@ -40,7 +40,7 @@ class Shard:
     name: str
 
 
-def checked_shards(values: Any, who: str) -> tuple[Shard, ...]:
+def check_shards(values: Any, who: str) -> tuple[Shard, ...]:
     """The shards that an author's ``preparation_shards`` gave.
 
     Each value is what becomes of it as JSON (tuples become lists), so that it is the same wherever the shard is prepared.
@@ -69,7 +69,7 @@ def checked_shards(values: Any, who: str) -> tuple[Shard, ...]:
 
 def prepare_in_turn(factory: ShardAuthor, raw: Resources, prepared: PreparedResources) -> None:
     """Prepare all shards in this process; those that an engine has completed before it was interrupted are taken over."""
-    shards = checked_shards(factory.preparation_shards(raw), type(factory).__qualname__)
+    shards = check_shards(factory.preparation_shards(raw), type(factory).__qualname__)
     by_name = {shard.name: shard for shard in shards}
     for name in prepared.steps(by_name):
         factory.prepare_shard(by_name[name].value, raw, prepared)
@@ -117,12 +117,12 @@ class EnginePreparation:
         """
         factory, stored = self._factory, prepared.stored
         if self._has_shards:
-            shards = checked_shards(factory.preparation_shards(raw), type(factory).__qualname__)
+            shards = check_shards(factory.preparation_shards(raw), type(factory).__qualname__)
         else:
             shards = (Shard(None, hashlib.sha256(b"preprocess()").hexdigest(), "preprocess()"),)
         name, started = stored.definition.card.name, time.perf_counter()
         opening = stored.open_shards(prepared.fingerprint)
-        left = {shard.name: shard for shard in shards if prepared.made_in(shard.name) is None}
+        left = {shard.name: shard for shard in shards if prepared.make_in(shard.name) is None}
         n_done = len(shards) - len(left)
         if n_done:
             logger.info("dataset %r: %d of %d shards were prepared before", name, n_done, len(shards))
@@ -140,7 +140,7 @@ class EnginePreparation:
                 for task, done in with_bar(results, prepared.shows_progress, **bar):
                     if done is not None:
                         prepared.note(done)
-                    if done is None or prepared.made_in(task) is None:
+                    if done is None or prepared.make_in(task) is None:
                         self._explain(opening, task, prepared)
         except (Exception, KeyboardInterrupt):
             stored.write_journal(prepared.journal)
@@ -213,7 +213,7 @@ class ShardWork:
                 f"was edited meanwhile, or another version of its package is installed there. Prepare the dataset again with the "
                 f"same code everywhere"
             )
-        definition = replace(self._factory._checked_definition(), folder=self._folder)
+        definition = replace(self._factory._check_definition(), folder=self._folder)
         stored = StoredDataset(self._factory.storage_connector, definition)
         if not stored.wants_shards(self._opening):
             return None

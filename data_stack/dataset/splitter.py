@@ -11,10 +11,10 @@ from typing import Any, ParamSpec
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.dataset.splits.parts import checked_n_folds
-from data_stack.dataset.splits.splitting import checked_ratios
+from data_stack.dataset.splits.parts import check_n_folds
+from data_stack.dataset.splits.splitting import check_ratios
 from data_stack.exception import ConfigError
 
 __all__ = [
@@ -83,8 +83,8 @@ class RandomSplitterImpl(_RatioSplitterImpl):
     """
 
     def __init__(self, ratios: Sequence[float], seed: int | None = 1) -> None:
-        self.ratios = checked_ratios(ratios)
-        self.seed = _drawn_if_none(seed)
+        self.ratios = check_ratios(ratios)
+        self.seed = _draw_if_none(seed)
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
         """One list of positions for each ratio; no sample is read."""
@@ -113,8 +113,8 @@ class StratifiedSplitterImpl(_RatioSplitterImpl):
     """
 
     def __init__(self, ratios: Sequence[float], seed: int | None = None, target_pos: ColumnKey = 1) -> None:
-        self.ratios = checked_ratios(ratios)
-        self.seed = _drawn_if_none(seed)
+        self.ratios = check_ratios(ratios)
+        self.seed = _draw_if_none(seed)
         self.target_pos = target_pos
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
@@ -130,7 +130,7 @@ class StratifiedSplitterImpl(_RatioSplitterImpl):
             return [remaining.tolist()]
         from data_stack.dataset.splits.scikit_learn_splits import draw_part  # imports scikit-learn
 
-        targets = adapted(dataset_iterator).read_column(self.target_pos)
+        targets = as_iterator(dataset_iterator).read_column(self.target_pos)
         parts: list[_Positions] = []
         for ratio in ratios[:-1]:
             n_wanted = min(int(dataset_length * ratio), len(remaining))
@@ -167,11 +167,11 @@ class CVSplitterImpl(SplitterIF):
         shuffle: bool = True,
         seed: int | None = 1,
     ) -> None:
-        self.num_folds = checked_n_folds(num_folds)
+        self.num_folds = check_n_folds(num_folds)
         self.stratification = stratification
         self.target_pos = target_pos
         self.shuffle = shuffle
-        self.seed = _drawn_if_none(seed)
+        self.seed = _draw_if_none(seed)
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
         """One view for each fold."""
@@ -182,7 +182,7 @@ class CVSplitterImpl(SplitterIF):
         return [list(fold.indices) for fold in self.split(dataset_iterator)]  # of the split, as programs override that
 
     def _positions(self, dataset_iterator: DatasetIteratorIF) -> list[_Positions]:
-        targets = adapted(dataset_iterator).read_column(self.target_pos) if self.stratification else None
+        targets = as_iterator(dataset_iterator).read_column(self.target_pos) if self.stratification else None
         random_state = _random_state(self.seed) if self.shuffle else None
         return _folds_of(len(dataset_iterator), self.num_folds, targets, random_state)
 
@@ -213,13 +213,13 @@ class NestedCVSplitterImpl(SplitterIF):
         shuffle: bool = True,
         seed: int | None = 1,
     ) -> None:
-        self.num_outer_loop_folds = checked_n_folds(num_outer_loop_folds)
-        self.num_inner_loop_folds = checked_n_folds(num_inner_loop_folds)
+        self.num_outer_loop_folds = check_n_folds(num_outer_loop_folds)
+        self.num_inner_loop_folds = check_n_folds(num_inner_loop_folds)
         self.inner_stratification = inner_stratification
         self.outer_stratification = outer_stratification
         self.target_pos = target_pos
         self.shuffle = shuffle
-        self.seed = _drawn_if_none(seed)
+        self.seed = _draw_if_none(seed)
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[DatasetIteratorView], list[list[DatasetIteratorView]]]:
         """Views of the outer folds; and for each of them, views of its inner folds. All look through ``dataset_iterator``."""
@@ -237,7 +237,7 @@ class NestedCVSplitterImpl(SplitterIF):
     def _positions(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[_Positions], list[list[_Positions]]]:
         targets = None
         if self.outer_stratification or self.inner_stratification:
-            targets = adapted(dataset_iterator).read_column(self.target_pos)
+            targets = as_iterator(dataset_iterator).read_column(self.target_pos)
         # One generator for all folds, outer ones first: published folds depend on it.
         random_state = _random_state(self.seed) if self.shuffle else None
         outer_targets = targets if self.outer_stratification else None
@@ -271,7 +271,7 @@ class SplitterFactory:
     get_cv_splitter = staticmethod(_maker_of(CVSplitterImpl))
 
 
-def _drawn_if_none(seed: int | None) -> int:
+def _draw_if_none(seed: int | None) -> int:
     return random.SystemRandom().randrange(1 << 32) if seed is None else seed
 
 

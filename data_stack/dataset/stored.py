@@ -222,7 +222,7 @@ class StoredDataset(StoredResources):
 
     def ready_manifest(self) -> Manifest | None:
         """The manifest, if it is there and true: then the dataset is ready, otherwise it is not."""
-        return self._held_manifest().manifest
+        return self._hold_manifest().manifest
 
     def readiness(self, code: Callable[[], str] | None) -> Readiness:
         """Whether the dataset is ready; where it is not, the reason may need a look at the journal and at other versions.
@@ -230,12 +230,12 @@ class StoredDataset(StoredResources):
         Args:
             code: gives the digest of the author's code; None: steps that other code has done are taken over too.
         """
-        held = self._held_manifest()
+        held = self._hold_manifest()
         return held if held != Readiness() else self._readiness_without_manifest(code)
 
-    def _held_manifest(self) -> Readiness:
+    def _hold_manifest(self) -> Readiness:
         try:
-            manifest = self._parsed_manifest()
+            manifest = self._parse_manifest()
         except DatasetFileCorruptError as error:
             return Readiness(reason=str(error))
         if manifest is None:
@@ -262,7 +262,7 @@ class StoredDataset(StoredResources):
     def manifest(self) -> Manifest | None:
         """The stored manifest, whatever it says; None if there is none that can be read."""
         try:
-            return self._parsed_manifest()
+            return self._parse_manifest()
         except DatasetFileCorruptError:
             return None
 
@@ -366,7 +366,7 @@ class StoredDataset(StoredResources):
                 with contextlib.suppress(ResourceNotFoundError, StorageError):
                     self.connector.delete_resource(identifier)
 
-    def _parsed_manifest(self) -> Manifest | None:
+    def _parse_manifest(self) -> Manifest | None:
         data = self.read(MANIFEST, MAX_BYTES)  # cut short, it does not have its digest
         return None if data is None else Manifest.from_json(data)
 

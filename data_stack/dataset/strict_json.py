@@ -14,7 +14,7 @@ MAX_BYTES = 64 << 20
 _MAX_SIZE = 2**63 - 1
 
 
-def sealed_json(fields: dict[str, Any]) -> bytes:
+def seal_json(fields: dict[str, Any]) -> bytes:
     """``fields`` as indented JSON with a ``digest`` of all of them, so that no change goes unnoticed."""
     return (json.dumps({**fields, "digest": _digest(fields)}, indent=1) + "\n").encode("ascii")
 
@@ -37,11 +37,11 @@ class JsonObject:
         self._what = what
 
     @classmethod
-    def unsealed(cls, data: bytes, what: str) -> JsonObject:
-        """Parse what :func:`sealed_json` wrote; every byte must mean what was written."""
+    def unseal(cls, data: bytes, what: str) -> JsonObject:
+        """Parse what :func:`seal_json` wrote; every byte must mean what was written."""
         try:
             fields = json.loads(
-                data.decode("ascii"), object_pairs_hook=distinct_fields, parse_constant=_refused, parse_float=_refused
+                data.decode("ascii"), object_pairs_hook=distinct_fields, parse_constant=_refusal, parse_float=_refusal
             )
             sealed = cls(fields, what)
             stated, actual = sealed.text("digest"), _digest(sealed._fields)
@@ -53,22 +53,22 @@ class JsonObject:
 
     def text(self, name: str) -> str:
         """A string."""
-        value = self._taken(name)
+        value = self._take(name)
         return value if isinstance(value, str) else self._wrong(name, value, "a string")
 
     def optional_text(self, name: str) -> str | None:
         """A string or null."""
-        value = self._taken(name)
+        value = self._take(name)
         return value if value is None or isinstance(value, str) else self._wrong(name, value, "a string or null")
 
     def flag(self, name: str) -> bool:
         """A truth value."""
-        value = self._taken(name)
+        value = self._take(name)
         return value if isinstance(value, bool) else self._wrong(name, value, "true or false")
 
     def size(self, name: str) -> int:
         """A number of bytes."""
-        value = self._taken(name)
+        value = self._take(name)
         return value if type(value) is int and 0 <= value <= _MAX_SIZE else self._wrong(name, value, "a number of bytes")
 
     def optional_size(self, name: str) -> int | None:
@@ -80,7 +80,7 @@ class JsonObject:
 
     def hexadecimal(self, name: str, n_digits: int) -> str:
         """A digest."""
-        value = self._taken(name)
+        value = self._take(name)
         if isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{n_digits}}}", value):
             return value
         return self._wrong(name, value, f"{n_digits} hexadecimal digits")
@@ -94,7 +94,7 @@ class JsonObject:
 
     def objects(self, name: str) -> list[JsonObject]:
         """A list of objects."""
-        value = self._taken(name)
+        value = self._take(name)
         if not isinstance(value, list):
             self._wrong(name, value, "a list")
         return [JsonObject(each, f"{name} of the {self._what}") for each in value]
@@ -104,7 +104,7 @@ class JsonObject:
         if self._fields:
             self._wrong(*next(iter(self._fields.items())), "no such field")
 
-    def _taken(self, name: str) -> Any:
+    def _take(self, name: str) -> Any:
         if name not in self._fields:
             raise DatasetFileCorruptError(f"{self._what} is damaged: it has no field {name!r}")
         return self._fields.pop(name)
@@ -131,5 +131,5 @@ def distinct_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _refused(number: str) -> NoReturn:
+def _refusal(number: str) -> NoReturn:
     raise ValueError(f"the number {number[:20]!r} has no place here")

@@ -91,7 +91,7 @@ def contact_sheet(
     labels = [_label_text(_part(sample, target_key), getattr(meta, "class_names", None)) for sample in samples]
     about = f"{len(samples):,} of {n_total:,} samples"
     parts = [_part(sample, sample_key) for sample in samples]
-    return _drawn(_tiles(parts), labels, n_columns or (n_classes if 4 <= n_classes <= 12 else 10), title, about)
+    return _draw(_tiles(parts), labels, n_columns or (n_classes if 4 <= n_classes <= 12 else 10), title, about)
 
 
 # ------------------------------------------------------------------ what a sample is to the eye
@@ -178,7 +178,7 @@ def _chosen(iterator: DatasetIteratorIF, target_key: Any, n_samples: int, seed: 
 # ------------------------------------------------------------------ drawing
 
 
-def _drawn(tiles: Sequence[Image.Image], labels: Sequence[str], n_columns: int, title: str, about: str) -> Image.Image:
+def _draw(tiles: Sequence[Image.Image], labels: Sequence[str], n_columns: int, title: str, about: str) -> Image.Image:
     n_columns = min(n_columns, len(tiles))
     width = max(tile.width for tile in tiles) + _GAP
     height = max(tile.height for tile in tiles) + _LINE_HEIGHT + _GAP

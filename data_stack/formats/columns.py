@@ -154,7 +154,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         """What tells the content of each file."""
         files = [each for each in (*self._sources, *vars(self).values()) if isinstance(each, PositionalFile)]
         distinct = {id(file): file for file in files}
-        contents = contents_of_resources([functools.partial(_lent, file.resource) for file in distinct.values()])
+        contents = contents_of_resources([functools.partial(_lend, file.resource) for file in distinct.values()])
         known = dict(zip(distinct, contents, strict=True))
         return [known[id(file)] for file in files]
 
@@ -234,5 +234,5 @@ def of_files_only(open_columns: _OpensColumns) -> _OpensColumns:
     return open_columns
 
 
-def _lent(resource: StreamedResource) -> AbstractContextManager[StreamedResource]:
+def _lend(resource: StreamedResource) -> AbstractContextManager[StreamedResource]:
     return nullcontext(resource)

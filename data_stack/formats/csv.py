@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.plain_data import shown
+from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
-from data_stack.io.positional import PositionalFile, lent_or_opened, name_of, reading
+from data_stack.io.positional import PositionalFile, lend_or_opened, name_of, reading
 from data_stack.io.resources import StreamedTextResource
 
 __all__ = ["CSVDatasetIterator", "read_csv", "read_csv_matrix"]
@@ -123,7 +123,7 @@ def read_csv(
     """
     wanted = {name: np.dtype(dtype) for name, dtype in columns.items()}
     dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
-    with lent_or_opened(file) as opened:
+    with lend_or_opened(file) as opened:
         table = _Table(opened, name_of(opened), dialect)
         if not table.names:
             return {name: np.empty(0, dtype if dtype.kind != "U" else object) for name, dtype in wanted.items()}
@@ -150,7 +150,7 @@ def read_csv_matrix(
         DatasetFileCorruptError: ragged rows, text that is no number or does not fit ``dtype``, wrong encoding.
     """
     dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
-    with lent_or_opened(file) as opened:
+    with lend_or_opened(file) as opened:
         table = _Table(opened, name_of(opened), dialect)
         columns = table.columns(dict.fromkeys(range(len(table.names)), np.dtype(dtype)))
     return np.stack(list(columns.values()), axis=1) if columns else np.empty((0, 0), dtype)
@@ -209,7 +209,7 @@ class _Table:
                     raise DatasetFileCorruptError(f"{self.name!r}, line {line}: {len(row)} columns, expected {len(self.names)}")
             for place, dtype in dtypes.items():
                 cells = [(line, row[place]) for line, row in block]
-                parts[place].append(_converted(cells, dtype, self._dialect.missing, self.name, place))
+                parts[place].append(_convert(cells, dtype, self._dialect.missing, self.name, place))
         return {place: np.concatenate(arrays) for place, arrays in parts.items()}
 
     def _read_rows(self, file: Any) -> Iterator[tuple[int, list[str]]]:
@@ -245,7 +245,7 @@ class _Table:
             yield line
 
 
-def _converted(
+def _convert(
     cells: list[tuple[int, str]], dtype: np.dtype[Any], missing: Collection[str], name: str, column: int
 ) -> npt.NDArray[Any]:
     """The values of cells, each the number of its line and a text."""
@@ -260,7 +260,7 @@ def _converted(
         try:
             values.append(np.nan if dtype.kind == "f" and text in missing else _number(text, dtype))
         except (ValueError, KeyError, OverflowError) as error:
-            raise DatasetFileCorruptError(f"{name!r}, line {line}, column {column + 1}: {shown(text)} is no {dtype}") from error
+            raise DatasetFileCorruptError(f"{name!r}, line {line}, column {column + 1}: {shorten(text)} is no {dtype}") from error
     return np.array(values, dtype)
 
 

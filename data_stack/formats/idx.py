@@ -25,7 +25,7 @@ from data_stack.io.positional import (
     Readable,
     check_expansion,
     check_unpacked,
-    lent_or_opened,
+    lend_or_opened,
     name_of,
     reading,
 )
@@ -103,10 +103,10 @@ class IdxReader:
             done += count
         if self._read_some(1):
             raise DatasetFileCorruptError(
-                f"{name_of(self._file)!r} goes on after its {self._described()}; it is not what its header says"
+                f"{name_of(self._file)!r} goes on after its {self._describe()}; it is not what its header says"
             )
 
-    def _described(self) -> str:
+    def _describe(self) -> str:
         return f"array of shape {self.shape}, {self.dtype}"
 
     def _read(self, n_bytes: int) -> bytearray:
@@ -115,7 +115,7 @@ class IdxReader:
         while len(data) < n_bytes:
             piece = self._read_some(min(n_bytes - len(data), _BLOCK_BYTES))
             if not piece:
-                what = self._described() if hasattr(self, "shape") else "header"
+                what = self._describe() if hasattr(self, "shape") else "header"
                 raise DatasetFileCorruptError(
                     f"{name_of(self._file)!r} ends in the middle of its {what}: {n_bytes - len(data)} bytes or more are missing"
                 )
@@ -138,7 +138,7 @@ def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
     Raises:
         DatasetFileCorruptError: the file is damaged, cut short or too long.
     """
-    with lent_or_opened(file) as opened:
+    with lend_or_opened(file) as opened:
         return _read_all(IdxReader(opened))
 
 

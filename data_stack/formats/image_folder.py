@@ -172,10 +172,10 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     def _index(self) -> _Index:
         if self._found is None:
-            self._found = self._looked_through()
+            self._found = self._look_through()
         return self._found
 
-    def _looked_through(self) -> _Index:
+    def _look_through(self) -> _Index:
         names = self._file_names()
         if PART in names:
             raise DatasetFileCorruptError(

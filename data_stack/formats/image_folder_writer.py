@@ -49,7 +49,7 @@ class ImageFolderWriter:
     def __init__(self, target: Any, *, prefix: str = "") -> None:
         self._folder = folder_of(target, prefix)
         self._length = 0
-        self._rows: IO[bytes] = self._resumed() if self._folder.path is not None else io.BytesIO()
+        self._rows: IO[bytes] = self._resume() if self._folder.path is not None else io.BytesIO()
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class ImageFolderWriter:
         if self._is_closed:
             raise ConfigError(f"images of {self._folder.name!r} were closed; open another writer")
         position = self._length
-        data, ending = self._encoded(sample, position)
+        data, ending = self._encode(sample, position)
         folder = _class_folder(sample, position)
         path = f"{folder}/{position:06d}.{ending}" if folder else f"{position:06d}.{ending}"
         try:
@@ -129,7 +129,7 @@ class ImageFolderWriter:
 
     # ------------------------------------------------------------------ inside
 
-    def _resumed(self) -> IO[bytes]:
+    def _resume(self) -> IO[bytes]:
         """What is known of the images that are there already, whole lines only."""
         folder = self._folder.path
         if folder is None:
@@ -150,7 +150,7 @@ class ImageFolderWriter:
     def _errors(self) -> AbstractContextManager[None]:
         return storage_errors("write images to", self._folder.name)
 
-    def _encoded(self, sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
+    def _encode(self, sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
         value = sample.get("image")
         if isinstance(value, (bytes, bytearray, memoryview)):
             kind = image_type_of_bytes(bytes(value[:16]))

@@ -241,15 +241,15 @@ def load_tensors(resource: Any, *, map_location: str = "cpu") -> Any:
     with reading(file.name, "file of torch.save()"):
         if not _holds_plain_tensors(file):
             check_apart(file, f"{__name__}:_look_through", [])
-        return _loaded(file, map_location)
+        return _load(file, map_location)
 
 
 def _look_through(resource: Any) -> None:
     """Parse all but the values, which are copied as they are."""
-    _loaded(PositionalFile(resource), "meta")
+    _load(PositionalFile(resource), "meta")
 
 
-def _loaded(file: PositionalFile, map_location: str) -> Any:
+def _load(file: PositionalFile, map_location: str) -> Any:
     with reading(file.name, "file of torch.save()"):
         tensors = torch.load(file.buffered(), weights_only=True, map_location=map_location)
         _check_storages(tensors, file.name)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec
-from data_stack.codecs.registry import codec_of, registered_types, type_of_extension
+from data_stack.codecs.registry import codec_of, register_types, type_of_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -88,7 +88,7 @@ def extension_of(type: str) -> str | None:  # noqa: A002  # as records call it
         return _STORED_AS[type]
     if type.endswith(")"):
         return None
-    codec = registered_types().get(type) or codec_of(type)
+    codec = register_types().get(type) or codec_of(type)
     return codec.extensions[0] if codec.extensions else None
 
 
@@ -240,7 +240,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         samples: list[dict[str, Any]] = []
         wanted: dict[int, list[tuple[dict[str, Any], str, int, int]]] = {}
         for position in positions:
-            number, row, key = self._keyed(position)
+            number, row, key = self._key_of(position)
             sample: dict[str, Any] = {KEY: key}
             samples.append(sample)
             for name in names:
@@ -259,10 +259,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
             found = self._opened(number).read_many(spans[:, 0], spans[:, 1])
             with decoding_for(request):
                 for (sample, name, _, _), data in zip(parts, found, strict=True):
-                    sample[name] = self._decoded(data, name, sample[KEY], number)
+                    sample[name] = self._decode(data, name, sample[KEY], number)
         return samples
 
-    def _decoded(self, data: bytes, name: str, key: str, number: int) -> Any:
+    def _decode(self, data: bytes, name: str, key: str, number: int) -> Any:
         codec = self._codec(name)
         try:
             value = codec.decode(data)
@@ -285,7 +285,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     # ------------------------------------------------------------------ where things are
 
-    def _keyed(self, position: int) -> tuple[int, int, str]:
+    def _key_of(self, position: int) -> tuple[int, int, str]:
         """The shard of a sample, its number there, and its key."""
         index = self._indexed()
         number = bisect.bisect_right(index.starts, position) - 1
@@ -308,10 +308,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
         if self._index is None:
             with self._lock:
                 if self._index is None:
-                    self._index = self._looked_through()
+                    self._index = self._look_through()
         return self._index
 
-    def _looked_through(self) -> _Index:
+    def _look_through(self) -> _Index:
         shards = [shard_index(shard) for shard in self._shards]
         present = dict.fromkeys(name for shard in shards for name in shard.fields)
         names = tuple(present) if self._fields is None else self._fields
@@ -377,7 +377,7 @@ class _ShardsAccess(SourceAccess):
             yield from samples
 
     def locate(self, position: int) -> str:
-        number, _, key = self.source._keyed(position)
+        number, _, key = self.source._key_of(position)
         return f"{key!r} of {self.source._name_of(number)}"
 
     def tell_content(self) -> list[str]:
@@ -390,7 +390,7 @@ class _ShardsAccess(SourceAccess):
                 f"samples have no column {key!r:.80}{did_you_mean(key, index.names)}; they have {', '.join((KEY, *index.names))}"
             )
         if key == KEY:
-            return stack_values([self.source._keyed(position)[2] for position in positions])
+            return stack_values([self.source._key_of(position)[2] for position in positions])
         return stack_values([sample[key] for sample in self.source._read(positions, str(key))])
 
 

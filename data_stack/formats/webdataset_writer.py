@@ -23,7 +23,7 @@ from data_stack.formats.webdataset import (
     key_and_field,
     shard_index,
 )
-from data_stack.io.archives.archive import checked_name
+from data_stack.io.archives.archive import check_name
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.location import Location
 
@@ -72,7 +72,7 @@ class WebDatasetWriter:
         self._name = name or os.path.basename(self._folder.name.rstrip("/")) or "shard"
         self._shardlen, self._types = shardlen, dict(types or {})
         self._codecs: dict[str, Codec] = {}
-        self._full: list[tuple[str, int]] = self._finished_shards()
+        self._full: list[tuple[str, int]] = self._finish_shards()
         self._length = sum(n_samples for _, n_samples in self._full)
         self._tar: _TarWriter | None = None
         self._is_closed = False
@@ -140,7 +140,7 @@ class WebDatasetWriter:
     def _shard(self, number: int) -> str:
         return f"{self._name}-{number:06d}.tar"
 
-    def _finished_shards(self) -> list[tuple[str, int]]:
+    def _finish_shards(self) -> list[tuple[str, int]]:
         there = {name for name in self._folder.list_names() if _SHARD.fullmatch(name)}
         finished: list[tuple[str, int]] = []
         while (name := self._shard(len(finished))) in there:
@@ -253,7 +253,7 @@ def _path(key: str, field: str) -> str:
         raise ConfigError(f"a shard cannot have a field {field!r}: a field is lower-case, without '/', and begins with no dot")
     path = f"{key}.{field}"
     try:
-        is_name = checked_name(path, "a shard") == path
+        is_name = check_name(path, "a shard") == path
     except UnsafeArchiveError as error:
         raise ConfigError(f"a sample cannot have the key {key!r:.80}: {error}") from error
     if not is_name or key_and_field(path) != (key, field) or path.rpartition("/")[2].startswith("."):

@@ -23,7 +23,7 @@ from data_stack.exception import (
     ResourceNotFoundError,
     UnsupportedStorageOperationError,
 )
-from data_stack.io.identifiers import checked_prefix
+from data_stack.io.identifiers import check_prefix
 from data_stack.io.lent_resources import LentResources, OneResource
 from data_stack.io.local_files import LocalFile
 from data_stack.io.resources import StreamedResource
@@ -41,7 +41,7 @@ __all__ = [
     "LocalFolder",
     "StoreFolder",
     "folder_of",
-    "lent_folder",
+    "lend_folder",
 ]
 
 #: Names of unfinished files begin so; no file of a dataset does.
@@ -357,7 +357,7 @@ class StoreFolder(Folder):
         return _below(self.full_name(""), self._connector.list_resources(self.full_name("")))
 
     def subfolder(self, name: str) -> Folder:
-        return StoreFolder(self._connector, checked_prefix(self.full_name(name)))
+        return StoreFolder(self._connector, check_prefix(self.full_name(name)))
 
     def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
         return self._connector.create(self.full_name(file))
@@ -402,12 +402,12 @@ class LentFolder(Folder):
         return _below(self.full_name(""), self._resources)
 
     def subfolder(self, name: str) -> Folder:
-        return LentFolder(self._resources, checked_prefix(self.full_name(name)))
+        return LentFolder(self._resources, check_prefix(self.full_name(name)))
 
     def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
         return self._resources.create(self.full_name(file))
 
 
-def lent_folder(resource: StreamedResource) -> Folder:
+def lend_folder(resource: StreamedResource) -> Folder:
     """A folder in which one resource lies, under its identifier. Reading from it neither moves nor closes the resource."""
     return LentFolder(OneResource(resource))

@@ -26,7 +26,7 @@ _DEVICE: Final = re.compile(r"(con|prn|aux|nul|clock\$|com[0-9]|lpt[0-9])(\..*)?
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._+=@,/-]*", re.ASCII)
 
 
-def checked_identifier(identifier: object) -> str:
+def check_identifier(identifier: object) -> str:
     """Return ``identifier`` if it is in the grammar.
 
     Raises:
@@ -54,7 +54,7 @@ def checked_identifier(identifier: object) -> str:
     return identifier
 
 
-def checked_prefix(prefix: object) -> str:
+def check_prefix(prefix: object) -> str:
     """Return ``prefix`` if identifiers can begin with it: any beginning of an identifier, or the empty string.
 
     Raises:

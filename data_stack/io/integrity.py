@@ -46,8 +46,8 @@ __all__ = [
     "differing_blocks",
     "digest_of_block",
     "digests_of_blocks",
-    "sealed_json",
-    "unsealed_json",
+    "seal_json",
+    "unseal_json",
 ]
 
 BLOCK_BYTES: Final = 1 << 16
@@ -70,14 +70,14 @@ def block_digest_at(place: bytes, data: Buffer) -> bytes:
     return block_digest(data, seed=xxh3_64_intdigest(place))
 
 
-def sealed_json(record: Mapping[str, Any]) -> bytes:
-    """A JSON object, with a digest before it by which :func:`unsealed_json` finds that a bit of it is not as it was written."""
+def seal_json(record: Mapping[str, Any]) -> bytes:
+    """A JSON object, with a digest before it by which :func:`unseal_json` finds that a bit of it is not as it was written."""
     text = json.dumps(record).encode("ascii")
     return block_digest(text) + text
 
 
-def unsealed_json(path: str) -> dict[str, Any]:
-    """The JSON object in a file of :func:`sealed_json`; an empty one if there is none, or another file, or a damaged one."""
+def unseal_json(path: str) -> dict[str, Any]:
+    """The JSON object in a file of :func:`seal_json`; an empty one if there is none, or another file, or a damaged one."""
     with contextlib.suppress(OSError, ValueError):
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from data_stack.exception import ConfigError
-from data_stack.io.folder import Folder, folder_of, lent_folder
+from data_stack.io.folder import Folder, folder_of, lend_folder
 from data_stack.io.resources import StreamedResource, StreamedTextResource
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.url import scheme_of, split_url
@@ -84,7 +84,7 @@ def location_of(source: Any) -> Location:
         return Location(folder_of(folder), name)
     if hasattr(source, "read"):
         resource = as_resource(source)
-        return Location(lent_folder(resource), resource.identifier)
+        return Location(lend_folder(resource), resource.identifier)
     raise ConfigError(f"data lies at a path, a URL, or (connector, name), not at {source!r:.80}")
 
 

@@ -74,7 +74,7 @@ class StreamedResource(io.BufferedIOBase):
         resource._source, resource._connector = source, connector
         return resource
 
-    def reopened_by(self, connector: GivesResources) -> Self:
+    def reopen_by(self, connector: GivesResources) -> Self:
         """Let another process open it by ``connector.get_resource(identifier)``, and return itself.
 
         The base class of storage connectors does this with what ``get_resource`` returns, unless it knows its connector.
@@ -335,7 +335,7 @@ class StreamedResource(io.BufferedIOBase):
                 f"resource {self._identifier!r} wraps a {type(self._buffer).__name__} and cannot be sent to another process; "
                 f"store it with set_resource() and send what get_resource() returns"
             )
-        return _reopened, (self._connector, self._identifier, self._chunk_size, self._pinned_sha256 or self._content_sha256())
+        return _reopen, (self._connector, self._identifier, self._chunk_size, self._pinned_sha256 or self._content_sha256())
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
         return self.__reduce__()
@@ -380,9 +380,9 @@ class StreamedResource(io.BufferedIOBase):
         return bool(getattr(stream, ability)()) if hasattr(stream, ability) else default
 
 
-def _reopened(connector: GivesResources, identifier: str, chunk_size: int, sha256: str | None) -> StreamedResource:
+def _reopen(connector: GivesResources, identifier: str, chunk_size: int, sha256: str | None) -> StreamedResource:
     """Rebuild a pickled resource; its bytes must still be those that were pickled."""
-    resource = connector.get_resource(identifier).reopened_by(connector)
+    resource = connector.get_resource(identifier).reopen_by(connector)
     resource._chunk_size = chunk_size
     return resource.pin(sha256)
 

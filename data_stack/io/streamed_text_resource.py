@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamedTextResource"]
 
 
-def _reopened_text(
+def _reopen_text(
     buffer: StreamedResource, identifier: str, chunk_size: int, encoding: str, newline: str | None
 ) -> StreamedTextResource:
     return StreamedTextResource(identifier, buffer, chunk_size, encoding, newline)
@@ -47,14 +47,14 @@ class StreamedTextResource(io.TextIOWrapper):
         self._newline = newline
         super().__init__(buffer, encoding=encoding, newline=newline)
 
-    def reopened_by(self, connector: GivesResources) -> Self:
-        """Let another process open it by ``connector``, as :meth:`StreamedResource.reopened_by`, and return itself."""
+    def reopen_by(self, connector: GivesResources) -> Self:
+        """Let another process open it by ``connector``, as :meth:`StreamedResource.reopen_by`, and return itself."""
         binary: Any = self.buffer
         if isinstance(binary, StreamedResource):
-            binary.reopened_by(connector)
+            binary.reopen_by(connector)
         else:
             encoding = self.encoding
-            binary = StreamedResource(self._identifier, self.detach(), self._chunk_size).reopened_by(connector)
+            binary = StreamedResource(self._identifier, self.detach(), self._chunk_size).reopen_by(connector)
             super().__init__(binary, encoding=encoding, newline=self._newline)
         return self
 
@@ -65,7 +65,7 @@ class StreamedTextResource(io.TextIOWrapper):
                 f"text resource {self._identifier!r} wraps a {type(buffer).__name__} and cannot be sent to another process; "
                 f"store it with set_resource() and send what get_resource() returns"
             )
-        return _reopened_text, (buffer, self._identifier, self._chunk_size, self.encoding, self._newline)
+        return _reopen_text, (buffer, self._identifier, self._chunk_size, self.encoding, self._newline)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
         return self.__reduce__()

@@ -8,11 +8,11 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError
 from data_stack.loader.orders import InOrder, Order, Shuffled
 
-__all__ = ["check_function", "checked_bool", "checked_shard", "checked_timeout", "chosen_order"]
+__all__ = ["check_bool", "check_function", "check_shard", "check_timeout", "chosen_order"]
 
 
 def chosen_order(shuffle: bool | Order) -> Order:
@@ -24,7 +24,7 @@ def chosen_order(shuffle: bool | Order) -> Order:
     return Shuffled() if shuffle else InOrder()
 
 
-def checked_timeout(value: Any) -> float | None:
+def check_timeout(value: Any) -> float | None:
     """A positive number of seconds, or None."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if value is not None and not (is_number and 0 < value < math.inf):
@@ -38,20 +38,20 @@ def check_function(name: str, value: Any, expected: str) -> None:
         raise ConfigError(f"{name} must be None, {expected}, got {value!r:.80}")
 
 
-def checked_bool(name: str, value: Any) -> bool:
+def check_bool(name: str, value: Any) -> bool:
     """A bool, nothing that merely counts as one."""
     if not isinstance(value, (bool, np.bool_)):  # "no" and "false" of a configuration file would be true
         raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
     return bool(value)
 
 
-def checked_shard(shard: tuple[SupportsIndex, SupportsIndex] | None) -> tuple[int, int]:
+def check_shard(shard: tuple[SupportsIndex, SupportsIndex] | None) -> tuple[int, int]:
     """``(rank, world)``; ``(0, 1)`` if none was given."""
     try:
         rank, world = (0, 1) if shard is None else shard
     except (TypeError, ValueError):
         raise ConfigError(f"shard is (rank, world), for example (0, 4), got {shard!r:.80}") from None
     return (
-        checked_integer("the rank of a loader's shard", rank, at_least=0),
-        checked_integer("the world of a loader's shard", world, at_least=1),
+        check_integer("the rank of a loader's shard", rank, at_least=0),
+        check_integer("the world of a loader's shard", world, at_least=1),
     )

@@ -7,12 +7,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import hashed, high_product
+from data_stack.dataset.randomness.keyed import hash_of, high_product
 from data_stack.dataset.randomness.permutation import KeyedPermutation
-from data_stack.dataset.randomness.seeds import derived_seed
+from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.dataset.recipes.recipe_values import array_digest
 from data_stack.exception import ConfigError
 from data_stack.loader.orders import Order, Shuffled
@@ -69,8 +69,8 @@ class Bucketed(Order):
         longest = int(given.max()) if given.size else 0
         self._lengths: npt.NDArray[np.unsignedinteger[Any]] = given.astype(np.min_scalar_type(longest))  # a copy
         self._lengths.setflags(write=False)
-        self._chunk = checked_integer("the chunk of a bucketed order", chunk, at_least=1)
-        self._window = checked_integer("the window of a bucketed order", window, at_least=1)
+        self._chunk = check_integer("the chunk of a bucketed order", chunk, at_least=1)
+        self._window = check_integer("the window of a bucketed order", window, at_least=1)
         self._digest: str | None = None
         self._sorted: tuple[tuple[tuple[int, int, int], npt.NDArray[np.int64]], ...] = ()
 
@@ -84,7 +84,7 @@ class Bucketed(Order):
         found = np.empty(len(positions), dtype=np.int64)
         for window in np.unique(windows).tolist():
             which = windows == window
-            found[which] = self._sorted_window(window, seed, epoch)[places[which]]
+            found[which] = self._sort_window(window, seed, epoch)[places[which]]
         return found
 
     def content(self) -> dict[str, Any]:
@@ -102,26 +102,28 @@ class Bucketed(Order):
         self.__dict__.update(state)
         self._lengths.setflags(write=False)
 
-    def _sorted_window(self, window: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+    def _sort_window(self, window: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
         """The samples of a window in their order, shape ``(samples of the window,)``."""
         key = (seed, epoch, window)
         for made_for, known in self._sorted:
             if made_for == key:
                 return known
-        made = self._made_window(window, seed, epoch)
+        made = self._make_window(window, seed, epoch)
         # in one step: threads need no lock, which a fork could leave locked
         self._sorted = ((key, made), *self._sorted[: _MOST_WINDOWS - 1])
         return made
 
-    def _made_window(self, window: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+    def _make_window(self, window: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
         n_samples, chunk = len(self._lengths), self._chunk
         start = window * self._window * chunk
         shuffled = Shuffled().indices(np.arange(start, min(start + self._window * chunk, n_samples)), n_samples, seed, epoch)
         by_length = shuffled[np.argsort(self._lengths[shuffled], kind="stable")].astype(np.int64, copy=False)
         n_full, n_short = divmod(len(by_length), chunk)
-        drawn = derived_seed("buckets", seed, epoch, window)
+        drawn = derive_seed("buckets", seed, epoch, window)
         if n_short:
-            place = high_product(hashed(drawn, 0), n_full + 1) * chunk  # before which of the full chunks the short one is cut out
+            place = (
+                high_product(hash_of(drawn, 0), n_full + 1) * chunk
+            )  # before which of the full chunks the short one is cut out
             short = by_length[place : place + n_short]
             by_length = np.concatenate((by_length[:place], by_length[place + n_short :]))
         else:

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import ColumnKey
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.stacking import Batch, Column, keys_of
 from data_stack.exception import ConfigError
-from data_stack.loader.ragged import Ragged, common_dtype, filled, joined, value_arrays
+from data_stack.loader.ragged import Ragged, common_dtype, fill, join, value_arrays
 
 __all__ = ["Collation", "Concatenated", "Padded"]
 
@@ -22,7 +22,7 @@ class Collation(ABC):
     """Turns columns into a batch. It is a value: it pickles, and threads share it."""
 
     @abstractmethod
-    def collated(self, batch: Batch) -> Any:
+    def collate(self, batch: Batch) -> Any:
         """What becomes of a batch of columns, as ``read_batch`` gives them; the columns are nobody else's.
 
         Raises:
@@ -87,9 +87,9 @@ class Padded(Collation):
         self._truncates = bool(truncate)
         if truncate and not self._to:
             raise ConfigError("truncate cuts off what is longer than `to`: give it, too")
-        self._n_lengths = checked_integer("lengths", lengths, at_least=0)
+        self._n_lengths = check_integer("lengths", lengths, at_least=0)
 
-    def collated(self, batch: Batch) -> Any:
+    def collate(self, batch: Batch) -> Any:
         """The batch with its columns padded, see the class.
 
         Args:
@@ -102,7 +102,7 @@ class Padded(Collation):
             arrays = _values(columns[key], name, is_named=self._keys is not None)
             if arrays is None:
                 continue
-            padded[key], its_lengths = self._padded(arrays, key, name)
+            padded[key], its_lengths = self._pad(arrays, key, name)
             if its_lengths is None:
                 continue
             lengths.append(its_lengths)
@@ -118,7 +118,7 @@ class Padded(Collation):
             return (*padded.values(), *lengths)
         return (padded[0], *lengths) if lengths else padded[0]
 
-    def _padded(self, arrays: Column | list[Column], key: Any, name: str) -> tuple[Column, npt.NDArray[np.int64] | None]:
+    def _pad(self, arrays: Column | list[Column], key: Any, name: str) -> tuple[Column, npt.NDArray[np.int64] | None]:
         """Values (shape ``(n, extent, ...)``, or n arrays of equally many dimensions) as one array, and their lengths."""
         value = self._value[key] if isinstance(self._value, dict) else self._value
         shapes = _shapes(arrays)
@@ -142,7 +142,7 @@ class Padded(Collation):
             dtype = common_dtype(arrays, name) if arrays else np.dtype(np.float64)
         kept = shapes[:, 0] if self._n_lengths == 1 else shapes[:, : self._n_lengths]
         lengths = np.ascontiguousarray(kept) if self._n_lengths else None
-        padded = filled((len(shapes), *wanted), value, dtype, name)
+        padded = fill((len(shapes), *wanted), value, dtype, name)
         if isinstance(arrays, np.ndarray):
             if arrays.shape == padded.shape:
                 return arrays, lengths
@@ -184,7 +184,7 @@ class Concatenated(Collation):
     def __init__(self, *, columns: ColumnKey | Sequence[ColumnKey] | None = None) -> None:
         self._keys = None if columns is None else keys_of(columns)
 
-    def collated(self, batch: Batch) -> Any:
+    def collate(self, batch: Batch) -> Any:
         """The batch with ragged columns, see the class.
 
         Args:
@@ -201,7 +201,7 @@ class Concatenated(Collation):
                 offsets = np.arange(n_samples + 1, dtype=np.int64) * extent
                 made[key] = Ragged(arrays.reshape(n_samples * extent, *arrays.shape[2:]), offsets)
             else:
-                made[key] = joined(arrays, common_dtype(arrays, name), name)
+                made[key] = join(arrays, common_dtype(arrays, name), name)
         if isinstance(batch, dict):
             return made
         return tuple(made.values()) if isinstance(batch, tuple) else made[0]
@@ -264,8 +264,8 @@ def _extents(name: str, given: Any, *, at_least: int) -> tuple[int | None, ...]:
     if given is None:
         return ()
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        return (checked_integer(name, given, at_least=at_least),)
-    each = [None if number is None and name == "to" else checked_integer(name, number, at_least=at_least) for number in given]
+        return (check_integer(name, given, at_least=at_least),)
+    each = [None if number is None and name == "to" else check_integer(name, number, at_least=at_least) for number in given]
     while each and each[-1] is None:
         each.pop()
     return tuple(each)

@@ -19,9 +19,9 @@ __all__ = [
     "Conversion",
     "FunctionConversion",
     "Pairs",
-    "aligned_copy",
+    "align_copy",
     "is_aligned",
-    "mapped_pairs",
+    "map_pairs",
     "nested",
     "one_ahead",
     "parts_of_objects",
@@ -40,7 +40,7 @@ _ATOMS = (str, bytes, int, float, complex, bool, type(None))
 
 
 class Conversion(ABC):
-    """What a framework makes of the batches of a loader, one for one, see :meth:`Loader.converted`; a value that pickles."""
+    """What a framework makes of the batches of a loader, one for one, see :meth:`Loader.convert`; a value that pickles."""
 
     name: str
     """What the batches become, in the words of a message: "torch tensors"."""
@@ -62,7 +62,7 @@ class Conversion(ABC):
 
         It may take the next batch before it gives the one before: the state of the loader is behind those that it gave.
         """
-        return mapped_pairs(pairs, self.convert)
+        return map_pairs(pairs, self.convert)
 
 
 @dataclass(frozen=True)
@@ -132,17 +132,17 @@ def parts_of_objects(column: Column) -> Any:
         column: of dtype object.
     """
     if column.ndim == 0:
-        return nested(column.item(), _copied)
+        return nested(column.item(), _copy_value)
     values = list(column)
     if values and isinstance(values[0], (Mapping, tuple)) and len(values[0]):
         try:
             return stack_samples(values)  # which copies
         except ConfigError:  # not alike, which values may be
-            return nested(values, _copied)
-    return nested(values, _copied)
+            return nested(values, _copy_value)
+    return nested(values, _copy_value)
 
 
-def _copied(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
@@ -152,7 +152,7 @@ def is_aligned(array: Column) -> bool:
     return flags.c_contiguous and flags.writeable and array.dtype.isnative and array.ctypes.data % _ALIGNMENT_BYTES == 0
 
 
-def aligned_copy(array: Column) -> Column:
+def align_copy(array: Column) -> Column:
     """A copy for which :func:`is_aligned` holds, in this machine's byte order."""
     dtype = array.dtype.newbyteorder("=")
     n_bytes = array.size * dtype.itemsize
@@ -163,7 +163,7 @@ def aligned_copy(array: Column) -> Column:
     return aligned
 
 
-def mapped_pairs(pairs: Pairs, function: Callable[[Any], Any]) -> Pairs:
+def map_pairs(pairs: Pairs, function: Callable[[Any], Any]) -> Pairs:
     """``(value, mark)`` as ``(function(value), mark)``, one by one; nothing is held on to that the consumer lets go of."""
     for value, mark in pairs:
         made = function(value)

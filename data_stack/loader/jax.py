@@ -69,11 +69,11 @@ def _is_number(dtype: np.dtype[Any]) -> bool:
     return bool(dtype.kind == "V" and jax.dtypes.issubdtype(dtype, jax.numpy.number))
 
 
-def _flattened(ragged: Ragged) -> tuple[tuple[Any, Any], None]:
+def _flatten(ragged: Ragged) -> tuple[tuple[Any, Any], None]:
     return (ragged.values, ragged.offsets), None
 
 
-def _unflattened(_: None, parts: Iterator[Any]) -> Ragged:
+def _unflatten(_: None, parts: Iterator[Any]) -> Ragged:
     # not by the constructor, which looks at its arrays: here they may be tracers, or nothing at all
     ragged = object.__new__(Ragged)
     for name, part in zip(("values", "offsets"), parts, strict=True):
@@ -81,4 +81,4 @@ def _unflattened(_: None, parts: Iterator[Any]) -> Ragged:
     return ragged
 
 
-jax.tree_util.register_pytree_node(Ragged, _flattened, _unflattened)
+jax.tree_util.register_pytree_node(Ragged, _flatten, _unflatten)

@@ -12,10 +12,10 @@ import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SampleAccess
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.ownership import copied, owned
+from data_stack.dataset.iterator.ownership import copy_value, detach
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
-from data_stack.dataset.recipes.recipe import at_epoch, held_draws
+from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
+from data_stack.dataset.recipes.recipe import at_epoch, hold_draws
 from data_stack.exception import LoadingError
 from data_stack.loader.collation import Collation
 from data_stack.util.forks import ForkLock
@@ -107,7 +107,7 @@ class EpochStacks:
 
     def __getstate__(self) -> dict[str, Any]:
         # in memory, samples of epoch 0 would travel without what those of other epochs are drawn from
-        held = held_draws(self._iterator) if self._redraw else []
+        held = hold_draws(self._iterator) if self._redraw else []
         sources = [(layer, layer.underlying_iterators) for layer in held]
         return {"_iterator": self._iterator, "_redraw": self._redraw, "_sources": sources}
 
@@ -186,7 +186,7 @@ class BatchMaker:
                 batch = self._read(job)
                 seconds = time.perf_counter() - started
                 self._prefetch(job)
-                yield self._finished(job, batch, seconds)
+                yield self._finish(job, batch, seconds)
             return
         seconds = (time.perf_counter() - started) / len(jobs)
         sample_bytes = _n_bytes_of(joined) // sum(len(job.indices) for job in jobs)
@@ -195,22 +195,22 @@ class BatchMaker:
         stop = 0
         for job in jobs:
             start, stop = stop, stop + len(job.indices)
-            yield self._finished(job, _part_of(joined, start, stop), seconds, sample_bytes)
+            yield self._finish(job, _part_of(joined, start, stop), seconds, sample_bytes)
 
     def _read(self, job: Job) -> Any:
         try:
             samples = access_to(self.stacks.at(job.epoch))
             if self._reads_columns:
-                return owned(samples.batch(job.indices))
-            return list(map(copied, samples.samples(job.indices)))
+                return detach(samples.batch(job.indices))
+            return list(map(copy_value, samples.samples(job.indices)))
         except Exception as error:
-            raise self._blamed(job, error) from error
+            raise self._blame(job, error) from error
 
     def _read_together(self, jobs: Sequence[Job]) -> Any:
         """The samples of several jobs as columns; None where they cannot be read like this."""
         try:
             samples = access_to(self.stacks.at(jobs[0].epoch))
-            joined = owned(samples.batch(np.concatenate([job.indices for job in jobs])))
+            joined = detach(samples.batch(np.concatenate([job.indices for job in jobs])))
         except Exception:  # noqa: BLE001  # whose fault it is shows when each is read by itself
             return None
         if not self._samples.fixed_columns and _has_objects(joined):
@@ -225,7 +225,7 @@ class BatchMaker:
             with contextlib.suppress(Exception):
                 access_to(self.stacks.at(job.epoch)).prefetch(job.ahead)
 
-    def _finished(self, job: Job, batch: Any, read_seconds: float, sample_bytes: int | None = None) -> MadeBatch:
+    def _finish(self, job: Job, batch: Any, read_seconds: float, sample_bytes: int | None = None) -> MadeBatch:
         n_samples = len(job.indices)
         if self._collate is None and self._transform is None:
             return MadeBatch(
@@ -235,7 +235,7 @@ class BatchMaker:
         if self._collate is not None:
             started = time.perf_counter()
             try:
-                batch = self._collate.collated(batch) if isinstance(self._collate, Collation) else self._collate(batch)
+                batch = self._collate.collate(batch) if isinstance(self._collate, Collation) else self._collate(batch)
             except Exception as error:
                 raise _failure("a batch could not be collated", job, error) from error
             collate_seconds = time.perf_counter() - started
@@ -243,8 +243,8 @@ class BatchMaker:
             started = time.perf_counter()
             try:
                 if self._transform_draws:
-                    seed = derived_seed("transform", job.seed, job.epoch)
-                    batch = self._transform(batch, rng=derived_generator(seed, job.position))
+                    seed = derive_seed("transform", job.seed, job.epoch)
+                    batch = self._transform(batch, rng=derive_generator(seed, job.position))
                 else:
                     batch = self._transform(batch)
             except Exception as error:
@@ -252,7 +252,7 @@ class BatchMaker:
             transform_seconds = time.perf_counter() - started
         return MadeBatch(batch, n_samples, _n_bytes_of(batch), read_seconds, collate_seconds, transform_seconds)
 
-    def _blamed(self, job: Job, error: Exception) -> LoadingError:
+    def _blame(self, job: Job, error: Exception) -> LoadingError:
         """The error of the first sample of a job that cannot be read by itself."""
         try:
             samples = access_to(self.stacks.at(job.epoch))

@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.loader.orders import Order
@@ -42,8 +42,8 @@ class Lanes(Order):
         if not isinstance(order, Order):
             raise ConfigError(f"the lanes are those of an order such as BlockShuffled(), not of {order!r:.80}")
         self._order = order
-        self._n_lanes = checked_integer("lanes", lanes, at_least=1)
-        self._batch_size = checked_integer("the batch size of lanes", batch_size, at_least=1)
+        self._n_lanes = check_integer("lanes", lanes, at_least=1)
+        self._batch_size = check_integer("the batch size of lanes", batch_size, at_least=1)
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
         return self._order.indices(self._positions(positions, n_samples), n_samples, seed, epoch)

@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Any, SupportsIndex, TypeVar
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.contract import Indexable, adapted
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.contract import Indexable, as_iterator
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError, LoadingError
 from data_stack.io.progress import new_bar, shows_progress
-from data_stack.loader.arguments import check_function, checked_bool, checked_shard, checked_timeout, chosen_order
+from data_stack.loader.arguments import check_bool, check_function, check_shard, check_timeout, chosen_order
 from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
 from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
@@ -126,19 +126,19 @@ class Loader:
             raise ConfigError(
                 "a step source has its own order and no end: shuffle and epochs are those of Epochs(source, shuffle=…)"
             )
-        self._iterator = adapted(iterator)
-        self._redraws = checked_bool("redraw", redraw)
+        self._iterator = as_iterator(iterator)
+        self._redraws = check_bool("redraw", redraw)
         self._stacks = EpochStacks(self._iterator, self._redraws and not self._is_endless)
-        checked_seed = checked_integer("the seed of a loader", seed)
-        self._epochs = None if epochs is None else checked_integer("epochs", epochs, at_least=1)
+        checked_seed = check_integer("the seed of a loader", seed)
+        self._epochs = None if epochs is None else check_integer("epochs", epochs, at_least=1)
         self._order = chosen_order(shuffle).for_iterator(self._iterator)
-        rank, world = checked_shard(shard)
+        rank, world = check_shard(shard)
         plan = Plan(
             len(self._iterator),
-            checked_integer("batch_size", batch_size, at_least=1),
+            check_integer("batch_size", batch_size, at_least=1),
             rank=rank,
             world=world,
-            drop_last=checked_bool("drop_last", drop_last),
+            drop_last=check_bool("drop_last", drop_last),
             uneven=uneven,
         )
         if not isinstance(collate, Collation):
@@ -149,13 +149,13 @@ class Loader:
             workers_of_kind,
             worker_kind,
             self._maker,
-            None if workers is None else checked_integer("workers", workers, at_least=0),
-            prefetch=checked_integer("prefetch", prefetch, at_least=1),
-            timeout_seconds=checked_timeout(timeout_seconds),
+            None if workers is None else check_integer("workers", workers, at_least=0),
+            prefetch=check_integer("prefetch", prefetch, at_least=1),
+            timeout_seconds=check_timeout(timeout_seconds),
         )
         make_workers()  # so that wrong arguments fail here; nothing runs yet
-        self._device, self._pin_memory = device, checked_bool("pin_memory", pin_memory)
-        self._progress = None if progress is None else checked_bool("progress", progress)
+        self._device, self._pin_memory = device, check_bool("pin_memory", pin_memory)
+        self._progress = None if progress is None else check_bool("progress", progress)
         self._conversion: Conversion | None = None
         self._session = Session(plan, checked_seed, shard is not None, make_workers)
 
@@ -207,7 +207,7 @@ class Loader:
         After :meth:`load_state_dict` in the middle of this very epoch nothing changes: training loops that name the epoch before
         each iteration, as they do for torch's DistributedSampler, go on where they were.
         """
-        number = checked_integer("the epoch of a loader", epoch, at_least=0)
+        number = check_integer("the epoch of a loader", epoch, at_least=0)
         session = self._session
         if not (session.goes_on and session.position and number == session.epoch):
             self.seek(number, 0, number)
@@ -331,7 +331,7 @@ class Loader:
         return self._twin(type(self), conversion)
 
     def torch(self, *, device: Any = None, pin_memory: bool | None = None) -> Loader:
-        """This loader, with torch tensors for arrays, see :class:`data_stack.loader.torch.TorchConversion` and :meth:`converted`.
+        """This loader, with torch tensors for arrays, see :class:`data_stack.loader.torch.TorchConversion` and :meth:`convert`.
 
         Args:
             device: where to; None for that of this loader.
@@ -360,7 +360,7 @@ class Loader:
         return self._twin(TensorFlowLoader, TensorFlowConversion())
 
     def jax(self, *, device: Any = None) -> Loader:
-        """This loader, with JAX arrays for numpy's, see :class:`data_stack.loader.jax.JaxConversion` and :meth:`converted`.
+        """This loader, with JAX arrays for numpy's, see :class:`data_stack.loader.jax.JaxConversion` and :meth:`convert`.
 
         Args:
             device: a device or sharding of JAX's; None for its default device.

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF, access_to
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import hashed, hashed_array, permuted_array
+from data_stack.dataset.randomness.keyed import hash_array, hash_of, permute_array
 from data_stack.dataset.randomness.permutation import KeyedPermutation
-from data_stack.dataset.randomness.seeds import derived_seed
+from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.dataset.recipes.recipe_values import array_digest
 from data_stack.exception import ConfigError
 from data_stack.util.stretches import Stretches
@@ -138,7 +138,7 @@ class Shuffled(Order):
 
 def epoch_permutation(n_samples: int, seed: int, epoch: int) -> KeyedPermutation:
     """The order of :class:`Shuffled`."""
-    return KeyedPermutation(n_samples, derived_seed("shuffled", seed, epoch))
+    return KeyedPermutation(n_samples, derive_seed("shuffled", seed, epoch))
 
 
 # Small ones are written out, in 4 bytes a position, so making them takes time. At an epoch's end batches of two epochs are made.
@@ -175,7 +175,7 @@ class BlockShuffled(Order):
         blocks: bool = True,
         samples: bool = True,
     ) -> None:
-        self._window = checked_integer("the window of a block-wise shuffle", window, at_least=1)
+        self._window = check_integer("the window of a block-wise shuffle", window, at_least=1)
         self._shuffles_blocks, self._shuffles_samples = bool(blocks), bool(samples)
         if not (blocks or samples):
             raise ConfigError("a shuffle that shuffles neither blocks nor samples is none: take InOrder(), or shuffle=False")
@@ -186,7 +186,7 @@ class BlockShuffled(Order):
             return
         lengths = np.array(block_lengths)
         if lengths.ndim == 0:
-            self._block_length = checked_integer("the block length of a block-wise shuffle", block_lengths, at_least=1)
+            self._block_length = check_integer("the block length of a block-wise shuffle", block_lengths, at_least=1)
             return
         if lengths.ndim != 1 or (lengths.size and lengths.dtype.kind not in "iu") or (lengths < 0).any():
             raise ConfigError(
@@ -208,9 +208,9 @@ class BlockShuffled(Order):
         )
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
-        return self._drawn_blocks(n_samples, seed, epoch).indices(positions)
+        return self._draw_blocks(n_samples, seed, epoch).indices(positions)
 
-    def _drawn_blocks(self, n_samples: int, seed: int, epoch: int) -> _DrawnBlocks:
+    def _draw_blocks(self, n_samples: int, seed: int, epoch: int) -> _DrawnBlocks:
         which = n_samples, seed, epoch
         drawn = self._drawn  # one attribute, so that threads may change it under each other's eyes
         if drawn is None or drawn[0] != which:
@@ -220,7 +220,7 @@ class BlockShuffled(Order):
     def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
         if position >= n_samples:
             return None, sys.maxsize
-        return self._drawn_blocks(n_samples, seed, epoch).upcoming(position)
+        return self._draw_blocks(n_samples, seed, epoch).upcoming(position)
 
     def content(self) -> dict[str, Any]:
         blocks = self._block_length if self._lengths is None else array_digest(self._lengths)
@@ -262,30 +262,30 @@ class _DrawnBlocks:
         lengths = order.lengths(n_samples)
         blocks: npt.NDArray[Any] = np.arange(len(lengths))
         if order._shuffles_blocks:
-            blocks = KeyedPermutation(len(lengths), derived_seed("blocks", seed, epoch)).taken(blocks)
+            blocks = KeyedPermutation(len(lengths), derive_seed("blocks", seed, epoch)).taken(blocks)
         self._blocks = Stretches(lengths[blocks])  # in the epoch's order
         # sample `i` of the block at a place is that of index `i + shift` of the iterator, counted from the epoch's start
         self._shifts = (np.cumsum(lengths) - lengths)[blocks] - self._blocks.starts
         self._window = min(order._window if order._shuffles_samples else 1, max(1, len(lengths)))
         last_blocks = np.minimum(np.arange(self._window, len(lengths) + self._window, self._window), len(lengths)) - 1
         self._windows = Stretches(np.diff(self._blocks.ends[last_blocks], prepend=0))
-        self._key = derived_seed("in blocks", seed, epoch) if order._shuffles_samples else None
+        self._key = derive_seed("in blocks", seed, epoch) if order._shuffles_samples else None
 
     def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
-        mixed = positions if self._key is None or not len(positions) else self._mixed(positions, self._key)
+        mixed = positions if self._key is None or not len(positions) else self._mix(positions, self._key)
         indices: IndexArrayOfInts = mixed + self._shifts[self._blocks.of(mixed)]
         return indices
 
-    def _mixed(self, positions: IndexArrayOfInts, key: int) -> IndexArrayOfInts:
+    def _mix(self, positions: IndexArrayOfInts, key: int) -> IndexArrayOfInts:
         """Where positions, at least one, go in the windows that they lie in."""
         first, last = self._windows.of(np.array([positions.min(), positions.max()])).tolist()
         if first == last:  # takes half the time
             start, end = int(self._windows.starts[first]), int(self._windows.ends[first])
-            return start + permuted_array(end - start, hashed(key, first), positions - start).view(np.int64)
+            return start + permute_array(end - start, hash_of(key, first), positions - start).view(np.int64)
         windows = self._windows.of(positions)
         starts = self._windows.starts[windows]
         sizes = (self._windows.ends[windows] - starts).astype(np.uint64)
-        return starts + permuted_array(sizes, hashed_array(key, windows), positions - starts).view(np.int64)
+        return starts + permute_array(sizes, hash_array(key, windows), positions - starts).view(np.int64)
 
     def upcoming(self, position: int) -> tuple[IndexArrayOfInts, int]:
         """A sample of each block of the window behind that in which a position lies, and where this one ends."""

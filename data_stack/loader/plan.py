@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError
 
 __all__ = ["Plan", "Uneven"]
@@ -117,9 +117,9 @@ class Plan:
         return range(rank * each, (rank + 1) * each)
 
     def __post_init__(self) -> None:
-        checked_integer("n_samples", self.n_samples, at_least=0)
-        checked_integer("batch_size", self.batch_size, at_least=1)
-        checked_integer("the world of a loader's shard", self.world, at_least=1)
-        checked_integer(f"the rank of a loader's shard in a world of {self.world}", self.rank, at_least=0, at_most=self.world - 1)
+        check_integer("n_samples", self.n_samples, at_least=0)
+        check_integer("batch_size", self.batch_size, at_least=1)
+        check_integer("the world of a loader's shard", self.world, at_least=1)
+        check_integer(f"the rank of a loader's shard in a world of {self.world}", self.rank, at_least=0, at_most=self.world - 1)
         if self.uneven not in ("pad", "drop", "keep"):
             raise ConfigError(f"uneven must be 'pad', 'drop' or 'keep', got {self.uneven!r}")

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.fitting import as_dtype
-from data_stack.dataset.iterator.indices import checked_index
+from data_stack.dataset.iterator.indices import check_index
 from data_stack.dataset.iterator.stacking import exact_array
 from data_stack.exception import ConfigError
 from data_stack.util.exact import common_dtype as exact_dtype
 
-__all__ = ["Ragged", "common_dtype", "filled", "joined", "value_arrays"]
+__all__ = ["Ragged", "common_dtype", "fill", "join", "value_arrays"]
 
 _NUMBERS = "biufc"
 
@@ -79,7 +79,7 @@ class Ragged:
         Raises:
             DatasetOutOfBoundsError: there is no such sample.
         """
-        place = checked_index(index, len(self))
+        place = check_index(index, len(self))
         row: npt.NDArray[Any] = self.values[self.offsets[place] : self.offsets[place + 1]]
         return row
 
@@ -111,7 +111,7 @@ def value_arrays(column: Sequence[Any] | npt.NDArray[Any], what: str) -> list[np
     if not arrays and wrong is not None:
         return None
     if wrong is not None:
-        raise ConfigError(f"{what} has arrays of numbers, but at place {wrong} of the batch {_shown(values[wrong])}")
+        raise ConfigError(f"{what} has arrays of numbers, but at place {wrong} of the batch {_shorten(values[wrong])}")
     if any(array.ndim != arrays[0].ndim for array in arrays):
         arrays = _with_shaped_empties(arrays)
     if any(array.ndim != arrays[0].ndim for array in arrays):
@@ -145,7 +145,7 @@ def common_dtype(arrays: Sequence[npt.NDArray[Any]], what: str) -> np.dtype[Any]
     return common
 
 
-def filled(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
     """A new array full of ``value``.
 
     Raises:
@@ -168,7 +168,7 @@ def _as_array(value: Any) -> npt.NDArray[Any] | None:
     return exact_array(value) if isinstance(value, (list, tuple)) or hasattr(value, "__array__") else None
 
 
-def joined(arrays: Sequence[npt.NDArray[Any]], dtype: np.dtype[Any], what: str) -> Ragged:
+def join(arrays: Sequence[npt.NDArray[Any]], dtype: np.dtype[Any], what: str) -> Ragged:
     """Arrays, one at least, one after the other.
 
     Raises:
@@ -188,5 +188,5 @@ def joined(arrays: Sequence[npt.NDArray[Any]], dtype: np.dtype[Any], what: str) 
     return Ragged(values, offsets)
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}: {value!r:.60}"

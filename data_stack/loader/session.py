@@ -122,7 +122,7 @@ class Session:
         figures, clock, end_epoch = self._figures, time.perf_counter, schedule.end_epoch
         self._check(iteration)
         self._began = clock()
-        pairs: Iterator[tuple[Any, Mark]] = self._made(schedule)
+        pairs: Iterator[tuple[Any, Mark]] = self._make(schedule)
         if convert is not None:
             pairs = convert(pairs)
         try:
@@ -160,7 +160,7 @@ class Session:
         if epoch == end_epoch:
             self.first_epoch = epoch
 
-    def _made(self, schedule: Schedule) -> Iterator[tuple[Any, Mark]]:
+    def _make(self, schedule: Schedule) -> Iterator[tuple[Any, Mark]]:
         """The batches as the workers make them."""
         figures, clock = self._figures, time.perf_counter
         asked = clock()

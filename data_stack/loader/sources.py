@@ -15,14 +15,14 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import AccessedDatasetIterator, DatasetIteratorIF, OneToOneAccess, SampleAccess, access_to
 from data_stack.dataset.iterator.combined import CombinedDatasetIterator
-from data_stack.dataset.iterator.contract import Indexable, adapted
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.contract import Indexable, as_iterator
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.mixed import exact_parts
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import Uint64Array, hashed, hashed_array, high_product_array, permuted_array
-from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
+from data_stack.dataset.randomness.keyed import Uint64Array, hash_array, hash_of, high_product_array, permute_array
+from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.loader.orders import epoch_permutation
 from data_stack.util.functions import has_parameter
@@ -123,7 +123,7 @@ class _Routed(DatasetIteratorView, StepSource):
         return self._n_steps
 
     def __call__(self, step: int) -> Any:
-        return self[checked_integer("a step", step, at_least=0)]
+        return self[check_integer("a step", step, at_least=0)]
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
@@ -173,7 +173,7 @@ class Epochs(_Routed):
     def __init__(
         self, source: AnySource, length: SupportsIndex | None = None, shuffle: bool = True, seed: SupportsIndex = 0
     ) -> None:
-        below, checked_seed = _source(source), _checked_seed("Epochs", seed)
+        below, checked_seed = _source(source), _check_seed("Epochs", seed)
         positions = functools.partial(_in_epochs, _length_of(below, length, "Epochs"), checked_seed if shuffle else None)
         super().__init__([below], _Steps(positions), length=length, shuffle=bool(shuffle), seed=checked_seed)
 
@@ -204,14 +204,14 @@ class Sample(_Routed):
     """
 
     def __init__(self, source: AnySource, length: SupportsIndex | None = None, seed: SupportsIndex = 0) -> None:
-        below, checked_seed = _source(source), _checked_seed("Sample", seed)
-        positions = functools.partial(_drawn, _length_of(below, length, "Sample"), derived_seed("sample", checked_seed))
+        below, checked_seed = _source(source), _check_seed("Sample", seed)
+        positions = functools.partial(_draw, _length_of(below, length, "Sample"), derive_seed("sample", checked_seed))
         super().__init__([below], _Steps(positions), length=length, seed=checked_seed)
 
 
-def _drawn(length: int, key: int, steps: IndexArrayOfInts) -> IndexArrayOfInts:
+def _draw(length: int, key: int, steps: IndexArrayOfInts) -> IndexArrayOfInts:
     """Positions of ``range(length)`` drawn with replacement."""
-    return high_product_array(hashed_array(key, steps), np.array(length, dtype=np.uint64)).astype(np.int64)
+    return high_product_array(hash_array(key, steps), np.array(length, dtype=np.uint64)).astype(np.int64)
 
 
 @layer("truncated")
@@ -228,7 +228,7 @@ class Truncate(_Routed):
     """
 
     def __init__(self, source: AnySource, limit: SupportsIndex, length: SupportsIndex | None = None) -> None:
-        below, most = _source(source), checked_integer("the limit of Truncate", limit, at_least=1)
+        below, most = _source(source), check_integer("the limit of Truncate", limit, at_least=1)
         n_samples = _length_of(below, len(below) if length is None else length, "Truncate")
         positions = functools.partial(_in_epochs, min(most, n_samples), None)
         super().__init__([below], _Steps(positions), limit=most, length=length)
@@ -254,14 +254,14 @@ class Transform(StepSource):
     def __init__(self, source: AnySource, fn: Callable[..., Any], seed: SupportsIndex = 0) -> None:
         if not callable(fn):
             raise ConfigError(f"a transform needs a function of a sample, got {fn!r:.80}")
-        self._source, self._fn, self._seed = _source(source), fn, _checked_seed("Transform", seed)
+        self._source, self._fn, self._seed = _source(source), fn, _check_seed("Transform", seed)
 
     @property
     def n_steps(self) -> int | None:
         return _n_steps_of(self._source)
 
     def __call__(self, step: int) -> Any:
-        return self[checked_integer("a step", step, at_least=0)]
+        return self[check_integer("a step", step, at_least=0)]
 
     def make_access(self) -> SampleAccess:
         return _TransformedAccess(access_to(self._source), self._fn, self._seed)
@@ -278,21 +278,21 @@ class Transform(StepSource):
 class _TransformedAccess(OneToOneAccess):
     def __init__(self, below: SampleAccess, fn: Callable[..., Any], seed: int) -> None:
         super().__init__(below)
-        self._fn, self._seed, self._key = fn, seed, derived_seed("transform step", seed)
+        self._fn, self._seed, self._key = fn, seed, derive_seed("transform step", seed)
         self._takes_seed, self._takes_rng = has_parameter(fn, "seed", any_keywords=True), has_parameter(fn, "rng")
 
     def sample(self, position: int) -> Any:
-        return self._transformed(self.below.sample(position), position)
+        return self._transform(self.below.sample(position), position)
 
     def samples(self, positions: IndexArrayOfInts) -> list[Any]:
-        return list(map(self._transformed, self.below.samples(positions), positions.tolist()))
+        return list(map(self._transform, self.below.samples(positions), positions.tolist()))
 
-    def _transformed(self, sample: Any, step: int) -> Any:
+    def _transform(self, sample: Any, step: int) -> Any:
         keywords: dict[str, Any] = {}
         if self._takes_seed:
             keywords["seed"] = [self._seed, step]
         if self._takes_rng:
-            keywords["rng"] = derived_generator(self._key, step)
+            keywords["rng"] = derive_generator(self._key, step)
         return self._fn(sample, **keywords)
 
 
@@ -352,7 +352,7 @@ class Mix(_Routed):
         weights: Sequence[float] | npt.ArrayLike | None = None,
         seed: SupportsIndex = 0,
     ) -> None:
-        below, checked_seed = _list_of(sources, "Mix"), _checked_seed("Mix", seed)
+        below, checked_seed = _list_of(sources, "Mix"), _check_seed("Mix", seed)
         numbers, parts = exact_parts([1] * len(below) if weights is None else weights, len(below), "weight", "source")
         for place, (source, part) in enumerate(zip(below, parts, strict=True)):
             if part and _n_steps_of(source) is not None:
@@ -360,7 +360,7 @@ class Mix(_Routed):
                     f"source {place} of a mix ends after {len(source):,} samples, a mix does not; "
                     f"put Epochs(…) or Sample(…) around it"
                 )
-        positions = _MixedTurns([len(each) for each in below], parts, derived_seed("mix", checked_seed))
+        positions = _MixedTurns([len(each) for each in below], parts, derive_seed("mix", checked_seed))
         super().__init__(below, _Steps(positions), weights=None if weights is None else numbers, seed=checked_seed)
 
 
@@ -402,10 +402,10 @@ class _MixedTurns:
         ends = bounds[:, 1:] - bounds[:, :-1]  # how often each source came before each block
         counts = ends[1:] - ends[:-1]
         unshuffled = np.repeat(np.tile(np.arange(n_sources), n_blocks), counts.reshape(-1)).reshape(n_blocks, block)
-        keys: Uint64Array = hashed_array(
-            hashed(self._key, 0), np.repeat(np.arange(first, first + n_blocks, dtype=np.uint64), block)
+        keys: Uint64Array = hash_array(
+            hash_of(self._key, 0), np.repeat(np.arange(first, first + n_blocks, dtype=np.uint64), block)
         )
-        drawn = permuted_array(block, keys, np.tile(np.arange(block, dtype=np.uint64), n_blocks)).astype(np.intp)
+        drawn = permute_array(block, keys, np.tile(np.arange(block, dtype=np.uint64), n_blocks)).astype(np.intp)
         sources = np.take_along_axis(unshuffled, drawn.reshape(n_blocks, block), axis=1)
         # sorted by source, the turns of each stand together in the order of the steps, in runs as long as its counts
         by_source = np.argsort(sources, axis=1, kind="stable")
@@ -422,7 +422,7 @@ def _source(given: AnySource) -> DatasetIteratorIF:
     if callable(given):
         return _Function(given)
     if hasattr(given, "__len__") and hasattr(given, "__getitem__"):
-        return adapted(given)
+        return as_iterator(given)
     if hasattr(given, "__getitem__"):
         return _Function(given.__getitem__)
     raise ConfigError(f"a source is a function of a step, or whatever has len() and [i], not {given!r:.80}")
@@ -438,8 +438,8 @@ def _n_steps_of(source: DatasetIteratorIF) -> int | None:
     return source.n_steps if isinstance(source, StepSource) else len(source)
 
 
-def _checked_seed(name: str, seed: SupportsIndex) -> int:
-    return checked_integer(f"the seed of {name}", seed)
+def _check_seed(name: str, seed: SupportsIndex) -> int:
+    return check_integer(f"the seed of {name}", seed)
 
 
 def _length_of(source: DatasetIteratorIF, given: SupportsIndex | None, name: str) -> int:
@@ -449,4 +449,4 @@ def _length_of(source: DatasetIteratorIF, given: SupportsIndex | None, name: str
         raise ConfigError(f"{name} must know how many samples there are, which {source!r:.80} does not say: give it length=")
     if n_steps == 0:
         raise ConfigError(f"{name} was given a source without samples: {source!r:.80}")
-    return checked_integer(f"the length of {name}", len(source) if given is None else given, at_least=1, at_most=len(source))
+    return check_integer(f"the length of {name}", len(source) if given is None else given, at_least=1, at_most=len(source))

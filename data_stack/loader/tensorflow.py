@@ -13,7 +13,7 @@ from data_stack.loader.conversion import (
     NUMBERS,
     Conversion,
     FunctionConversion,
-    aligned_copy,
+    align_copy,
     is_aligned,
     nested,
     parts_of_objects,
@@ -103,7 +103,7 @@ def _of_numbers(array: Column) -> tf.Tensor:
     # TensorFlow does not check what it is given by DLPack: it ends the process once an operation meets an array that is not
     # aligned. To copy to an aligned place takes half the time of its own copy.
     if not is_aligned(array):
-        array = aligned_copy(array)
+        array = align_copy(array)
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
 

@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import Batch, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import Indexable, adapted
-from data_stack.dataset.iterator.indices import checked_indices
-from data_stack.dataset.iterator.ownership import owned
+from data_stack.dataset.iterator.contract import Indexable, as_iterator
+from data_stack.dataset.iterator.indices import check_indices
+from data_stack.dataset.iterator.ownership import detach
 from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.conversion import NUMBERS, Conversion, Pairs, mapped_pairs, nested, one_ahead, parts_of_objects
+from data_stack.loader.conversion import NUMBERS, Conversion, Pairs, map_pairs, nested, one_ahead, parts_of_objects
 from data_stack.loader.process_group import group_shard
 
 try:
@@ -48,7 +48,7 @@ class TorchDataset(Dataset[Any]):
     """
 
     def __init__(self, iterator: DatasetIteratorIF | Indexable) -> None:
-        self._iterator = adapted(iterator)
+        self._iterator = as_iterator(iterator)
 
     def __len__(self) -> int:
         return len(self._iterator)
@@ -63,7 +63,7 @@ class TorchDataset(Dataset[Any]):
         Raises:
             DatasetOutOfBoundsError: one of the positions lies outside.
         """
-        return _Columns(access_to(self._iterator).batch(checked_indices(indices, len(self._iterator))))
+        return _Columns(access_to(self._iterator).batch(check_indices(indices, len(self._iterator))))
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def collate(samples: Sequence[Sample] | _Columns) -> Any:
         if len(samples) == 0:
             raise ConfigError("there are no samples to collate")
         samples = _Columns(stack_samples(samples))
-    return TorchConversion().convert(owned(samples.batch))
+    return TorchConversion().convert(detach(samples.batch))
 
 
 class TorchConversion(Conversion):
@@ -124,14 +124,14 @@ class TorchConversion(Conversion):
 
     def convert(self, batch: Any) -> Any:
         tensors = nested(batch, _as_tensor, (PackedSequence,))
-        return nested(tensors, _pinned, (PackedSequence,)) if self._pins_memory else tensors
+        return nested(tensors, _pin, (PackedSequence,)) if self._pins_memory else tensors
 
     def convert_all(self, pairs: Pairs) -> Pairs:
         converted = super().convert_all(pairs)
         if self.device is None:
             return converted
         way: _WayToDevice = _WayToCuda(self.device) if self.device.type == "cuda" else _WayToDevice(self.device)
-        return mapped_pairs(one_ahead(mapped_pairs(converted, way.sent)), way.arrived)
+        return map_pairs(one_ahead(map_pairs(converted, way.sent)), way.arrived)
 
 
 class _WayToDevice:
@@ -142,13 +142,13 @@ class _WayToDevice:
 
     def sent(self, batch: Any) -> Any:
         """The batch on its way."""
-        return nested(batch, self._started, (PackedSequence,))
+        return nested(batch, self._start, (PackedSequence,))
 
     def arrived(self, batch: Any) -> Any:
         """What was sent, for use in the consumer's current stream."""
         return batch
 
-    def _started(self, value: Any) -> Any:
+    def _start(self, value: Any) -> Any:
         # torch waits for nobody who reads a copy in main memory too early, so a copy to there must be done when it returns
         return value.to(self._device, non_blocking=self._device.type != "cpu") if hasattr(value, "to") else value
 
@@ -182,7 +182,7 @@ class _WayToCuda(_WayToDevice):
 
         return nested(sent, taken_over, (PackedSequence,))
 
-    def _started(self, value: Any) -> Any:
+    def _start(self, value: Any) -> Any:
         # Tensors that a transform made on a device were made in another stream, which this one does not wait for; and of other
         # objects it is not known which memory the consumer's stream must be told of. Both go when the batch arrives.
         return value.to(self._device, non_blocking=True) if _is_plain(value) and value.device.type == "cpu" else value
@@ -258,7 +258,7 @@ def _tensor_on(array: npt.NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(array.view(array.dtype.str) if array.dtype.char in "qQ" else array)
 
 
-def _pinned(value: Any) -> Any:
+def _pin(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.pin_memory() if _is_plain(value) and value.device.type == "cpu" else value
     return value.pin_memory() if hasattr(value, "pin_memory") else value  # as torch's DataLoader asks unknown types

@@ -12,12 +12,12 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 if TYPE_CHECKING:
     from data_stack.dataset.factory import BaseDatasetFactory
 
-__all__ = ["checked_dataset_class", "make_factory"]
+__all__ = ["check_dataset_class", "make_factory"]
 
 _STORE = "storage_connector"
 
 
-def checked_dataset_class(value: object) -> type[BaseDatasetFactory]:
+def check_dataset_class(value: object) -> type[BaseDatasetFactory]:
     """Return ``value`` if a dataset can be made of it: a class with ``get_dataset_iterator``.
 
     Raises:

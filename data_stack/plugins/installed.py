@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from data_stack.exception import MalformedIdentifierError
-from data_stack.io.identifiers import checked_identifier
+from data_stack.io.identifiers import check_identifier
 from data_stack.plugins.record import BEHAVIOUR_GROUP, DATASETS_GROUP, PluginRecord
 from data_stack.util.logger import logger
 
@@ -53,8 +53,8 @@ class Switches:
 
     def reason_to_block(self, record: PluginRecord) -> str | None:
         """Which variable blocks a plugin; None if none does."""
-        names = {_normalised(name) for name in (record.distribution, record.name, record.qualified_name)}
-        built_in = _normalised(record.distribution) == _OURS
+        names = {_normalise(name) for name in (record.distribution, record.name, record.qualified_name)}
+        built_in = _normalise(record.distribution) == _OURS
         if names & self.disabled or (self.only_built_in and not built_in):
             return "DATA_STACK_DISABLE_PLUGINS disables it"
         if self.allowed is not None and not built_in and not names & self.allowed:
@@ -82,7 +82,7 @@ class InstalledPlugins:
         datasets: dict[str, list[PluginRecord]] = {}
         behaviour, unusable = [], []
         # In an order of their own: that of a folder's entries is another on every machine.
-        for record in sorted(_found(), key=lambda record: (_normalised(record.distribution), record.name)):
+        for record in sorted(_find(), key=lambda record: (_normalise(record.distribution), record.name)):
             reason = switches.reason_to_block(record) if record.state == "listed" else None
             if reason is not None:
                 unusable.append(replace(record, state="blocked", error=reason))
@@ -93,7 +93,7 @@ class InstalledPlugins:
             else:
                 datasets.setdefault(record.name, []).append(record)
         return cls(
-            {name: _told_apart(providers) for name, providers in datasets.items()},
+            {name: _tell_apart(providers) for name, providers in datasets.items()},
             tuple(behaviour),
             tuple(unusable),
         )
@@ -112,11 +112,11 @@ class InstalledPlugins:
         distribution, colon, plain_name = name.rpartition(":")
         if not colon:
             return self.datasets.get(name, ())
-        wanted = _normalised(distribution)
-        return tuple(r for r in self.datasets.get(plain_name, ()) if _normalised(r.distribution) == wanted)
+        wanted = _normalise(distribution)
+        return tuple(r for r in self.datasets.get(plain_name, ()) if _normalise(r.distribution) == wanted)
 
 
-def _told_apart(providers: list[PluginRecord]) -> tuple[PluginRecord, ...]:
+def _tell_apart(providers: list[PluginRecord]) -> tuple[PluginRecord, ...]:
     if len(providers) == 1:
         return tuple(providers)
     return tuple(
@@ -130,7 +130,7 @@ def _told_apart(providers: list[PluginRecord]) -> tuple[PluginRecord, ...]:
     )
 
 
-def _found() -> Iterator[PluginRecord]:
+def _find() -> Iterator[PluginRecord]:
     """All entry points of our groups: ``listed``, ``broken``, or ``shadowed`` by an earlier copy of their distribution."""
     seen: dict[str, set[PluginRecord]] = {}
     for distribution in importlib.metadata.distributions():
@@ -143,12 +143,12 @@ def _found() -> Iterator[PluginRecord]:
             logger.warning("cannot read the entry points of %s: %s", getattr(distribution, "_path", distribution), error)
             continue
         records = {
-            _checked(PluginRecord(each.name, each.group, str(name), str(version), "listed", entry_point=each.value))
+            _check(PluginRecord(each.name, each.group, str(name), str(version), "listed", entry_point=each.value))
             for each in entry_points
         }
         if not records:
             continue
-        earlier = seen.setdefault(_normalised(str(name)), records)
+        earlier = seen.setdefault(_normalise(str(name)), records)
         if earlier is records:
             yield from records
         elif earlier != records:  # else it is the same folder under another name, or an equal copy
@@ -156,14 +156,14 @@ def _found() -> Iterator[PluginRecord]:
             yield from (replace(record, state="shadowed", error=problem) for record in records)
 
 
-def _checked(record: PluginRecord) -> PluginRecord:
+def _check(record: PluginRecord) -> PluginRecord:
     error = _malformation(record)
     return record if error is None else replace(record, state="broken", error=error)
 
 
 def _malformation(record: PluginRecord) -> str | None:
     try:
-        checked_identifier(record.name)
+        check_identifier(record.name)
     except MalformedIdentifierError as error:
         return f"its name cannot be used: {error}"
     if "/" in record.name:
@@ -176,9 +176,9 @@ def _malformation(record: PluginRecord) -> str | None:
 
 
 def _names(text: str) -> frozenset[str]:
-    return frozenset(_normalised(name) for name in text.split(",") if name.strip())
+    return frozenset(_normalise(name) for name in text.split(",") if name.strip())
 
 
-def _normalised(name: str) -> str:
+def _normalise(name: str) -> str:
     """Names as https://packaging.python.org/specifications/name-normalization compares them."""
     return re.sub(r"[-_.]+", "-", name.strip()).lower()

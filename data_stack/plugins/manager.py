@@ -21,7 +21,7 @@ from data_stack.io.retriever import register_scheme
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, Connect
 from data_stack.plugins import hookspecs
-from data_stack.plugins.dataset_class import checked_dataset_class
+from data_stack.plugins.dataset_class import check_dataset_class
 from data_stack.plugins.installed import InstalledPlugins, Switches
 from data_stack.plugins.record import PluginRecord
 from data_stack.util.logger import logger
@@ -111,11 +111,11 @@ def _check_encoder(kind: str, value: Any) -> bool:
 
 def _check_codec(name: str, value: Any) -> bool:
     from data_stack.codecs import Codec
-    from data_stack.codecs.registry import registered_types
+    from data_stack.codecs.registry import register_types
 
     if not isinstance(value, Codec):
         raise TypeError("not an object derived from Codec")
-    return name in registered_types()
+    return name in register_types()
 
 
 _STORAGE, _RETRIEVERS = "data_stack_storage_connectors", "data_stack_retrievers"
@@ -208,25 +208,25 @@ class PluginManager:
 
     def storage_schemes(self) -> Mapping[str, Connect]:
         """The URL schemes that plugins can store at; imports all plugins that implement hooks."""
-        return self._claimed_by(_STORAGE)
+        return self._claim_by(_STORAGE)
 
     def retriever_schemes(self) -> Mapping[str, Fetch]:
         """The URL schemes that plugins can fetch from; imports all plugins that implement hooks."""
-        return self._claimed_by(_RETRIEVERS)
+        return self._claim_by(_RETRIEVERS)
 
     def engines(self) -> Mapping[str, Callable[..., PreparationEngine]]:
         """The engines of preparations that plugins bring, by name; imports all plugins that implement hooks."""
-        return self._claimed_by(_ENGINES)
+        return self._claim_by(_ENGINES)
 
     def encoder_kinds(self) -> Mapping[str, type[Encoder]]:
         """The encoders that plugins bring, by kind; imports all plugins that implement hooks."""
-        return self._claimed_by(_ENCODERS)
+        return self._claim_by(_ENCODERS)
 
     def codecs(self) -> Mapping[str, Codec]:
         """The codecs of record columns that plugins bring, by type; imports all plugins that implement hooks."""
-        return self._claimed_by(_CODECS)
+        return self._claim_by(_CODECS)
 
-    def _claimed_by(self, hook: str) -> Mapping[str, Any]:
+    def _claim_by(self, hook: str) -> Mapping[str, Any]:
         self._load_behaviour()
         return self._claimed[hook]
 
@@ -252,13 +252,13 @@ class PluginManager:
 
     def _load_dataset(self, record: PluginRecord) -> type[BaseDatasetFactory]:
         def load() -> type[BaseDatasetFactory]:
-            value = _imported(record)
+            value = _import_plugin(record)
             try:
-                return checked_dataset_class(value)
+                return check_dataset_class(value)
             except ConfigError as error:
                 raise _IncompatibleError(str(error)) from error
 
-        return self._recorded(record, load)
+        return self._record(record, load)
 
     def _load_behaviour(self, *, again: bool = False) -> None:
         """Import the plugins with hooks that were not tried yet; ``again``: also those that failed."""
@@ -270,13 +270,13 @@ class PluginManager:
                     continue
                 self._loading.add(record)
                 try:
-                    self._recorded(record, functools.partial(self._register, record))
+                    self._record(record, functools.partial(self._register, record))
                 except PluginError as error:
                     logger.warning("%s", error)
                 finally:
                     self._loading.discard(record)
 
-    def _recorded(self, record: PluginRecord, load: Callable[[], _Value]) -> _Value:
+    def _record(self, record: PluginRecord, load: Callable[[], _Value]) -> _Value:
         """Run a plugin's code and keep what became of it.
 
         Raises:
@@ -306,7 +306,7 @@ class PluginManager:
         return value
 
     def _register(self, record: PluginRecord) -> None:
-        plugin = _imported(record)
+        plugin = _import_plugin(record)
         name = record.qualified_name
         try:
             try:
@@ -361,7 +361,7 @@ class _Connect:
         return made
 
 
-def _imported(record: PluginRecord) -> Any:
+def _import_plugin(record: PluginRecord) -> Any:
     module, _, attribute = (part.strip() for part in record.entry_point.partition("[")[0].partition(":"))
     value: Any = importlib.import_module(module)
     for name in attribute.split(".") if attribute else ():

@@ -72,7 +72,7 @@ def copy_datasets(
     source, target = as_storage_connector(source), as_storage_connector(target)
     check_apart(source, target)
     check_there(source)
-    chosen = _everything(source) if names is None else _named(source, dict.fromkeys(names))
+    chosen = _everything(source) if names is None else _name_of(source, dict.fromkeys(names))
     return copy_parcels(
         source,
         target,
@@ -95,7 +95,7 @@ class _Chosen:
     faults: tuple[CopyFault, ...] = ()
 
 
-def _named(source: StorageConnector, names: Mapping[str, None]) -> _Chosen:
+def _name_of(source: StorageConnector, names: Mapping[str, None]) -> _Chosen:
     parcels, skipped = [], []
     for name in names:
         stored = take_inventory(source, [name])

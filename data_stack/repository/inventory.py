@@ -17,7 +17,7 @@ from data_stack.exception import (
     ResourceNotFoundError,
     UnsupportedStorageOperationError,
 )
-from data_stack.io.identifiers import checked_identifier
+from data_stack.io.identifiers import check_identifier
 from data_stack.io.parallel import Workers
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, existing_storage
@@ -163,7 +163,7 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
     """
     connector = existing_storage(storage) if must_exist else as_storage_connector(storage)
     for name in names:
-        checked_identifier(f"{name}/{MANIFEST}")
+        check_identifier(f"{name}/{MANIFEST}")
     try:
         listed = {each for name in dict.fromkeys(names) for each in connector.list_resources(f"{name}/")}
         identifiers = sorted(listed) if names else connector.list_resources()
@@ -176,7 +176,7 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
     for identifier in sorted(identifiers, key=lambda each: each.count("/")):
         folder, _, rest = identifier.rpartition("/")
         if rest in _MARKS and folder and folder.count("/") < 2 and folder not in versions:
-            found = _looked_at(connector, folder, has_manifest=f"{folder}/{MANIFEST}" in identifiers)
+            found = _look_at(connector, folder, has_manifest=f"{folder}/{MANIFEST}" in identifiers)
             if found is not None and not _is_part_of(versions.get(found.name), found):
                 versions[folder] = found
     inventory = Inventory(connector, versions, [], is_listed)
@@ -199,7 +199,7 @@ def _folders_of_plugins(names: Sequence[str]) -> Iterator[str]:
                 yield f"{name}/{version}"
 
 
-def _looked_at(connector: StorageConnector, folder: str, *, has_manifest: bool) -> StoredVersion | None:
+def _look_at(connector: StorageConnector, folder: str, *, has_manifest: bool) -> StoredVersion | None:
     """The version below a folder; None if what lies there is something else, such as records with a manifest of their own."""
     name, _, version = folder.partition("/")
     found = StoredVersion(folder, data=_read(connector, f"{folder}/{MANIFEST}") if has_manifest else None)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NoReturn
 
-from data_stack.codecs.plain_data import from_plain, shown
+from data_stack.codecs.plain_data import from_plain, shorten
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, access_to
 from data_stack.dataset.iterator.combined import CombinedAccess
 from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
-from data_stack.dataset.recipes.functions import function_at, registered_function
-from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, described_layer, node_digests, samples_content
+from data_stack.dataset.recipes.functions import function_at, register_function
+from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, describe_layer, node_digests, samples_content
 from data_stack.dataset.strict_json import distinct_fields
 from data_stack.exception import (
     ConfigError,
@@ -101,9 +101,9 @@ def from_recipe(
         RetrievalError, PreparationError, StorageError, PluginError, MissingDependencyError: a dataset could not be loaded.
     """
     if isinstance(trusted_modules, str):
-        raise ConfigError(f'trusted_modules are a list of names such as ["package.module"], got {shown(trusted_modules)}')
+        raise ConfigError(f'trusted_modules are a list of names such as ["package.module"], got {shorten(trusted_modules)}')
     called = dict(functions or {})
-    nodes = _checked_nodes(_parsed(recipe))
+    nodes = _check_nodes(_parse(recipe))
     given = _given_nodes(nodes, sources)
     reader = _Reader(storage, called, list(trusted_modules))
     values = _read_needed(nodes, given, reader)
@@ -114,7 +114,7 @@ def from_recipe(
         if node.number in values:
             arguments = values[node.number]
             if node.layer == DATASET:
-                made[node.number] = _loaded(node, arguments, repository or default_repository(), storage)
+                made[node.number] = _load(node, arguments, repository or default_repository(), storage)
             else:
                 made[node.number] = _stacked(node, [made[number] for number in node.of], arguments, most_parts)
     return made[len(nodes) - 1]  # type: ignore[no-any-return]
@@ -153,7 +153,7 @@ def _require(condition: bool, reason: str, node: _Node | None = None) -> None:
         raise RecipeError(reason, *(() if node is None else (node.number, node.layer)))
 
 
-def _parsed(recipe: Any) -> Any:
+def _parse(recipe: Any) -> Any:
     if isinstance(recipe, Mapping):
         return dict(recipe)
     if not isinstance(recipe, (str, bytes, bytearray)):
@@ -164,34 +164,34 @@ def _parsed(recipe: Any) -> Any:
         raise RecipeError(f"this is no JSON of a recipe: {error!s:.200}") from error
 
 
-def _checked_nodes(recipe: Any) -> list[_Node]:
+def _check_nodes(recipe: Any) -> list[_Node]:
     if not isinstance(recipe, dict) or "data_stack_recipe" not in recipe:
         raise RecipeError("this is no recipe of data_stack: it has no field 'data_stack_recipe'")
     version = recipe["data_stack_recipe"]
     _require(
         type(version) is int and version == RECIPE_VERSION,
-        f"this is a recipe of version {shown(version)}; this version of data_stack follows recipes of version {RECIPE_VERSION}. "
+        f"this is a recipe of version {shorten(version)}; this data_stack follows recipes of version {RECIPE_VERSION}. "
         f"Make an older one anew, with iterator.recipe(); a newer one needs the data_stack that wrote it",
     )
     nodes = recipe.get("nodes")
     if not isinstance(nodes, list) or not nodes:
-        raise RecipeError(f"the nodes of a recipe are a list that is not empty; these are {shown(nodes)}")
-    return [_checked_node(number, node) for number, node in enumerate(nodes)]
+        raise RecipeError(f"the nodes of a recipe are a list that is not empty; these are {shorten(nodes)}")
+    return [_check_node(number, node) for number, node in enumerate(nodes)]
 
 
-def _checked_node(number: int, fields: Any) -> _Node:
+def _check_node(number: int, fields: Any) -> _Node:
     if not isinstance(fields, dict) or fields.keys() != _NODE_FIELDS:
-        raise RecipeError(f"a node has the fields {_listed(_NODE_FIELDS)}; this is {shown(fields)}", number)
+        raise RecipeError(f"a node has the fields {_list(_NODE_FIELDS)}; this is {shorten(fields)}", number)
     layer, of, arguments = fields["layer"], fields["of"], fields["arguments"]
     if not (layer is None or isinstance(layer, str)):
-        raise RecipeError(f"a layer is a text, or null; this is {shown(layer)}", number)
+        raise RecipeError(f"a layer is a text, or null; this is {shorten(layer)}", number)
     node = _Node(number, layer, of, arguments)
     if layer is not None and layer != DATASET and layer not in known_layers():
         _refuse(node, f"this version of data_stack has no such layer{did_you_mean(layer[:80], known_layers())}")
     is_below = _is_list_of(int, of) and all(0 <= below < number for below in of)
-    _require(is_below, f"a node is stacked on nodes before it, by their numbers; this is {shown(of)}", node)
+    _require(is_below, f"a node is stacked on nodes before it, by their numbers; this is {shorten(of)}", node)
     are_named = isinstance(arguments, dict) and _is_list_of(str, list(arguments))
-    _require(are_named, f"the arguments are an object, with texts as keys; these are {shown(arguments)}", node)
+    _require(are_named, f"the arguments are an object, with texts as keys; these are {shorten(arguments)}", node)
     return node
 
 
@@ -199,8 +199,8 @@ def _is_list_of(kind: type, values: Any) -> bool:
     return isinstance(values, list) and all(type(value) is kind for value in values)
 
 
-def _listed(names: Iterable[Any]) -> str:
-    return ", ".join(sorted(map(shown, names))) or "none"
+def _list(names: Iterable[Any]) -> str:
+    return ", ".join(sorted(map(shorten, names))) or "none"
 
 
 # ---------------------------------------------------------------------- what the caller gives
@@ -209,14 +209,14 @@ def _listed(names: Iterable[Any]) -> str:
 def _given_nodes(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
     """For the numbers of nodes that sources stand for, the source."""
     if isinstance(sources, DatasetIteratorIF) or not isinstance(sources, Iterable):
-        raise ConfigError(f"sources are a list of iterators, got {shown(sources)}; for one write sources=[iterator]")
+        raise ConfigError(f"sources are a list of iterators, got {shorten(sources)}; for one write sources=[iterator]")
     distinct = list({id(source): source for source in sources}.values())
     if not distinct:
         return {}
     alike: dict[str, list[Any]] = {}
     for number, source in enumerate(distinct):
         if not isinstance(source, DatasetIteratorIF):
-            raise ConfigError(f"sources are iterators; number {number} is {shown(source)}")
+            raise ConfigError(f"sources are iterators; number {number} is {shorten(source)}")
         alike.setdefault(node_digests(OPERATIONS["recipe"](source)["nodes"])[-1], []).append(source)
     try:
         digests = node_digests([{"layer": node.layer, "of": node.of, "arguments": node.arguments} for node in nodes])
@@ -229,7 +229,7 @@ def _given_nodes(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
             source = alike_sources[0]
             raise RecipeError(
                 f"the source {source!r:.80} stands for nothing in this recipe: no node is equal to the last one of its own "
-                f"recipe, {shown(OPERATIONS['recipe'](source)['nodes'][-1])}"
+                f"recipe, {shorten(OPERATIONS['recipe'](source)['nodes'][-1])}"
             )
         if len(alike_sources) not in (1, len(numbers)):
             raise RecipeError(
@@ -266,7 +266,7 @@ class _Reader:
     def arguments_of(self, node: _Node) -> dict[str, Any] | None:
         """The arguments as values; None where one of them, or the class itself, cannot be had from a recipe."""
         if node.layer is None:
-            what = f"an iterator of {node.arguments.get('class')!s:.300} with {shown(node.arguments.get('n_samples'))} samples"
+            what = f"an iterator of {node.arguments.get('class')!s:.300} with {shorten(node.arguments.get('n_samples'))} samples"
             self._unavailable.append(f"node {node.number}: {what}")
             return None
         self._reasons, self._node = [], node
@@ -299,11 +299,11 @@ class _Reader:
     def _function(self, content: Any) -> Any:
         if isinstance(content, dict) and content.keys() == {"name"} and isinstance(content["name"], str):
             name = content["name"]
-            found = self._functions.get(name, registered_function(name))
+            found = self._functions.get(name, register_function(name))
             hint = "; or import the module that gives it that name by @data_stack.named_function"
             return self._is_not_allowed(name, hint) if found is None else found
         if not isinstance(content, str) or not _is_function_name(content):
-            raise ConfigError(f"a function is named as 'module:name', this is {shown(content)}")
+            raise ConfigError(f"a function is named as 'module:name', this is {shorten(content)}")
         if content in self._functions:
             return self._functions[content]
         module, _, name = content.partition(":")
@@ -319,34 +319,34 @@ class _Reader:
         return function
 
     def _is_not_allowed(self, name: str, hint: str) -> Any:
-        self._not_allowed.setdefault(name, f"node {self._node.number} ({self._node.layer}): {shown(name)}{hint}")
+        self._not_allowed.setdefault(name, f"node {self._node.number} ({self._node.layer}): {shorten(name)}{hint}")
         return _ABSENT
 
     def _partial(self, content: Any) -> Any:
         fields = content if isinstance(content, dict) else {}
         arguments, keywords = fields.get("arguments"), fields.get("keywords")
         if not isinstance(arguments, list) or not isinstance(keywords, dict) or "function" not in fields:
-            raise ConfigError(f"a partial function has a function, a list of arguments, and keywords, this is {shown(content)}")
+            raise ConfigError(f"a partial function has a function, a list of arguments, and keywords, this is {shorten(content)}")
         function = self._value(content["function"])
         if function is not _ABSENT and not callable(function):
-            raise ConfigError(f"only a function can be partial, not {shown(function)}")
+            raise ConfigError(f"only a function can be partial, not {shorten(function)}")
         values, named = [self._value(each) for each in arguments], {name: self._value(each) for name, each in keywords.items()}
         return _ABSENT if function is _ABSENT else functools.partial(function, *values, **named)
 
     def _storage_connector(self, content: Any) -> Any:
         if content is not None:
-            raise ConfigError(f"a recipe does not say where things are stored, but this one says {shown(content)}")
+            raise ConfigError(f"a recipe does not say where things are stored, but this one says {shorten(content)}")
         return as_storage_connector(self._storage)
 
     def _tensor(self, content: Any) -> Any:
         if not isinstance(content, dict) or content.keys() != {"dtype", "values"} or not isinstance(content["dtype"], str):
-            raise ConfigError(f"a tensor has a dtype and values, this is {shown(content)}")
+            raise ConfigError(f"a tensor has a dtype and values, this is {shorten(content)}")
         from data_stack.formats import torch_tensors  # imports torch, which few recipes need
 
         try:
             return torch_tensors.tensor_of(self._value(content["values"]), content["dtype"])
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"no tensor of dtype {shown(content['dtype'])}: {error}") from error
+            raise ConfigError(f"no tensor of dtype {shorten(content['dtype'])}: {error}") from error
 
     def _meta(self, content: Any) -> DatasetMeta:
         try:
@@ -361,7 +361,7 @@ class _Reader:
 
         def note(content: Any) -> Any:
             name = content.get(field) if isinstance(content, dict) else content
-            self._reasons.append(f"{what} {name[:300] if isinstance(name, str) and name.isprintable() else shown(name)}")
+            self._reasons.append(f"{what} {name[:300] if isinstance(name, str) and name.isprintable() else shorten(name)}")
             return _ABSENT
 
         return note
@@ -379,20 +379,20 @@ def _lines(items: Iterable[str]) -> str:
 # ---------------------------------------------------------------------- nodes as iterators
 
 
-def _loaded(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository, storage: Storage | None) -> Any:
+def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository, storage: Storage | None) -> Any:
     """The dataset that a node names."""
-    fields = f"a dataset has the arguments {_listed(_ORIGIN_FIELDS)} and is stacked on nothing, not {_listed(origin)}"
+    fields = f"a dataset has the arguments {_list(_ORIGIN_FIELDS)} and is stacked on nothing, not {_list(origin)}"
     _require(origin.keys() == _ORIGIN_FIELDS and not node.of, fields, node)
     name, version, split, config = (origin[field] for field in ("name", "version", "split", "config"))
     are_texts = isinstance(name, str) and all(value is None or isinstance(value, str) for value in (version, split))
     _require(are_texts, "name, version and split of a dataset are texts; version and split may be null", node)
     resources, samples = origin["resources"], origin["samples"]
     are_digests = resources is None or (isinstance(resources, dict) and _is_list_of(str, [*resources, *resources.values()]))
-    _require(are_digests, f"the resources of a dataset are digests by name, or null; these are {shown(resources)}", node)
+    _require(are_digests, f"the resources of a dataset are digests by name, or null; these are {shorten(resources)}", node)
     is_known = isinstance(samples, str) or (samples is None and bool(resources))
-    _require(is_known, f"a dataset is told by its resources, or by a fingerprint of its samples, not {shown(samples)}", node)
+    _require(is_known, f"a dataset is told by its resources, or by a fingerprint of its samples, not {shorten(samples)}", node)
     are_options = isinstance(config, dict) and all(isinstance(key, str) and key not in _NO_OPTIONS for key in config)
-    _require(are_options, f"the config of a dataset is its options by name, without {_listed(_NO_OPTIONS)}", node)
+    _require(are_options, f"the config of a dataset is its options by name, without {_list(_NO_OPTIONS)}", node)
     try:
         description = repository.describe(name)
         _require(
@@ -401,7 +401,7 @@ def _loaded(node: _Node, origin: Mapping[str, Any], repository: DatasetRepositor
             f"{description.version or 'unknown'}. Samples may differ: install the version of the recipe, or make it anew",
             node,
         )
-        splits = f"dataset {name!r} has the splits {_listed(description.splits)}, and the recipe names none of them"
+        splits = f"dataset {name!r} has the splits {_list(description.splits)}, and the recipe names none of them"
         _require(split is not None or not description.splits, splits, node)
         loaded = repository.load(name, split, storage, **config)
     except (RecipeError, *_ENVIRONMENT):
@@ -418,35 +418,35 @@ def _check_content(node: _Node, name: str, loaded: Any, resources: dict[str, str
         "Samples differ: prepare the dataset as it was then (its store, or the code and sources that it was made from), or make "
         "the recipe anew"
     )
-    found = described_layer(loaded, probed=False).arguments.get("resources") or {}
+    found = describe_layer(loaded, probed=False).arguments.get("resources") or {}
     for resource in sorted(resources.keys() | found.keys()) if resources is not None else ():
         then, now = (digests.get(resource, "none, as it was not there") for digests in (resources or {}, found))
         differs = f"resource {resource!r:.200} of dataset {name!r} has SHA-256 {now}, in the recipe it has {then}. {advice}"
         _require(then == now, differs, node)
     if samples is not None and (now := samples_content(loaded)) != samples:
-        _refuse(node, f"what dataset {name!r} gives has the fingerprint {now}, in the recipe {shown(samples)}. {advice}")
+        _refuse(node, f"what dataset {name!r} gives has the fingerprint {now}, in the recipe {shorten(samples)}. {advice}")
 
 
 def _stacked(node: _Node, below: list[Any], arguments: dict[str, Any], most_parts: int) -> Any:
     """The layer that a node names on what lies below it."""
     layer = known_layers()[str(node.layer)]
     if node.layer == "informed" and arguments.keys() != {"dataset_meta"}:  # an origin is put there by who has loaded it
-        _refuse(node, f"it has the argument 'dataset_meta' alone, not {_listed(arguments)}")
+        _refuse(node, f"it has the argument 'dataset_meta' alone, not {_list(arguments)}")
     if sum(map(_n_parts, below)) > most_parts:
         _refuse(node, f"it would consist of more than {most_parts:,} parts")
     try:
         made = layer._rebuilt(below, arguments)
         meta = made.dataset_meta if isinstance(made, InformedDatasetIteratorIF) else None
-        description = described_layer(made)
+        description = describe_layer(made)
     except _ENVIRONMENT:
         raise
     except Exception as error:  # noqa: BLE001  # a constructor says in its own way what it does not take
         _refuse(node, f"it cannot be made of its arguments: {_reason(error)}", error)
     if meta is not None and not isinstance(meta, DatasetMetaIF):
-        _refuse(node, f"its meta is {shown(meta)}")
+        _refuse(node, f"its meta is {shorten(meta)}")
     unknown = arguments.keys() - description.arguments.keys()
     if unknown:
-        _refuse(node, f"it has no arguments {_listed(unknown)}; it has {_listed(description.arguments)}")
+        _refuse(node, f"it has no arguments {_list(unknown)}; it has {_list(description.arguments)}")
     if len(description.of) != len(below) or any(one is not other for one, other in zip(description.of, below, strict=True)):
         _refuse(node, f"it cannot be stacked on {len(below)} iterators")
     return made

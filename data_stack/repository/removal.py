@@ -19,7 +19,7 @@ from data_stack.exception import (
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.connector import Garbage, StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
-from data_stack.io.storage_connectors.partials import removed_locally
+from data_stack.io.storage_connectors.partials import remove_locally
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.inventory import StoredVersion, take_inventory
 
@@ -119,7 +119,7 @@ def remove_dataset(
             if version is not None and known
             else f"nothing of a dataset {name!r} is in {connector!r}; `data-stack du` shows what there is"
         )
-    removed = [_removed(connector, each, dry_run) for each in chosen]
+    removed = [_remove(connector, each, dry_run) for each in chosen]
     if others:
         removed.append(RemovedVersion(name, None, len(others), _size(connector, others)))
         for identifier in others if not dry_run else ():
@@ -153,7 +153,7 @@ def _chosen(versions: list[StoredVersion], name: str, version: str | None, all_v
     return versions
 
 
-def _removed(connector: StorageConnector, version: StoredVersion, dry_run: bool) -> RemovedVersion:
+def _remove(connector: StorageConnector, version: StoredVersion, dry_run: bool) -> RemovedVersion:
     manifest, mark = f"{version.folder}/{MANIFEST}", f"{version.folder}/{JOURNAL}"
     report = RemovedVersion(version.folder, version.version, len(version.identifiers), _size(connector, version.identifiers))
     if dry_run:
@@ -203,6 +203,6 @@ def collect_garbage(storage: Storage | None = None, grace_seconds: float = 86_40
         left = [name for name in connector.remove_abandoned() if name not in known]
         garbage += [Garbage(name, None, "left by a writer that died") for name in left]
     if not isinstance(connector, FileStorageConnector):  # their downloads wait on this machine
-        found = removed_locally(grace_seconds, dry_run=dry_run)
+        found = remove_locally(grace_seconds, dry_run=dry_run)
         garbage += [Garbage(path, size, "an interrupted download") for path, size in found]
     return garbage

@@ -13,7 +13,7 @@ from data_stack.dataset.manifest import Manifest
 from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, PluginError
 from data_stack.io.progress import progress_as
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.plugins.dataset_class import checked_dataset_class, make_factory
+from data_stack.plugins.dataset_class import check_dataset_class, make_factory
 from data_stack.plugins.manager import PluginManager, default_manager
 from data_stack.plugins.record import PluginRecord
 from data_stack.repository.default_storage import Storage, as_storage_connector
@@ -77,7 +77,7 @@ class DatasetRepository:
         self._storage = storage
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {_listed(self.list())}>"
+        return f"<{type(self).__name__}: {_list(self.list())}>"
 
     # ------------------------------------------------------------------ the original's methods
 
@@ -98,7 +98,7 @@ class DatasetRepository:
         if not isinstance(name, str) or not name:
             raise ConfigError(f"the name of a dataset is a string with something in it, got {name!r:.80}")
         if isinstance(dataset_factory, type):
-            checked_dataset_class(dataset_factory)
+            check_dataset_class(dataset_factory)
         elif not callable(getattr(dataset_factory, "get_dataset_iterator", None)):
             raise ConfigError(
                 f"dataset {identifier!r} needs a factory, with a method get_dataset_iterator(config), got {dataset_factory!r:.80}"
@@ -284,7 +284,7 @@ class DatasetRepository:
         names = self.list()
         reason = reason or f"no dataset {identifier!r:.80} is registered"
         return DatasetNotFoundError(
-            f"{reason}{did_you_mean(identifier, names)}. There are: {_listed(names)}. "
+            f"{reason}{did_you_mean(identifier, names)}. There are: {_list(names)}. "
             f"Others come with plugins; `data-stack doctor` shows those that are installed."
         )
 
@@ -384,6 +384,6 @@ def _options(factory: _Factory) -> tuple[str, ...]:
     return tuple(str(p.replace(annotation=p.empty)) for p in parameters[skipped:])
 
 
-def _listed(names: _Names) -> str:
+def _list(names: _Names) -> str:
     shown = ", ".join(names[:_MOST_NAMES_SHOWN]) or "none"
     return shown if len(names) <= _MOST_NAMES_SHOWN else f"{shown} and {len(names) - _MOST_NAMES_SHOWN:,} more"

@@ -77,7 +77,7 @@ def load_splits(storage: Storage, identifier: str, iterator: DatasetIteratorIF) 
         DatasetFileCorruptError: what is stored is damaged, or of an earlier format.
         ResourceNotFoundError: nothing is stored under that name.
     """
-    return SavedSplits.from_json(_read(as_storage_connector(storage), identifier), identifier).applied_to(iterator)
+    return SavedSplits.from_json(_read(as_storage_connector(storage), identifier), identifier).apply_to(iterator)
 
 
 def _read(connector: StorageConnector, identifier: str) -> bytes:

@@ -43,7 +43,7 @@ def new_array(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     n_bytes = math.prod(shape) * dtype.itemsize
     if n_bytes < LARGE_BYTES or dtype.hasobject:
         return np.empty(shape, dtype)
-    memory = _reused(n_bytes)
+    memory = _reuse(n_bytes)
     # the memory may be a little larger
     return np.empty(shape, dtype) if memory is None else np.ndarray(shape, dtype, memory)  # type: ignore[arg-type]  # a buffer
 
@@ -79,13 +79,13 @@ class _OwnMemory:
     """Marks memory that was made for one array."""
 
 
-def _reused(n_bytes: int) -> Memory | None:
+def _reuse(n_bytes: int) -> Memory | None:
     """Memory that nobody has any more, or new one. None where the system has no such maps."""
     if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
         return None
     n_bytes = -(-n_bytes // _STEP_BYTES) * _STEP_BYTES
     try:
-        mapped = _taken_from_idle(n_bytes) or _mapped(n_bytes)
+        mapped = _take_from_idle(n_bytes) or _map(n_bytes)
     except OSError:  # numpy says it better that there is no memory, or has some
         return None
     memory = _memory_type(len(mapped)).from_buffer(mapped)
@@ -97,7 +97,7 @@ def _reused(n_bytes: int) -> Memory | None:
 _idle: deque[mmap.mmap] = deque()
 
 
-def _taken_from_idle(n_bytes: int) -> mmap.mmap | None:
+def _take_from_idle(n_bytes: int) -> mmap.mmap | None:
     for mapped in sorted(_idle.copy(), key=len):
         if n_bytes <= len(mapped) <= n_bytes * _LARGEST_FIT:
             try:
@@ -108,7 +108,7 @@ def _taken_from_idle(n_bytes: int) -> mmap.mmap | None:
     return None
 
 
-def _mapped(n_bytes: int) -> mmap.mmap:
+def _map(n_bytes: int) -> mmap.mmap:
     mapped = mmap.mmap(-1, n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         mapped.madvise(mmap.MADV_HUGEPAGE)

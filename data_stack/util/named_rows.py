@@ -8,7 +8,7 @@ import keyword
 import re
 from typing import Any
 
-__all__ = ["named_row", "row_type"]
+__all__ = ["make_row_class", "row_type"]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -20,11 +20,11 @@ def row_type(name: str, fields: tuple[str, ...]) -> Any:
     class_name = re.sub(r"\W", "_", name)
     make: Any = collections.namedtuple  # type checkers want to see the names
     made = make(class_name if class_name.isidentifier() and not keyword.iskeyword(class_name) else "Row", fields, rename=True)
-    made.__reduce__ = lambda row: (named_row, (name, fields, tuple(row)))
+    made.__reduce__ = lambda row: (make_row_class, (name, fields, tuple(row)))
     made.__module__ = __name__
     return made
 
 
-def named_row(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+def make_row_class(name: str, fields: tuple[str, ...], values: tuple[Any, ...]) -> Any:
     """A row of :func:`row_type`."""
     return row_type(name, fields)._make(values)

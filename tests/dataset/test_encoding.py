@@ -38,7 +38,7 @@ from data_stack.dataset.iterator import (
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import IndexArray
 from data_stack.dataset.iterator.encoded import EncodedDatasetIterator, MappedClassesView
-from data_stack.dataset.iterator.stacking import column_of, emptied, stack_samples
+from data_stack.dataset.iterator.stacking import column_of, empty_like, stack_samples
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError, ModelNotTrainedError
 
@@ -147,7 +147,7 @@ def test_samples_batches_and_columns_agree_for_every_kind_of_index(encoded: Data
     assert all(same(read(i), sample) for i, sample in enumerate(samples))
     for index, meant in indices_of(len(encoded)):
         expected = [samples[position] for position in meant]
-        batch = stack_samples(expected) if expected else emptied(stack_samples(samples[:1]))
+        batch = stack_samples(expected) if expected else empty_like(stack_samples(samples[:1]))
         assert all(map(same, encoded.__getitems__(index), expected))
         assert same(encoded.read_batch(index), batch)
         assert all(map(same, [encoded[index][i] for i in range(len(expected))], expected))

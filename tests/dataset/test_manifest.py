@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from data_stack.dataset.journal import Journal, Step
 from data_stack.dataset.manifest import Manifest, ResourceRecord, SourceRecord
-from data_stack.dataset.strict_json import sealed_json
+from data_stack.dataset.strict_json import seal_json
 from data_stack.exception import DatasetFileCorruptError
 
 MANIFEST = Manifest(
@@ -83,7 +83,7 @@ def test_a_manifest_with_any_byte_changed_is_refused_or_means_the_same() -> None
     ],
 )
 def test_a_field_of_the_wrong_kind_is_refused_though_the_digest_is_right(field: str, value: object) -> None:
-    data = sealed_json({**fields(), field: value})
+    data = seal_json({**fields(), field: value})
 
     with pytest.raises(DatasetFileCorruptError):
         Manifest.from_json(data)
@@ -120,7 +120,7 @@ def test_a_resource_of_the_wrong_kind_is_refused_though_the_digest_is_right(fiel
     changed["prepared"][0][field] = value
 
     with pytest.raises(DatasetFileCorruptError):
-        Manifest.from_json(sealed_json(changed))
+        Manifest.from_json(seal_json(changed))
 
 
 @pytest.mark.parametrize("missing", sorted(fields()))
@@ -129,7 +129,7 @@ def test_a_missing_field_is_refused(missing: str) -> None:
     del changed[missing]
 
     with pytest.raises(DatasetFileCorruptError, match="no field"):
-        Manifest.from_json(sealed_json(changed))
+        Manifest.from_json(seal_json(changed))
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ def test_what_is_no_manifest_is_refused_with_our_error(data: bytes) -> None:
 )
 def test_any_sealed_json_is_refused_with_our_error(data: object) -> None:
     with pytest.raises(DatasetFileCorruptError):
-        Manifest.from_json(sealed_json({"format": 1, "name": data}))
+        Manifest.from_json(seal_json({"format": 1, "name": data}))
     with pytest.raises(DatasetFileCorruptError):
-        Journal.from_json(sealed_json({"format": 1, "fingerprint": data}), "digits")
+        Journal.from_json(seal_json({"format": 1, "fingerprint": data}), "digits")
 
 
 def test_a_journal_survives_being_stored() -> None:

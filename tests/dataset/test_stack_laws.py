@@ -421,7 +421,7 @@ def test_a_stack_that_was_pickled_is_the_same(stack: Stack, indices: list[float]
 def _leaves(iterator: DatasetIteratorIF) -> Iterator[DatasetIteratorIF]:
     if isinstance(iterator, _Dicts):
         yield iterator
-    for below in iterator._stacked_on():
+    for below in iterator._stack_on():
         yield from _leaves(below)
 
 

@@ -132,9 +132,9 @@ def _as_they_are(samples: list[Any]) -> list[Any]:
 
 
 def source_of(kind: str) -> Any:
-    from data_stack.dataset.iterator.contract import adapted
+    from data_stack.dataset.iterator.contract import as_iterator
 
-    return adapted(Source(copy.deepcopy(samples_of(kind))))
+    return as_iterator(Source(copy.deepcopy(samples_of(kind))))
 
 
 def check(given: Any, way: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fuzz_mutations import resealed
 
-from data_stack.dataset.strict_json import sealed_json
+from data_stack.dataset.strict_json import seal_json
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordWriter
@@ -32,7 +32,7 @@ def seal_again(folder: Path, change: Callable[[dict[str, Any]], object]) -> None
     fields = json.loads(resealed(manifest.read_bytes(), beside))
     change(fields)
     del fields["digest"]
-    manifest.write_bytes(sealed_json(fields))
+    manifest.write_bytes(seal_json(fields))
 
 
 def read_all(folder: Path, mapped: bool) -> list[Any]:

@@ -118,9 +118,9 @@ class Course:
     def __init__(self, kind: str, folder: Path) -> None:
         self._kind, self._folder, self._n_kills = kind, folder, 0
         self.path = folder / "data"
-        self.writer = self._opened()
+        self.writer = self._open()
 
-    def _opened(self) -> RecordWriter:
+    def _open(self) -> RecordWriter:
         return RecordWriter(self.path, SPECS[self._kind])
 
     def take(self, step: str, n: int) -> None:
@@ -137,10 +137,10 @@ class Course:
             self.kill()
         elif step == "reopen" and self._kind == "columns":  # sequences are finished once and for all
             self.writer.close()
-            self.writer = self._opened()
+            self.writer = self._open()
         elif step == "raise":
             self.writer.abandon()
-            self.writer = self._opened()
+            self.writer = self._open()
 
     def kill(self, n_lost: int = 0) -> None:
         """Another process finds what lies there at this moment; a power cut took so many bytes off the end of one file."""
@@ -153,7 +153,7 @@ class Course:
         if n_lost and files:
             file = files[n_lost % len(files)]
             os.truncate(file, max(0, file.stat().st_size - n_lost))
-        self.writer = self._opened()
+        self.writer = self._open()
 
 
 @pytest.mark.timeout(3_600 if FULL else 150)

@@ -31,7 +31,7 @@ from data_stack.exception import (
     StorageUnavailableError,
 )
 from data_stack.io.copying import Copied, Parcel, Wanted, copy_parcels
-from data_stack.io.identifiers import checked_identifier
+from data_stack.io.identifiers import check_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo
 from data_stack.io.storage_connectors.writer import binary_chunks
@@ -52,11 +52,11 @@ class Minimal(StorageConnector):
         return StreamedResource(identifier, io.BytesIO(self.stored[identifier]))
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
-        checked_identifier(identifier)
+        check_identifier(identifier)
         self.stored[identifier] = b"".join(bytes(chunk) for chunk in binary_chunks(resource))
 
     def has_resource(self, identifier: str) -> bool:
-        return checked_identifier(identifier) in self.stored
+        return check_identifier(identifier) in self.stored
 
 
 class Watched(InMemoryStorageConnector):

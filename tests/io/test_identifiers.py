@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.exception import MalformedIdentifierError
-from data_stack.io.identifiers import checked_identifier, checked_prefix
+from data_stack.io.identifiers import check_identifier, check_prefix
 
 
 class LyingStr(str):
@@ -35,7 +35,7 @@ class LyingStr(str):
     ],
 )
 def test_ordinary_names_are_identifiers(identifier: str) -> None:
-    assert checked_identifier(identifier) == identifier
+    assert check_identifier(identifier) == identifier
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_ordinary_names_are_identifiers(identifier: str) -> None:
 )  # fmt: skip
 def test_everything_else_is_refused(identifier: object) -> None:
     with pytest.raises(MalformedIdentifierError):
-        checked_identifier(identifier)
+        check_identifier(identifier)
 
 
 @given(st.text(min_size=1, max_size=40))
 def test_whatever_is_accepted_stays_below_its_root_on_any_system(identifier: str) -> None:
     try:
-        checked_identifier(identifier)
+        check_identifier(identifier)
     except MalformedIdentifierError:
         return
     for path in (pathlib.PurePosixPath(identifier), pathlib.PureWindowsPath(identifier)):
@@ -67,8 +67,8 @@ def test_whatever_is_accepted_stays_below_its_root_on_any_system(identifier: str
 
 
 def test_a_prefix_is_any_beginning_of_an_identifier() -> None:
-    assert [checked_prefix(prefix) for prefix in ("", "mnist/", "mnist/raw/sam")] == ["", "mnist/", "mnist/raw/sam"]
+    assert [check_prefix(prefix) for prefix in ("", "mnist/", "mnist/raw/sam")] == ["", "mnist/", "mnist/raw/sam"]
     with pytest.raises(MalformedIdentifierError):
-        checked_prefix("a b")
+        check_prefix("a b")
     with pytest.raises(MalformedIdentifierError):
-        checked_prefix(b"a")
+        check_prefix(b"a")

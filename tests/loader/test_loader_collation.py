@@ -27,7 +27,7 @@ EQUALLY_LONG: list[dict[str, Any]] = [{"tokens": np.array([n, n], np.int32), "te
 
 def padded(samples: list[Any], collation: Collation) -> Any:
     """What becomes of tuples and dicts as samples, and of arrays and lists as a bare column."""
-    return collation.collated(stack_values(samples) if isinstance(samples[0], list) else stack_samples(samples))
+    return collation.collate(stack_values(samples) if isinstance(samples[0], list) else stack_samples(samples))
 
 
 # ---------------------------------------------------------------------- padded
@@ -133,7 +133,7 @@ def test_pictures_are_padded_in_both_extents() -> None:
     st.integers(1, 4),
 )
 def test_what_was_padded_is_found_again(values: list[Any], multiple: int) -> None:
-    batch, shapes = Padded(-1, multiple_of=multiple, lengths=2).collated(stack_values(values))
+    batch, shapes = Padded(-1, multiple_of=multiple, lengths=2).collate(stack_values(values))
 
     assert batch.shape[1] % multiple == 0
     for row, (height, width), value in zip(batch, shapes.tolist(), values, strict=True):
@@ -211,14 +211,14 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) ->
 def test_an_empty_batch_stays_one() -> None:
     empty: Any = {"tokens": np.empty((0, 3), np.int32), "label": np.empty(0, np.int64)}
 
-    batch = Padded(to=5).collated(empty)
-    ragged = Concatenated().collated(empty)
+    batch = Padded(to=5).collate(empty)
+    ragged = Concatenated().collate(empty)
 
     assert batch["tokens"].shape == (0, 5)
     assert batch["tokens_lengths"].shape == (0,)
     assert len(ragged["tokens"]) == 0
     assert ragged["tokens"].values.dtype == np.int32
-    assert Padded().collated(()) == Concatenated().collated(()) == ()
+    assert Padded().collate(()) == Concatenated().collate(()) == ()
 
 
 # ---------------------------------------------------------------------- ragged

@@ -17,7 +17,7 @@ def fixture_folder(name: str) -> Path:
 
 
 def expected_of(name: str) -> dict[str, Any]:
-    """What Granular says of it; ``decoded`` is the list of its samples."""
+    """What Granular says of it; ``decode`` is the list of its samples."""
     text = (FIXTURES / f"{name}.expected.json").read_text(encoding="utf-8")
     with np.load(FIXTURES / f"{name}.expected.npz", allow_pickle=False) as arrays:
         expected: dict[str, Any] = _with_arrays(json.loads(text), dict(arrays))

@@ -15,7 +15,7 @@ from data_stack.dataset.iterator import (
     DatasetIteratorView,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.stacking import emptied, stack_samples
+from data_stack.dataset.iterator.stacking import empty_like, stack_samples
 
 
 class Samples(DatasetIterator):
@@ -80,7 +80,7 @@ def check_all_ways_agree(iterator: DatasetIteratorIF, expected: list[Any], data:
     for index in given:
         wanted = [expected[i] for i in np.arange(n)[np.asarray(index, dtype=np.intp) if index is indices else index]]
         assert as_plain(iterator.__getitems__(index)) == as_plain(wanted)
-        stacked = stack_samples(wanted) if wanted or not n else emptied(stack_samples(expected[:1]))
+        stacked = stack_samples(wanted) if wanted or not n else empty_like(stack_samples(expected[:1]))
         batch = iterator.read_batch(index)
         if n == 0:  # there may be columns, but nothing is in them
             assert not any(map(len, batch.values() if isinstance(batch, dict) else batch))

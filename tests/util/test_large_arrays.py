@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_stack.dataset.iterator.ownership import owned
+from data_stack.dataset.iterator.ownership import detach
 from data_stack.util import large_arrays
 from data_stack.util.large_arrays import has_own_memory, new_array, taken
 
@@ -62,7 +62,7 @@ def test_memory_serves_the_next_array_once_nobody_has_the_last_view_of_the_one_b
 def test_a_new_batch_is_not_copied_but_a_part_of_another_array_is() -> None:
     mine = new_array((16, MEBI), "uint8")
 
-    given: Any = owned({"new": mine, "reshaped": mine.reshape(-1), "part": mine[1:]})
+    given: Any = detach({"new": mine, "reshaped": mine.reshape(-1), "part": mine[1:]})
 
     assert given["new"] is mine
     assert given["reshaped"].ctypes.data == mine.ctypes.data

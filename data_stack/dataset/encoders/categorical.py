@@ -11,7 +11,7 @@ import numpy.typing as npt
 from data_stack.dataset.encoders.categories import Categories, CategoriesLearner, Codes, category
 from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.columns import Column
-from data_stack.dataset.encoders.encoder import Encoder, Learner, checked_choice
+from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
@@ -55,8 +55,8 @@ class CategoricalEncoder(Encoder):
         unknown: Literal["error", "zeros", "index"] = "error",
         categories: Sequence[Any] | npt.NDArray[Any] | None = None,
     ) -> None:
-        self._output = checked_choice("output", output, ("one_hot", "ordinal"))
-        self._unknown = checked_choice("unknown", unknown, ("error", "zeros", "index"))
+        self._output = check_choice("output", output, ("one_hot", "ordinal"))
+        self._unknown = check_choice("unknown", unknown, ("error", "zeros", "index"))
         if output == "ordinal" and unknown == "zeros":
             raise ConfigError("unknown='zeros' is for one-hot output: as a number, 0 is the first category. Use 'index'")
         self._categories = Categories(())
@@ -145,7 +145,9 @@ class CategoricalEncoder(Encoder):
                 return np.where(codes < 0, len(self._categories), codes)
             if self._unknown == "error":
                 at = tuple(np.argwhere(codes < 0)[0].tolist())
-                raise EncodingError(f"{category(column[at])!r:.80} is an unknown {self._what}: {self._categories.shown()}", at[0])
+                raise EncodingError(
+                    f"{category(column[at])!r:.80} is an unknown {self._what}: {self._categories.shorten()}", at[0]
+                )
         return codes
 
     def _transform(self, column: Column) -> Column:

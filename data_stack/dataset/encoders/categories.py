@@ -100,11 +100,11 @@ class Categories:
         if kind not in "OUSbiuf":
             raise ConfigError(f"values of dtype {column.dtype} are no categories: numbers, strings and the like are")
         if kind in "OUS":
-            return self._listed(column.ravel().tolist(), column).reshape(column.shape)
+            return self._list(column.ravel().tolist(), column).reshape(column.shape)
         known, numbers = self._numbers
         if len(known) == 1 or not _are_floats(column):
             values, places = np.unique(column, return_inverse=True)
-            return self._listed(values.tolist(), values)[places].reshape(column.shape)
+            return self._list(values.tolist(), values)[places].reshape(column.shape)
         places = np.searchsorted(known, column)
         codes: Codes = numbers.take(places)
         is_other = known.take(places) != column
@@ -114,7 +114,7 @@ class Categories:
             codes[np.isnan(column)] = self._codes[NAN]
         return codes
 
-    def shown(self) -> str:
+    def shorten(self) -> str:
         """The first of them, for messages."""
         more = f" and {len(self) - 8} more" if len(self) > 8 else ""
         return f"known are {', '.join(f'{value!r:.40}' for value in self.values[:8]) or 'none'}{more}"
@@ -124,7 +124,7 @@ class Categories:
         column = objects([*self.values, None]) if codes.size and codes.min() < 0 else values_column(self.values)
         return column[codes]
 
-    def _listed(self, values: Sequence[Any], column: Column) -> Codes:
+    def _list(self, values: Sequence[Any], column: Column) -> Codes:
         find = self._codes.get
         try:
             codes = np.fromiter(map(find, values, itertools.repeat(-1)), dtype=np.intp, count=len(values))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.encoders.categories import Categories, Codes, category, values_column
 from data_stack.dataset.encoders.columns import Column, as_column
-from data_stack.dataset.encoders.encoder import Encoder, checked_choice
+from data_stack.dataset.encoders.encoder import Encoder, check_choice
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
@@ -44,7 +44,7 @@ class ClassMapping(Encoder):
     ) -> None:
         if not isinstance(mapping, Mapping):
             raise ConfigError(f"a class mapping is a dict of new classes by old ones, got {mapping!r:.80}")
-        self._unmapped = checked_choice("unmapped", unmapped, ("keep", "error", "drop"))
+        self._unmapped = check_choice("unmapped", unmapped, ("keep", "error", "drop"))
         self._given = dict(mapping)
         pairs: dict[Any, Any] = {}
         for old_labels, new in self._given.items():
@@ -113,13 +113,15 @@ class ClassMapping(Encoder):
         codes = self._old.codes(column)
         is_unmapped = codes < 0
         if self._unmapped == "keep":
-            return self._kept(column, codes, is_unmapped)
+            return self._keep(column, codes, is_unmapped)
         if is_unmapped.any():
             at = tuple(np.argwhere(is_unmapped)[0].tolist())
-            raise EncodingError(f"the label {category(column[at])!r:.80} is not in the class mapping: {self._old.shown()}", at[0])
+            raise EncodingError(
+                f"the label {category(column[at])!r:.80} is not in the class mapping: {self._old.shorten()}", at[0]
+            )
         return self._values[codes]
 
-    def _kept(self, column: Column, codes: Codes, is_unmapped: npt.NDArray[np.bool_]) -> Column:
+    def _keep(self, column: Column, codes: Codes, is_unmapped: npt.NDArray[np.bool_]) -> Column:
         dtype = _common_dtype(column.dtype, self._values)
         if dtype.kind != "O":
             return np.where(is_unmapped, column.astype(dtype, copy=False), self._values.astype(dtype, copy=False)[codes])

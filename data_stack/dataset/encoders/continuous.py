@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders.columns import Column, as_floats
-from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn, checked_choice
+from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn, check_choice
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.dataset.moments import RunningMoments
@@ -58,9 +58,9 @@ class ContinuousEncoder(Encoder):
         missing: Literal["keep", "error", "zeros"] = "keep",
         dtype: Literal["float32", "float64"] = "float32",
     ) -> None:
-        self._scaling = checked_choice("scaling", scaling, _SCALINGS)
-        self._missing = checked_choice("missing", missing, ("keep", "error", "zeros"))
-        self._dtype = np.dtype(checked_choice("dtype", dtype, ("float32", "float64")))
+        self._scaling = check_choice("scaling", scaling, _SCALINGS)
+        self._missing = check_choice("missing", missing, ("keep", "error", "zeros"))
+        self._dtype = np.dtype(check_choice("dtype", dtype, ("float32", "float64")))
         self.centre: Floats = np.zeros(())
         self.scale: Floats = np.ones(())
         if scaling == "none":

@@ -11,14 +11,14 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from data_stack.codecs.plain_data import canonical_json, from_plain, shown, to_plain
+from data_stack.codecs.plain_data import canonical_json, from_plain, shorten, to_plain
 from data_stack.dataset.encoders.columns import Blocks, Column, as_column, blocks_of
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.sklearn_state import load_transformer
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError, MissingDependencyError, ModelNotTrainedError
 
-__all__ = ["BUILT_IN_KINDS", "Encoder", "Fitting", "Learner", "WholeColumn", "checked_choice", "restored"]
+__all__ = ["BUILT_IN_KINDS", "Encoder", "Fitting", "Learner", "WholeColumn", "check_choice", "restore"]
 
 _EncoderT = TypeVar("_EncoderT", bound="Encoder")
 
@@ -196,7 +196,7 @@ class Encoder(ABC):
         Raises:
             ConfigError: it is no state of an encoder of this class.
         """
-        encoder = restored(state, {**BUILT_IN_KINDS, **(kinds or {}), cls.kind: cls})
+        encoder = restore(state, {**BUILT_IN_KINDS, **(kinds or {}), cls.kind: cls})
         if not isinstance(encoder, cls):
             raise ConfigError(f"this is the state of a {encoder.kind!r} encoder, not of a {cls.kind!r} one")
         return encoder
@@ -219,7 +219,7 @@ class Encoder(ABC):
     __hash__ = None  # type: ignore[assignment]  # it changes when it is fitted
 
     def __repr__(self) -> str:
-        options = ", ".join(f"{name}={_shown(value)}" for name, value in self.config().items() if value is not None)
+        options = ", ".join(f"{name}={_shorten(value)}" for name, value in self.config().items() if value is not None)
         return f"<{type(self).__name__}({options}){'' if self.is_fitted else ', not fitted'}>"
 
     # ------------------------------------------------------------------ for subclasses
@@ -306,26 +306,26 @@ def _plain(value: Any) -> Any:
     return to_plain(value, lambda v: {"encoder": v.state()} if isinstance(v, Encoder) else None)
 
 
-def restored(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
+def restore(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
     """The encoder that gave ``state``, of one of the classes ``kinds``.
 
     Raises:
         ConfigError: it is no state, or of another kind.
     """
     if not isinstance(state, dict) or state.keys() != _STATE_KEYS:
-        raise ConfigError(f"no state of an encoder: it is an object of {', '.join(sorted(_STATE_KEYS))}, not {shown(state)}")
+        raise ConfigError(f"no state of an encoder: it is an object of {', '.join(sorted(_STATE_KEYS))}, not {shorten(state)}")
     kind, config, learned, fitted_on = state["kind"], state["config"], state["learned"], state["fitted_on"]
     if not isinstance(kind, str) or kind not in kinds:
         raise ConfigError(
-            f"there is no kind of encoder {shown(kind)}; known are: {', '.join(sorted(kinds))}. "
+            f"there is no kind of encoder {shorten(kind)}; known are: {', '.join(sorted(kinds))}. "
             "One of a plugin is rebuilt by data_stack.repository.encoders"
         )
     if not isinstance(config, dict) or not (learned is None or isinstance(learned, dict)):
         raise ConfigError(f"damaged state of a {kind!r} encoder: its config and what it learned must be objects")
     if not (fitted_on is None or isinstance(fitted_on, str)):
-        raise ConfigError(f"damaged state of a {kind!r} encoder: fitted_on is a fingerprint, not {shown(fitted_on)}")
+        raise ConfigError(f"damaged state of a {kind!r} encoder: fitted_on is a fingerprint, not {shorten(fitted_on)}")
     encoder_class = kinds[kind]
-    special = {"encoder": lambda state: restored(state, kinds), "range": _short_range, "sklearn": load_transformer}
+    special = {"encoder": lambda state: restore(state, kinds), "range": _short_range, "sklearn": load_transformer}
     try:
         encoder = encoder_class(**{name: from_plain(value, special) for name, value in config.items()})
         if learned is not None:
@@ -348,7 +348,7 @@ def _short_range(ends: Any) -> range:
     return made
 
 
-def checked_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
     """``value`` if it is one of ``choices``.
 
     Raises:
@@ -359,7 +359,7 @@ def checked_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
     return value
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array of shape {value.shape}"
     text = repr(value)

@@ -98,7 +98,7 @@ class FeatureEncoder(Encoder):
         taken: list[Encoder] = []
         known: set[Feature] = set()
         for key, given in encoders.items():
-            features = tuple(_checked_feature(feature) for feature in (key if isinstance(key, tuple) else (key,)))
+            features = tuple(_check_feature(feature) for feature in (key if isinstance(key, tuple) else (key,)))
             if not features:
                 raise ConfigError(f"an encoder is given no feature: (): {given!r:.80}")
             encoder = as_encoder(given)
@@ -164,7 +164,7 @@ class FeatureEncoder(Encoder):
         plan = self._planned()
         called: list[str] = []
         for part, place in zip(plan.parts, plan.places, strict=True):
-            features = [self._called(feature, names) for feature in part.features]
+            features = [self._call(feature, names) for feature in part.features]
             size = place.stop - place.start
             outputs = part.encoder.names_after(features if len(features) > 1 else None)
             if size == 1 and len(features) == 1 and part.encoder.target_kind != "one_hot":
@@ -176,7 +176,7 @@ class FeatureEncoder(Encoder):
                 called.extend(f"{'+'.join(features)}.{number}" for number in range(size))
         return tuple(called)
 
-    def _called(self, feature: Feature, names: Sequence[str] | None) -> str:
+    def _call(self, feature: Feature, names: Sequence[str] | None) -> str:
         if names is not None and isinstance(feature, int) and -len(names) <= feature < len(names):
             return names[feature]
         return str(feature)
@@ -330,7 +330,7 @@ class _Plan:
         return (starts + codes)[codes >= 0] if encoder.unknown == "zeros" else starts + codes
 
 
-def _checked_feature(feature: Any) -> Feature:
+def _check_feature(feature: Any) -> Feature:
     if isinstance(feature, (int, np.integer)) and not isinstance(feature, bool):
         return int(feature)
     if isinstance(feature, str):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders.columns import Column, as_column
-from data_stack.dataset.encoders.encoder import Encoder, Learner, checked_choice
+from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.moments import RunningMoments
 from data_stack.exception import ConfigError
@@ -46,7 +46,7 @@ class ImageEncoder(Encoder):
         scale: float = _BYTE,
         channels: Literal["last", "first"] = "last",
     ) -> None:
-        self._channels = checked_choice("channels", channels, ("last", "first"))
+        self._channels = check_choice("channels", channels, ("last", "first"))
         self._scale = float(scale)
         if not 0 < self._scale < np.inf:
             raise ConfigError(f"scale must be a number above 0, got {scale!r:.80}")
@@ -89,8 +89,8 @@ class ImageEncoder(Encoder):
 
     def _transform(self, column: Column) -> Column:
         if column.dtype != object:
-            return self._scaled(_checked(column, 0)) if len(column) else np.empty(column.shape, dtype=np.float32)
-        images = [self._scaled(_checked(_array_of(image)[np.newaxis], place))[0] for place, image in enumerate(column)]
+            return self._scaled(_check(column, 0)) if len(column) else np.empty(column.shape, dtype=np.float32)
+        images = [self._scaled(_check(_array_of(image)[np.newaxis], place))[0] for place, image in enumerate(column)]
         return np.stack(images) if len({image.shape for image in images}) == 1 else objects(images)
 
     def _scaled(self, images: Column) -> Column:
@@ -137,7 +137,7 @@ class _ImageLearner(Learner):
             self._add(block, first)
 
     def _add(self, images: Column, first: int) -> None:
-        images = _checked(images, first)
+        images = _check(images, first)
         values = images[..., np.newaxis] if images.ndim == 3 else images
         if images.ndim == 4 and self._channels == "first":
             values = np.moveaxis(values, 1, -1)
@@ -163,7 +163,7 @@ def _array_of(image: Any) -> Column:
     return np.asarray(as_column([image])[0] if hasattr(image, "detach") else image)  # a tensor: outside of the graph
 
 
-def _checked(images: Column, position: int) -> Column:
+def _check(images: Column, position: int) -> Column:
     """Images of shape ``(n, height, width)`` or with an axis of channels.
 
     Raises:

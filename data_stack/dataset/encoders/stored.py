@@ -11,7 +11,7 @@ from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.encoders.categorical import CategoricalEncoder, OneHotEncoder, TextLabelEncoder
 from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.continuous import ContinuousEncoder
-from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder, restored
+from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder, restore
 from data_stack.dataset.encoders.features import FeatureEncoder
 from data_stack.dataset.encoders.images import ImageEncoder
 from data_stack.dataset.encoders.transformer import SklearnEncoder
@@ -44,7 +44,7 @@ def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = N
     Raises:
         ConfigError: it is no state, or of another kind.
     """
-    return restored(state, {**BUILT_IN_KINDS, **(kinds or {})})
+    return restore(state, {**BUILT_IN_KINDS, **(kinds or {})})
 
 
 def save_encoder(encoder: Encoder, storage_connector: StorageConnector, identifier: str) -> None:

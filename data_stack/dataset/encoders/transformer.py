@@ -11,7 +11,7 @@ from typing import Any, Protocol, Union
 
 import numpy as np
 
-from data_stack.codecs.plain_data import shown, to_plain
+from data_stack.codecs.plain_data import shorten, to_plain
 from data_stack.dataset.encoders.columns import Column
 from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn
 from data_stack.dataset.encoders.sklearn_state import describe_transformer, dump_transformer
@@ -139,14 +139,14 @@ class SklearnEncoder(Encoder):
         result = self._run("transform", self._transformer.transform, self._given(column))
         if len(result) != len(column):
             raise ConfigError(
-                f"{shown(self._transformer)} made {len(result)} rows of {len(column)}: it cannot encode single samples"
+                f"{shorten(self._transformer)} made {len(result)} rows of {len(column)}: it cannot encode single samples"
             )
         return result
 
     def _inverse(self, column: Column) -> Column:
         inverse_transform = getattr(self._transformer, "inverse_transform", None)
         if inverse_transform is None:
-            raise ConfigError(f"{shown(self._transformer)} has no inverse_transform")
+            raise ConfigError(f"{shorten(self._transformer)} has no inverse_transform")
         result = self._run("inverse_transform", inverse_transform, column)
         return result[:, 0] if self._is_flat and result.ndim == 2 and result.shape[1] == 1 else result
 
@@ -158,7 +158,7 @@ class SklearnEncoder(Encoder):
             result = method(data)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             if type(error).__name__ == "NotFittedError":
-                raise ModelNotTrainedError(f"{shown(self._transformer)} is not fitted: {error}") from error
+                raise ModelNotTrainedError(f"{shorten(self._transformer)} is not fitted: {error}") from error
             raise ConfigError(f"{type(self._transformer).__name__}.{name} failed: {error}") from error
         if name == "fit":
             return data
@@ -191,7 +191,7 @@ class SklearnEncoder(Encoder):
         return {"kind": self.kind, "config": {"transformer": describe_transformer(self._transformer)}, "learned": learned}
 
     def __repr__(self) -> str:
-        return f"<SklearnEncoder({shown(self._transformer)}){'' if self.is_fitted else ', not fitted'}>"
+        return f"<SklearnEncoder({shorten(self._transformer)}){'' if self.is_fitted else ', not fitted'}>"
 
 
 def as_encoder(encoder: Any) -> Encoder:

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.stacking import Batch, Column, column_of, emptied, stack_samples, stack_values, value_of
+from data_stack.dataset.iterator.stacking import Batch, Column, column_of, empty_like, stack_samples, stack_values, value_of
 from data_stack.dataset.positions import (
     ComputedPositions,
     IndexArrayOfInts,
     Positions,
     as_index_array,
-    composed,
-    taken,
+    compose,
+    take,
 )
 
 __all__ = [
@@ -114,7 +114,7 @@ class SampleAccess(ABC):
 
     def empty_batch(self) -> Batch:
         """The columns of no samples, with the dtype and shape of sample 0; ``()`` where there is none."""
-        return emptied(self.batch(np.zeros(1, dtype=np.intp))) if self.n_samples else ()
+        return empty_like(self.batch(np.zeros(1, dtype=np.intp))) if self.n_samples else ()
 
     # ------------------------------------------------------------------ what is known of them
 
@@ -257,7 +257,7 @@ class RearrangedAccess(SampleAccess):
 
     def __init__(self, source: SampleAccess, positions: Positions) -> None:
         self._source, inner = source.unwrap()
-        self._positions = composed(positions, inner)
+        self._positions = compose(positions, inner)
         # a memoryview gives an int in half the time of an array's item()
         self._at = at = self._positions.data if isinstance(self._positions, np.ndarray) else self._positions
         self._read = read = self._source.sample
@@ -277,20 +277,20 @@ class RearrangedAccess(SampleAccess):
         return self._read(self._at[position])
 
     def samples(self, positions: IndexArrayOfInts) -> list[Any]:
-        return self._source.samples(taken(self._positions, positions))
+        return self._source.samples(take(self._positions, positions))
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return self._source.batch(taken(self._positions, positions))
+        return self._source.batch(take(self._positions, positions))
 
     def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        wanted = as_index_array(self._positions) if positions is None else taken(self._positions, positions)
+        wanted = as_index_array(self._positions) if positions is None else take(self._positions, positions)
         return self._source.columns(keys, wanted)
 
     def iterate(self, start: int, stop: int) -> Iterator[Any]:
         read = self._read
         for first in range(start, stop, _POSITIONS_AT_ONCE):  # as Python ints, but never all of them at once
             block = range(first, min(first + _POSITIONS_AT_ONCE, stop))
-            for position in as_index_array(composed(block, self._positions)).tolist():
+            for position in as_index_array(compose(block, self._positions)).tolist():
                 yield read(position)
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
@@ -311,7 +311,7 @@ class RearrangedAccess(SampleAccess):
         return np.diff(n_before, prepend=0)
 
     def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
-        self._source.prefetch(taken(self._positions, positions), keys)
+        self._source.prefetch(take(self._positions, positions), keys)
 
     def locate(self, position: int) -> str | None:
         return self._source.locate(int(self._at[position]))
@@ -460,7 +460,7 @@ def access_to(iterator: Any) -> SampleAccess:
     """The access that the class of an iterator brings; :class:`DefaultAccess` where it brings none, or redefined what it reads.
 
     Args:
-        iterator: a ``DatasetIteratorIF``; of anything else see :func:`~data_stack.dataset.iterator.contract.adapted`.
+        iterator: a ``DatasetIteratorIF``; of anything else see :func:`~data_stack.dataset.iterator.contract.as_iterator`.
     """
     ways = iterator._sample_ways
     return brought_access(iterator) if ways.has_access and not ways.own else DefaultAccess(iterator)

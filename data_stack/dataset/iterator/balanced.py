@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions
-from data_stack.dataset.randomness.keyed import hashed, hashed_array, permuted_array
-from data_stack.dataset.randomness.seeds import derived_seed
-from data_stack.dataset.splits.class_numbers import class_numbers, grouped_positions
+from data_stack.dataset.randomness.keyed import hash_array, hash_of, permute_array
+from data_stack.dataset.randomness.seeds import derive_seed
+from data_stack.dataset.splits.class_numbers import class_numbers, group_positions
 from data_stack.exception import ConfigError
 
 __all__ = ["BalancedDatasetIterator"]
@@ -57,14 +57,14 @@ class BalancedDatasetIterator(DatasetIteratorView):
         n_samples: SupportsIndex | None = None,
         epoch: SupportsIndex = 0,
     ) -> None:
-        self._by: ColumnKey = str(by) if isinstance(by, str) else checked_integer("the column to balance by", by)
-        self._seed = checked_integer("the seed of a balanced iterator", seed)
-        self._epoch = checked_integer("the epoch of a balanced iterator", epoch, at_least=0)
+        self._by: ColumnKey = str(by) if isinstance(by, str) else check_integer("the column to balance by", by)
+        self._seed = check_integer("the seed of a balanced iterator", seed)
+        self._epoch = check_integer("the epoch of a balanced iterator", epoch, at_least=0)
         self._n_wanted: int | None = None
         if n_samples is not None:
             name = "the n_samples of a balanced iterator"
-            self._n_wanted = checked_integer(name, n_samples, at_least=0, at_most=sys.maxsize)
-        super().__init__(dataset_iterator, self._balanced(access_to(adapted(dataset_iterator))))
+            self._n_wanted = check_integer(name, n_samples, at_least=0, at_most=sys.maxsize)
+        super().__init__(dataset_iterator, self._balanced(access_to(as_iterator(dataset_iterator))))
 
     def _balanced(self, source: SampleAccess) -> Positions:
         n_samples = source.n_samples if self._n_wanted is None else self._n_wanted
@@ -73,8 +73,8 @@ class BalancedDatasetIterator(DatasetIteratorView):
         if source.n_samples == 0:
             raise ConfigError(f"{n_samples} samples cannot be drawn from an empty iterator")
         classes = class_numbers(source.columns([self._by])[0], f"samples cannot be balanced by column {self._by!r}")
-        key = derived_seed("balanced", self._seed, self._epoch)
-        return _InTurn(grouped_positions(classes.numbers), classes.counts.tolist(), n_samples, key)
+        key = derive_seed("balanced", self._seed, self._epoch)
+        return _InTurn(group_positions(classes.numbers), classes.counts.tolist(), n_samples, key)
 
     def _arguments(self) -> dict[str, Any]:
         return {"by": self._by, "seed": self._seed, "n_samples": self._n_wanted, "epoch": self._epoch}
@@ -95,8 +95,8 @@ class _InTurn(ComputedPositions):
         self._members.setflags(write=False)
         self._counts = np.array(counts, dtype=np.uint64)
         self._starts = np.cumsum([0, *counts[:-1]], dtype=np.intp)
-        self._round_key = hashed(key, 0)
-        self._class_keys = hashed_array(key, 1 + np.arange(len(counts)))
+        self._round_key = hash_of(key, 0)
+        self._class_keys = hash_array(key, 1 + np.arange(len(counts)))
 
     def __len__(self) -> int:
         return self._length
@@ -104,7 +104,7 @@ class _InTurn(ComputedPositions):
     def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         counts, starts, keys = self._counts, self._starts, self._class_keys
         rounds, turns = np.divmod(indices.astype(np.uint64), np.uint64(len(counts)))
-        numbers = permuted_array(len(counts), hashed_array(self._round_key, rounds), turns).astype(np.intp)
+        numbers = permute_array(len(counts), hash_array(self._round_key, rounds), turns).astype(np.intp)
         passes, nths = np.divmod(rounds, counts[numbers])
-        members = permuted_array(counts[numbers], hashed_array(keys[numbers], passes), nths).astype(np.intp)
+        members = permute_array(counts[numbers], hash_array(keys[numbers], passes), nths).astype(np.intp)
         return self._members.take(starts[numbers] + members)

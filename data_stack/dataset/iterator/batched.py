@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.grouped import GroupedAccess, GroupedDatasetIterator
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 
@@ -35,9 +35,9 @@ class BatchedDatasetIterator(GroupedDatasetIterator):
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, batch_size: int, *, drop_last: bool = False) -> None:
         super().__init__(dataset_iterator)
-        self._batch_size = checked_integer("batch_size", batch_size, at_least=1)
+        self._batch_size = check_integer("batch_size", batch_size, at_least=1)
         self._drop_last = drop_last
-        self._n_below = len(adapted(dataset_iterator))
+        self._n_below = len(as_iterator(dataset_iterator))
 
     def make_access(self) -> SampleAccess:
         return _BatchedAccess(self._below(), self._n_below, self._batch_size, drop_last=self._drop_last)

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.sample_columns import estimated_bytes
+from data_stack.dataset.iterator.sample_columns import estimate_bytes
 
 __all__ = ["in_blocks"]
 
@@ -29,7 +29,7 @@ def in_blocks(n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]) ->
     while start < n_samples:
         stop = min(start + length, n_samples)
         block = read(np.arange(start, stop, dtype=np.intp))
-        bytes_per_sample = max(1, estimated_bytes(block) // (stop - start))
+        bytes_per_sample = max(1, estimate_bytes(block) // (stop - start))
         yield start, block
         length = max(1, min(length * _GROWTH, _BLOCK_BYTES // bytes_per_sample, _MOST_SAMPLES))
         start = stop

@@ -18,12 +18,12 @@ from data_stack.dataset.iterator.contract import (
     ColumnKey,
     DatasetIteratorIF,
     Sample,
-    adapted,
+    as_iterator,
 )
-from data_stack.dataset.iterator.indices import checked_integer
-from data_stack.dataset.iterator.ownership import copied, copied_objects
+from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.ownership import copy_objects, copy_value
 from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.iterator.sample_columns import estimated_bytes
+from data_stack.dataset.iterator.sample_columns import estimate_bytes
 from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.util.byte_cache import ByteCache
@@ -80,11 +80,11 @@ class CachedDatasetIterator(AccessedDatasetIterator):
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, max_bytes: SupportsIndex | None = None) -> None:
         self._dataset_iterator = dataset_iterator
-        self._max_bytes = None if max_bytes is None else checked_integer("max_bytes of a cache", max_bytes, at_least=0)
+        self._max_bytes = None if max_bytes is None else check_integer("max_bytes of a cache", max_bytes, at_least=0)
         brought_access(self)  # now: this is where samples are kept
 
     def make_access(self) -> _CachedAccess:
-        return _CachedAccess(access_to(adapted(self._dataset_iterator)), self._max_bytes)
+        return _CachedAccess(access_to(as_iterator(self._dataset_iterator)), self._max_bytes)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"dataset_iterator": self._dataset_iterator, "max_bytes": self._max_bytes}
@@ -134,15 +134,15 @@ class _CachedAccess(OneToOneAccess):
         return self._n_total
 
     def sample(self, position: int) -> Sample:
-        return copied(self._samples([position])[0])
+        return copy_value(self._samples([position])[0])
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return list(map(copied, self._samples(positions.tolist())))
+        return list(map(copy_value, self._samples(positions.tolist())))
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) == 0:
             return self.empty_batch()
-        return copied_objects(stack_samples(self._samples(positions.tolist())))
+        return copy_objects(stack_samples(self._samples(positions.tolist())))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         wanted: Sequence[int] = range(self.n_samples) if positions is None else positions.tolist()
@@ -150,7 +150,7 @@ class _CachedAccess(OneToOneAccess):
         if wanted and all(position in found for position in wanted):
             self._hits += len(found)
             samples = [found[position][0] for position in wanted]
-            return [copied_objects(column) for column in stack_columns(samples, keys, self)]
+            return [copy_objects(column) for column in stack_columns(samples, keys, self)]
         columns = self.below.columns(keys, positions)
         return [column[: self._n_total] for column in columns] if positions is None else columns
 
@@ -162,8 +162,8 @@ class _CachedAccess(OneToOneAccess):
         self._misses += len(missing)
         for position, value in zip(missing, self._read(missing), strict=True):
             # a row of a batch that was read at once is a view: kept, it would keep the whole batch
-            sample = value if self._max_bytes is None else copied(value)
-            n_bytes = estimated_bytes(sample) + _ENTRY_BYTES
+            sample = value if self._max_bytes is None else copy_value(value)
+            n_bytes = estimate_bytes(sample) + _ENTRY_BYTES
             found[position] = sample, n_bytes
             if self._max_bytes is None or n_bytes <= self._max_bytes:
                 self._kept.put(position, (sample, n_bytes))

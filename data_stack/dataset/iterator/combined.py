@@ -21,13 +21,13 @@ from data_stack.dataset.iterator.contract import (
     DatasetIteratorIF,
     InformedDatasetIteratorIF,
     Sample,
-    adapted,
+    as_iterator,
 )
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.sequence import SequenceAccess
-from data_stack.dataset.iterator.stacking import join_batches, join_columns, reordered
+from data_stack.dataset.iterator.stacking import join_batches, join_columns, reorder
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts, taken
+from data_stack.dataset.positions import IndexArrayOfInts, take
 from data_stack.exception import ConfigError
 
 __all__ = ["CombinedAccess", "CombinedDatasetIterator", "shared_meta"]
@@ -64,7 +64,7 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
         brought_access(self)  # now, for combinations of combinations a thousand deep would make theirs by recursion
 
     def _take_lengths(self) -> None:
-        self._lengths = [len(adapted(iterator)) for iterator in self._iterators]
+        self._lengths = [len(as_iterator(iterator)) for iterator in self._iterators]
         self._n_samples = sum(self._lengths)
         if self._n_samples > sys.maxsize:
             raise ConfigError(
@@ -72,7 +72,7 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
             )
 
     def make_access(self) -> SampleAccess:
-        return CombinedAccess([access_to(adapted(iterator)) for iterator in self._iterators], self._lengths)
+        return CombinedAccess([access_to(as_iterator(iterator)) for iterator in self._iterators], self._lengths)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_iterators": self._iterators}
@@ -88,7 +88,7 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         return cls(underlying, **arguments)
 
-    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         return shared_meta(meta, self._iterators)
 
     @property
@@ -170,7 +170,7 @@ class CombinedAccess(SampleAccess):
         requests = self._requests(positions)
         batch = join_batches([source.batch(wanted) for source, wanted, _ in requests])
         order = _inverse([slots for _, _, slots in requests])
-        return batch if order is None else reordered(batch, order)
+        return batch if order is None else reorder(batch, order)
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if positions is None and self.n_samples:
@@ -218,7 +218,7 @@ class CombinedAccess(SampleAccess):
         """What to read from where: (source, positions in it, their places in the batch), each source once."""
         if len(positions) == 0:
             return []
-        part_of, places = self._placed(positions)
+        part_of, places = self._place(positions)
         parts, by_part = self.parts(), np.argsort(part_of, kind="stable")
         requests: dict[SampleAccess, tuple[list[IndexArrayOfInts], list[_Positions]]] = {}
         for part, first, end in _runs(part_of[by_part]):
@@ -226,21 +226,21 @@ class CombinedAccess(SampleAccess):
             slots = by_part[first:end]
             wanted: IndexArrayOfInts = places[slots]
             if positions_of_part is not None:
-                wanted = taken(positions_of_part, wanted)
+                wanted = take(positions_of_part, wanted)
             # several views of one source, such as folds, are read together
             all_wanted, all_slots = requests.setdefault(source, ([], []))
             all_wanted.append(wanted)
             all_slots.append(slots)
         return [(source, np.concatenate(wanted), np.concatenate(slots)) for source, (wanted, slots) in requests.items()]
 
-    def _placed(self, positions: IndexArrayOfInts) -> tuple[_Positions, _Positions]:
+    def _place(self, positions: IndexArrayOfInts) -> tuple[_Positions, _Positions]:
         """In which part each position lies, and where in that."""
         starts = np.asarray(self._all_starts(), dtype=np.intp)
         part_of = starts.searchsorted(positions, side="right") - 1
         return part_of, positions - starts.take(part_of)
 
     def _batch_of_arrays(self, columns: list[list[Column]], positions: IndexArrayOfInts) -> tuple[Column, ...]:
-        part_of, places = self._placed(positions)
+        part_of, places = self._place(positions)
         wanted = list(zip(part_of.tolist(), places.tolist(), strict=True))
         batch = []
         for parts in columns:

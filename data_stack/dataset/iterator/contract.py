@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from data_stack.dataset.iterator.access import SampleAccess, Ways, access_to, brought_access, default_access
 from data_stack.dataset.iterator.fluent import ColumnKey, FluentIterator
-from data_stack.dataset.iterator.indices import IndexArray, checked_index, checked_indices
+from data_stack.dataset.iterator.indices import IndexArray, check_index, check_indices
 from data_stack.dataset.iterator.registry import LAYERS
 from data_stack.dataset.iterator.stacking import Batch, Column
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
@@ -27,7 +27,7 @@ __all__ = [
     "Indexable",
     "InformedDatasetIteratorIF",
     "Sample",
-    "adapted",
+    "as_iterator",
     "column_key",
     "column_key_by",
     "column_keys",
@@ -99,7 +99,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
         Raises:
             DatasetOutOfBoundsError: one of the positions lies outside.
         """
-        return default_access(self, "__getitems__").samples(checked_indices(indices, len(self)))
+        return default_access(self, "__getitems__").samples(check_indices(indices, len(self)))
 
     def read_batch(self, indices: IndexArray) -> Batch:
         """The samples at ``indices`` as stacked columns, each of shape ``(len(indices), ...)``.
@@ -114,7 +114,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
             ConfigError: the samples differ in their number of columns or in their keys.
         """
         access = default_access(self, "read_batch")
-        return access.batch(checked_indices(indices, access.n_samples))
+        return access.batch(check_indices(indices, access.n_samples))
 
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
         """One column of the samples at ``indices`` (None: of all), shape ``(n, ...)``, stacked as in :meth:`read_batch`.
@@ -125,7 +125,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
             DatasetOutOfBoundsError: one of the positions lies outside.
             ConfigError: the samples have no such column.
         """
-        positions = None if indices is None else checked_indices(indices, len(self))
+        positions = None if indices is None else check_indices(indices, len(self))
         (column,) = default_access(self, "read_column").columns([self._column_key(key)], positions)
         return column
 
@@ -145,7 +145,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
         """
         return {}
 
-    def _stacked_on(self) -> list[DatasetIteratorIF]:
+    def _stack_on(self) -> list[DatasetIteratorIF]:
         """The iterators that this layer was made with."""
         return self.underlying_iterators
 
@@ -154,7 +154,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
         """The layer of this class on ``underlying``, made with what :meth:`_arguments` gave."""
         return cls(*underlying, **arguments)
 
-    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         """The meta of this layer's samples, where ``meta`` is that of what it is stacked on (of the first, if of several)."""
         return meta
 
@@ -230,7 +230,7 @@ class InformedDatasetIteratorIF(DatasetIteratorIF):
         # Positions are what layers, their recipes and what follows of a meta go by.
         arguments = {name: _with_positions(self, name, value) for name, value in arguments.items()}
         stacked = super()._stacked(layer, *others, **arguments)
-        meta = MetaFactory.copy_dataset_meta(stacked._followed(self.dataset_meta))
+        meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(self.dataset_meta))
         meta = replace(meta, provenance=(*meta.provenance, stacked._layer_name or type(stacked).__name__))
         informed: DatasetIteratorIF = LAYERS["informed"]._rebuilt([stacked], {"dataset_meta": meta})
         return informed
@@ -262,7 +262,7 @@ def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
         TypeError: ``index`` is neither.
     """
     if getattr(index, "ndim", 0) == 0 and hasattr(index, "__index__"):
-        return iterator[checked_index(index, len(iterator))]
+        return iterator[check_index(index, len(iterator))]
     if not isinstance(index, (slice, list, range)) and getattr(index, "ndim", 0) != 1:
         raise TypeError(f"a sample is found by an integer, a slice, or a list or array of integers, not by {index!r}")
     layer = "informed_view" if isinstance(iterator, InformedDatasetIteratorIF) else "view"
@@ -358,7 +358,7 @@ class _AdaptedIterator(DatasetIterator):
         return self._adapted_samples[index]
 
 
-def adapted(samples: Any) -> DatasetIteratorIF:
+def as_iterator(samples: Any) -> DatasetIteratorIF:
     """``samples`` itself if it is an iterator of ours, otherwise behind the contract; nothing is read.
 
     Raises:

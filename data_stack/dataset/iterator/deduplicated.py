@@ -11,7 +11,7 @@ import numpy.typing as npt
 from data_stack.dataset.digests import DIGEST_BYTES, row_digests
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import keys_of
 from data_stack.dataset.iterator.view import DatasetIteratorView
@@ -54,7 +54,7 @@ def iterator_digests(
     Raises:
         ConfigError: there is no such column, or a sample holds an object of unknown content.
     """
-    source = access_to(adapted(dataset_iterator))
+    source = access_to(as_iterator(dataset_iterator))
     keys: list[ColumnKey] | None = None
     if columns is not None:
         keys = keys_of(columns)

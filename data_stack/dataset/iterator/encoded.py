@@ -21,14 +21,14 @@ from data_stack.dataset.iterator.contract import (
     ColumnKey,
     DatasetIteratorIF,
     Sample,
-    adapted,
+    as_iterator,
     column_keys,
 )
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import column_of, stack_values, value_of
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts, narrowed
+from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.exception import ConfigError, ModelNotTrainedError
 
 __all__ = ["EncodedAccess", "EncodedDatasetIterator", "MappedClassesView"]
@@ -56,8 +56,8 @@ class EncodedDatasetIterator(AccessedDatasetIterator):
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike]) -> None:
         self._dataset_iterator = dataset_iterator
-        adapted(dataset_iterator)  # refuses what has no samples
-        self._encoders = column_keys(dataset_iterator, checked_encoders(encoders))
+        as_iterator(dataset_iterator)  # refuses what has no samples
+        self._encoders = column_keys(dataset_iterator, check_encoders(encoders))
         for key, encoder in self._encoders.items():
             if not encoder.is_fitted:
                 raise ModelNotTrainedError(
@@ -66,18 +66,18 @@ class EncodedDatasetIterator(AccessedDatasetIterator):
                 )
 
     def make_access(self) -> SampleAccess:
-        return EncodedAccess(access_to(adapted(self._dataset_iterator)), self._encoders)
+        return EncodedAccess(access_to(as_iterator(self._dataset_iterator)), self._encoders)
 
     def _arguments(self) -> dict[str, Any]:
         return {"encoders": dict(self._encoders)}
 
-    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         followed = MetaFactory.copy_dataset_meta(meta)
         encoders: Mapping[ColumnKey, Encoder] = self._encoders
         sample_pos, target_pos = meta.sample_pos, meta.target_pos
         if any(isinstance(key, int) and key < 0 for key in (*encoders, sample_pos, target_pos)) and len(self):
             # only with a sample is it known where the end is
-            structure = _Structure(adapted(self._dataset_iterator)[0], self._encoders)
+            structure = _Structure(as_iterator(self._dataset_iterator)[0], self._encoders)
             encoders = structure.encoders
             sample_pos, target_pos = structure.normal(sample_pos), structure.normal(target_pos)
         if sample_pos in encoders:
@@ -113,7 +113,7 @@ class MappedClassesView(DatasetIteratorView):
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, mapping: ClassMapping, columns: Sequence[ColumnKey]) -> None:
         self._mapping, self._label_columns = mapping, list(columns)
-        below = access_to(adapted(dataset_iterator))
+        below = access_to(as_iterator(dataset_iterator))
         found = []
         for start in range(0, below.n_samples, _LABELS_AT_ONCE):
             positions = np.arange(start, min(start + _LABELS_AT_ONCE, below.n_samples), dtype=np.intp)
@@ -125,7 +125,7 @@ class MappedClassesView(DatasetIteratorView):
                     stays &= mapping.is_mapped(labels)
                 except EncodingError as error:
                     raise error.within(_column_name(key), start + error.position) from error
-            found.append(narrowed(positions[stays], below.n_samples))
+            found.append(narrow(positions[stays], below.n_samples))
         super().__init__(dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp))
 
     def _arguments(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class EncodedAccess(OneToOneAccess):
             raise error.within(_column_name(0 if structure.is_bare else key), position) from error
         except ConfigError as error:
             raise ConfigError(f"{_column_name(0 if structure.is_bare else key)}: sample {position}: {error}") from error
-        return structure.made_like(sample, values)
+        return structure.make_like(sample, values)
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         samples = self.below.samples(positions)
@@ -166,24 +166,24 @@ class EncodedAccess(OneToOneAccess):
             return []
         structure = self._structure_of(samples[0])
         if structure.is_bare:
-            return list(self._transformed(0, structure.encoders[0], stack_values(samples), positions))
+            return list(self._transform(0, structure.encoders[0], stack_values(samples), positions))
         columns = {
-            key: self._transformed(key, encoder, stack_values([value_of(sample, key) for sample in samples]), positions)
+            key: self._transform(key, encoder, stack_values([value_of(sample, key) for sample in samples]), positions)
             for key, encoder in structure.encoders.items()
         }
         return [
-            structure.made_like(sample, {key: column[row] for key, column in columns.items()})
+            structure.make_like(sample, {key: column[row] for key, column in columns.items()})
             for row, sample in enumerate(samples)
         ]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         batch = self.below.batch(positions)
         if isinstance(batch, np.ndarray):
-            return self._encoded(0, self._structure_of(batch).encoders[0], batch, positions)
+            return self._encode(0, self._structure_of(batch).encoders[0], batch, positions)
         if self.n_samples == 0 and not batch:
             return batch
         encoders = self._structure_of(batch).encoders
-        encoded = {key: self._encoded(key, encoder, column_of(batch, key), positions) for key, encoder in encoders.items()}
+        encoded = {key: self._encode(key, encoder, column_of(batch, key), positions) for key, encoder in encoders.items()}
         if isinstance(batch, dict):
             return {key: encoded.get(key, column) for key, column in batch.items()}
         return tuple(encoded.get(number, column) for number, column in enumerate(batch))
@@ -204,24 +204,24 @@ class EncodedAccess(OneToOneAccess):
             else:
                 encoders = [structure.encoders.get(structure.normal(key)) for key in keys]
         return [
-            column if encoder is None else self._encoded(key, encoder, column, positions)
+            column if encoder is None else self._encode(key, encoder, column, positions)
             for key, encoder, column in zip(keys, encoders, columns, strict=True)
         ]
 
-    def _encoded(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
+    def _encode(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
         """What ``read_batch`` gives: as samples are stacked."""
-        encoded = self._transformed(key, encoder, column, positions)
+        encoded = self._transform(key, encoder, column, positions)
         if encoded.dtype.kind != "O" or (len(encoded) == 0 and self.n_samples == 0):
             return encoded
         if len(encoded) == 0:  # only a sample tells what becomes of one
             first = np.zeros(1, dtype=np.intp)
             is_bare = self._structure is not None and self._structure.is_bare
             column = stack_values(self.below.samples(first)) if is_bare else self.below.columns([key], first)[0]
-            return self._encoded(key, encoder, column, first)[:0]
+            return self._encode(key, encoder, column, first)[:0]
         types = set(map(type, encoded.tolist()))
         return encoded if types <= {str, bytes, type(None)} else stack_values(list(encoded))
 
-    def _transformed(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
+    def _transform(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
         try:
             encoded = encoder.transform(column)
         except EncodingError as error:
@@ -275,7 +275,7 @@ class _Structure:
         position = operator.index(key)
         return position + self._n_columns if -self._n_columns <= position < 0 else position
 
-    def made_like(self, sample: Any, values: Mapping[Any, Any]) -> Any:
+    def make_like(self, sample: Any, values: Mapping[Any, Any]) -> Any:
         """``sample`` with other values in some columns."""
         if type(sample) is tuple or type(sample) is list:
             changed = list(sample)
@@ -295,7 +295,7 @@ def needs_a_sample(keys: Sequence[ColumnKey], encoded: Sequence[ColumnKey]) -> b
     return list(encoded) in ([0], [-1]) or any(hasattr(key, "__index__") and operator.index(key) < 0 for key in keys)
 
 
-def checked_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:
+def check_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:
     """Encoders by column; objects with ``fit`` and ``transform`` become such.
 
     Raises:

@@ -19,7 +19,7 @@ from data_stack.dataset.iterator.contract import (
     ColumnKey,
     DatasetIteratorIF,
     Sample,
-    adapted,
+    as_iterator,
     column_key,
     column_names,
 )
@@ -53,7 +53,7 @@ class _Plan:
         """A sample of values, or a batch of columns."""
         return tuple(columns) if self.names is None else dict(zip(self.names, columns, strict=True))
 
-    def rearranged(self, sample: Any) -> Any:
+    def rearrange(self, sample: Any) -> Any:
         """A sample or a batch below as one of this layer."""
         return self.put_together([sample[key] for key in self.keys])
 
@@ -65,7 +65,7 @@ class _Plan:
                 return self.keys[self.names.index(key)]
         elif hasattr(key, "__index__") and -len(known) <= operator.index(key) < len(known):
             return self.keys[operator.index(key)]
-        raise ConfigError(f"samples have no column {key!r}: {_described(len(self.keys) if self.names is None else self.names)}")
+        raise ConfigError(f"samples have no column {key!r}: {_describe(len(self.keys) if self.names is None else self.names)}")
 
 
 _Planner = Callable[[_Form, _Form], _Plan]
@@ -80,10 +80,10 @@ class _ColumnsLayer(AccessedDatasetIterator):
 
     def __init__(self, dataset_iterator: DatasetIteratorIF) -> None:
         self._dataset_iterator = dataset_iterator
-        adapted(dataset_iterator)  # refuses what has no samples
+        as_iterator(dataset_iterator)  # refuses what has no samples
 
     def make_access(self) -> _ColumnsAccess:
-        below = access_to(adapted(self._dataset_iterator))
+        below = access_to(as_iterator(self._dataset_iterator))
         return _ColumnsAccess(below, self._planner())
 
     @abstractmethod
@@ -98,7 +98,7 @@ class _ColumnsLayer(AccessedDatasetIterator):
 
     def _plan_now(self) -> tuple[_Form, _Plan] | None:
         """The columns below and what becomes of them, by their names, a schema or sample 0; None if nothing tells."""
-        below = access_to(adapted(self._dataset_iterator))
+        below = access_to(as_iterator(self._dataset_iterator))
         names, declared = column_names(self._dataset_iterator), below.declare_columns()
         if not below.n_samples:
             return None
@@ -109,7 +109,7 @@ class _ColumnsLayer(AccessedDatasetIterator):
             form = access.form_of_first()  # that of this class
         return form, self._planner()(form, form)
 
-    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         followed = MetaFactory.copy_dataset_meta(meta)
         found = self._plan_now()
         if found is None:
@@ -260,14 +260,14 @@ class TuplesDatasetIterator(_ColumnsLayer):
 
 
 def _plan_of_fields(columns: tuple[ColumnKey, ...], form: _Form, first: _Form) -> _Plan:
-    keys = _found(columns, form)
+    keys = _find(columns, form)
     return _Plan(keys, None if isinstance(form, int) else keys, len(keys) == _width(form))
 
 
 def _plan_of_names(names: Mapping[str, str], form: _Form, first: _Form) -> _Plan:
     if isinstance(form, int):
         raise ConfigError(f"samples are tuples of {form} columns without names to change; name them by as_dict() first")
-    _found(list(names), form)
+    _find(list(names), form)
     kept = set(form) - set(names)
     for old, new in names.items():
         if new in kept:
@@ -277,21 +277,21 @@ def _plan_of_names(names: Mapping[str, str], form: _Form, first: _Form) -> _Plan
 
 def _plan_of_dicts(names: Sequence[str], form: _Form, first: _Form) -> _Plan:
     if not isinstance(form, int):
-        raise ConfigError(f"samples are dicts already: {_described(form)}; rename() gives them other names")
+        raise ConfigError(f"samples are dicts already: {_describe(form)}; rename() gives them other names")
     if form != len(names):
-        raise ConfigError(f"samples of {form} columns were given {len(names)} names: {_listed(names)}")
+        raise ConfigError(f"samples of {form} columns were given {len(names)} names: {_list(names)}")
     return _Plan(tuple(range(form)), tuple(names), True)
 
 
 def _plan_of_tuples(columns: tuple[ColumnKey, ...], form: _Form, first: _Form) -> _Plan:
     if columns:
-        keys = _found(columns, form)
+        keys = _find(columns, form)
         return _Plan(keys, None, len(keys) == _width(form))
     if isinstance(form, int):
         return _Plan(tuple(range(form)), None, True)
     # in the order of sample 0: equal dicts may have their keys in different orders, tuples may not
     if isinstance(first, int) or set(first) != set(form):
-        raise ConfigError(f"samples differ in their columns: for one {_described(first)}, for another {_described(form)}")
+        raise ConfigError(f"samples differ in their columns: for one {_describe(first)}, for another {_describe(form)}")
     return _Plan(first, None, True)
 
 
@@ -310,16 +310,16 @@ class _ColumnsAccess(OneToOneAccess):
         self._first_form: _Form | None = None
 
     def sample(self, position: int) -> Sample:
-        return self._rearranged(self.below.sample(position))
+        return self._rearrange(self.below.sample(position))
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return [self._rearranged(sample) for sample in self.below.samples(positions)] if len(positions) else []
+        return [self._rearrange(sample) for sample in self.below.samples(positions)] if len(positions) else []
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         # of an empty iterator a batch alone tells which columns there would be
         if self.n_samples == 0 or self._plan_of_first().takes_all:
             batch = self.below.batch(positions)
-            return () if isinstance(batch, tuple) and not batch else self._rearranged(batch)
+            return () if isinstance(batch, tuple) and not batch else self._rearrange(batch)
         plan = self._plan_of_first()
         return plan.put_together(self.below.columns(plan.keys, positions))  # type: ignore[no-any-return]  # a batch
 
@@ -333,7 +333,7 @@ class _ColumnsAccess(OneToOneAccess):
         return self.below.columns([plan.key_below(key) for key in keys], positions)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        return map(self._rearranged, self.below.iterate(start, stop))
+        return map(self._rearrange, self.below.iterate(start, stop))
 
     def form_of_first(self) -> _Form:
         """The columns of sample 0 below."""
@@ -341,8 +341,8 @@ class _ColumnsAccess(OneToOneAccess):
             self._first_form = _form_of(self.below.sample(0))
         return self._first_form
 
-    def _rearranged(self, sample: Any) -> Any:
-        return self._plan_for(len(sample) if type(sample) is tuple else _form_of(sample)).rearranged(sample)
+    def _rearrange(self, sample: Any) -> Any:
+        return self._plan_for(len(sample) if type(sample) is tuple else _form_of(sample)).rearrange(sample)
 
     def _plan_of_first(self) -> _Plan:
         return self._plan_for(self.form_of_first())
@@ -367,7 +367,7 @@ def _width(form: _Form) -> int:
     return form if isinstance(form, int) else len(form)
 
 
-def _found(columns: Sequence[ColumnKey], form: _Form) -> tuple[ColumnKey, ...]:
+def _find(columns: Sequence[ColumnKey], form: _Form) -> tuple[ColumnKey, ...]:
     """``columns`` as samples of that form have them: keys, or positions from 0 on."""
     found: list[ColumnKey] = []
     for column in columns:
@@ -376,7 +376,7 @@ def _found(columns: Sequence[ColumnKey], form: _Form) -> tuple[ColumnKey, ...]:
         else:
             known = not isinstance(column, str) and -form <= column < form
         if not known:
-            raise ConfigError(f"samples have no column {column!r}: {_described(form)}")
+            raise ConfigError(f"samples have no column {column!r}: {_describe(form)}")
         place = column + form if isinstance(form, int) and not isinstance(column, str) and column < 0 else column
         if place in found:
             raise ConfigError(f"column {column!r} of {form} is column {place!r}, which is selected twice")
@@ -384,17 +384,17 @@ def _found(columns: Sequence[ColumnKey], form: _Form) -> tuple[ColumnKey, ...]:
     return tuple(found)
 
 
-def _described(form: _Form | Sequence[ColumnKey]) -> str:
+def _describe(form: _Form | Sequence[ColumnKey]) -> str:
     if isinstance(form, int):
         return f"they have the columns 0 to {form - 1}" if form else "they have no columns"
-    return f"they have the columns {_listed(form)}"
+    return f"they have the columns {_list(form)}"
 
 
-def _listed(names: Sequence[ColumnKey]) -> str:
+def _list(names: Sequence[ColumnKey]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _checked_columns(columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
+def _check_columns(columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
     if isinstance(columns, (str, bytes)) or hasattr(columns, "__index__"):
         raise ConfigError(f"columns must be a list of positions or keys, got {columns!r}; one column is [{columns!r}]")
     checked: list[ColumnKey] = []
@@ -403,14 +403,14 @@ def _checked_columns(columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
             raise ConfigError(f"a column is named by a position or a key, not by {column!r}")
         key = column if isinstance(column, str) else operator.index(column)
         if key in checked:
-            raise ConfigError(f"column {key!r} is selected twice, among {_listed(columns)}")
+            raise ConfigError(f"column {key!r} is selected twice, among {_list(columns)}")
         checked.append(key)
     return tuple(checked)
 
 
 def _positions_of(iterator: Any, columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
     """Columns, checked, with positions for the names that a meta has."""
-    return tuple(column_key(iterator, column) for column in _checked_columns(columns))
+    return tuple(column_key(iterator, column) for column in _check_columns(columns))
 
 
 def _check_names(names: Sequence[Any]) -> None:
@@ -418,4 +418,4 @@ def _check_names(names: Sequence[Any]) -> None:
         if not isinstance(name, str):
             raise ConfigError(f"the name of a column must be a string, got {name!r}")
         if name in names[:place]:
-            raise ConfigError(f"two columns cannot both be named {name!r}, among {_listed(names)}")
+            raise ConfigError(f"two columns cannot both be named {name!r}, among {_list(names)}")

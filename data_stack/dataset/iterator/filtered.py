@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import Column, as_array, keys_of
 from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.dataset.positions import narrowed
+from data_stack.dataset.positions import narrow
 from data_stack.exception import ConfigError
 
 __all__ = ["FilteredDatasetIterator"]
@@ -59,9 +59,9 @@ class FilteredDatasetIterator(DatasetIteratorView):
         if not callable(predicate):
             raise ConfigError(f"a predicate is a function, got {predicate!r:.80}")
         self._predicate, self._column, self._batched = predicate, column, batched
-        source = access_to(adapted(dataset_iterator))
-        find = _found_by_batches if batched else _found_one_by_one
-        found = [narrowed(positions, source.n_samples) for positions in find(source, predicate, column)]
+        source = access_to(as_iterator(dataset_iterator))
+        find = _find_by_batches if batched else _find_one_by_one
+        found = [narrow(positions, source.n_samples) for positions in find(source, predicate, column)]
         super().__init__(dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _is_local(function: Any) -> bool:
     return "<lambda>" in getattr(function, "__qualname__", "") or "<locals>" in getattr(function, "__qualname__", "")
 
 
-def _found_one_by_one(
+def _find_one_by_one(
     source: SampleAccess, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None
 ) -> Iterator[npt.NDArray[np.intp]]:
     arguments: Any
@@ -91,7 +91,7 @@ def _found_one_by_one(
         yield _true_positions(predicate, arguments, start)
 
 
-def _found_by_batches(
+def _find_by_batches(
     source: SampleAccess, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None
 ) -> Iterator[npt.NDArray[np.intp]]:
     read = _reader(source, column, source.batch)

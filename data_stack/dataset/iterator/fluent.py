@@ -42,11 +42,11 @@ class FluentIterator(Generic[_Stack, _Fold]):
 
     def take(self, n_samples: int) -> _Stack:
         """The first ``n_samples`` samples; all of them where there are fewer."""
-        return self._stacked("view", indices=slice(0, _checked_count("n_samples", n_samples)))
+        return self._stacked("view", indices=slice(0, _check_count("n_samples", n_samples)))
 
     def skip(self, n_samples: int) -> _Stack:
         """All but the first ``n_samples`` samples."""
-        return self._stacked("view", indices=slice(_checked_count("n_samples", n_samples), None))
+        return self._stacked("view", indices=slice(_check_count("n_samples", n_samples), None))
 
     def shuffle(self, seed: int, *, epoch: int = 0) -> _Stack:
         """All samples in an order that ``seed`` and ``epoch`` alone decide; no array of positions is kept for large iterators."""
@@ -344,7 +344,7 @@ class FluentIterator(Generic[_Stack, _Fold]):
         return 1 if meta is None else meta.target_pos
 
 
-def _checked_count(name: str, count: SupportsIndex) -> int:
+def _check_count(name: str, count: SupportsIndex) -> int:
     try:
         number = operator.index(count)
     except TypeError:

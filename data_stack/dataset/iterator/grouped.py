@@ -17,9 +17,9 @@ from data_stack.dataset.iterator.contract import (
     ColumnKey,
     DatasetIteratorIF,
     Sample,
-    adapted,
+    as_iterator,
 )
-from data_stack.dataset.iterator.ownership import copied_objects, owned
+from data_stack.dataset.iterator.ownership import copy_objects, detach
 from data_stack.dataset.iterator.stacking import stack_samples, stack_values
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -43,9 +43,9 @@ class GroupedDatasetIterator(AccessedDatasetIterator):
         self._dataset_iterator = dataset_iterator
 
     def _below(self) -> SampleAccess:
-        return access_to(adapted(self._dataset_iterator))
+        return access_to(as_iterator(self._dataset_iterator))
 
-    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         # a target is an array of targets now
         return replace(MetaFactory.copy_dataset_meta(meta), target_kind=None)
 
@@ -95,7 +95,7 @@ class GroupedAccess(SampleAccess):
         return self.below.locate(int(self.positions_of(self.slots_of(position)[:1])[0]))
 
     def sample(self, position: int) -> Sample:
-        return owned(self.below.batch(self.positions_of(self.slots_of(position))))
+        return detach(self.below.batch(self.positions_of(self.slots_of(position))))
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         batch = self._groups_at(positions) if len(positions) > 1 else None
@@ -124,14 +124,14 @@ class GroupedAccess(SampleAccess):
         wanted, inverse = distinct(slots)
         wanted = self.positions_of(wanted)
         columns = []
-        for key, column in zip(keys, owned(tuple(self.below.columns(keys, wanted))), strict=True):
-            grouped = _grouped(repeated_values(column, inverse), slots.shape)
+        for key, column in zip(keys, detach(tuple(self.below.columns(keys, wanted))), strict=True):
+            grouped = _group(repeated_values(column, inverse), slots.shape)
             columns.append(self._column_one_by_one(key, positions) if grouped is None else grouped)
         return columns
 
     def _column_one_by_one(self, key: ColumnKey, positions: IndexArrayOfInts) -> Column:
         groups = [self.positions_of(self.slots_of(position)) for position in positions.tolist()]
-        return copied_objects(stack_values([self.below.columns([key], group)[0] for group in groups]))
+        return copy_objects(stack_values([self.below.columns([key], group)[0] for group in groups]))
 
     def _groups_at(self, positions: IndexArrayOfInts) -> Batch | None:
         """Several groups read in one request; None where the groups one by one may look different."""
@@ -139,11 +139,11 @@ class GroupedAccess(SampleAccess):
         if slots is None:
             return None
         wanted, inverse = distinct(slots)
-        batch = owned(self.below.batch(self.positions_of(wanted)))
+        batch = detach(self.below.batch(self.positions_of(wanted)))
         columns = list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, tuple) else [batch]
         grouped = []
         for column in columns:
-            groups = _grouped(repeated_values(column, inverse), slots.shape)
+            groups = _group(repeated_values(column, inverse), slots.shape)
             if groups is None:
                 return None
             grouped.append(groups)
@@ -173,10 +173,10 @@ def distinct(slots: IndexArrayOfInts) -> tuple[IndexArrayOfInts, npt.NDArray[np.
 
 def repeated_values(column: Column, inverse: npt.NDArray[np.intp] | None) -> Column:
     """The values of several groups, those that some of them share for each by itself."""
-    return column if inverse is None else copied_objects(column[inverse])
+    return column if inverse is None else copy_objects(column[inverse])
 
 
-def _grouped(column: Column, shape: tuple[int, ...]) -> Column | None:
+def _group(column: Column, shape: tuple[int, ...]) -> Column | None:
     """A column of shape ``(n * k, ...)`` as ``(n, k, ...)``; None where the ``n`` groups, stacked, may be something else.
 
     Objects are such a case: the values of one group may make an array by themselves, as arrays of equal shape do.

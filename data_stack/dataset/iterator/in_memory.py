@@ -18,7 +18,7 @@ from data_stack.dataset.iterator.contract import (
     DatasetIteratorIF,
     Sample,
 )
-from data_stack.dataset.iterator.ownership import copied, copied_objects
+from data_stack.dataset.iterator.ownership import copy_objects, copy_value
 from data_stack.dataset.iterator.registry import OPERATIONS, layer
 from data_stack.dataset.iterator.sample_columns import (
     OBJECT,
@@ -95,7 +95,7 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
 
     def _fingerprint_of_source(self) -> str | None:
         try:
-            return OPERATIONS["fingerprint"](self) if self._stacked_on() else None
+            return OPERATIONS["fingerprint"](self) if self._stack_on() else None
         except DataStackError:  # that it cannot be described is no reason not to be pickled
             return None
 
@@ -103,7 +103,7 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
         self._underlying = list(source)
 
-    def _stacked_on(self) -> list[DatasetIteratorIF]:
+    def _stack_on(self) -> list[DatasetIteratorIF]:
         return [source for source in self._underlying if isinstance(source, DatasetIteratorIF)]
 
     @property
@@ -189,7 +189,7 @@ class _ListAccess(SampleAccess):
         self._samples, self.n_samples = samples, len(samples)
 
     def sample(self, position: int) -> Sample:
-        return copied(self._samples[position])
+        return copy_value(self._samples[position])
 
     def tell_content(self) -> Any:
         return content_digest(content_of(self._samples, of_samples=True))
@@ -273,11 +273,11 @@ class _ObjectColumn:
         return _Copies(self.values)
 
     def at(self, positions: Sequence[int]) -> list[Any]:
-        return [copied(self.values[position]) for position in positions]
+        return [copy_value(self.values[position]) for position in positions]
 
     def stacked(self, positions: IndexArrayOfInts | None) -> Column:
         if positions is None:
-            return copied_objects(stack_values(self.values))
+            return copy_objects(stack_values(self.values))
         return stack_values(self.at(positions.tolist())) if len(positions) else stack_values(self.values[:1])[:0]
 
     def content(self) -> list[Any]:
@@ -292,7 +292,7 @@ class _Copies:
         self._values = values
 
     def __getitem__(self, index: int) -> Any:
-        return copied(self._values[index, ...] if isinstance(self._values, np.ndarray) else self._values[index])
+        return copy_value(self._values[index, ...] if isinstance(self._values, np.ndarray) else self._values[index])
 
 
 _Column = Union[_RowsColumn, _ObjectColumn]

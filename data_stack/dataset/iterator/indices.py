@@ -9,16 +9,16 @@ from typing import Any, SupportsIndex, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.positions import IndexArrayOfInts, narrowed
+from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 
-__all__ = ["IndexArray", "checked_index", "checked_indices", "checked_integer", "checked_positions", "out_of_bounds"]
+__all__ = ["IndexArray", "check_index", "check_indices", "check_integer", "check_positions", "out_of_bounds"]
 
 IndexArray = Union[npt.NDArray[Any], Sequence[int], Sequence[bool], range, slice]
 """Positions of samples: integers (negative ones count from the end), or one bool for each sample."""
 
 
-def checked_index(index: SupportsIndex, length: int) -> int:
+def check_index(index: SupportsIndex, length: int) -> int:
     """The position ``0 <= p < length`` that ``index`` means, negative ones counted from the end.
 
     Raises:
@@ -31,7 +31,7 @@ def checked_index(index: SupportsIndex, length: int) -> int:
     raise out_of_bounds(position, length)
 
 
-def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDArray[np.intp]:
+def check_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDArray[np.intp]:
     """The positions that ``indices`` mean in ``length`` samples: shape ``(n,)``, each in ``[0, length)``.
 
     Args:
@@ -59,7 +59,7 @@ def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDA
     if array.dtype == object and array.ndim == 1 and len(array) and all(isinstance(each, (bool, np.bool_)) for each in array):
         array = array.astype(bool)  # a mask of pandas
     if array.ndim != 1:
-        raise TypeError(f"indices must be a one-dimensional list or array of integers, got {_described(indices, array)}")
+        raise TypeError(f"indices must be a one-dimensional list or array of integers, got {_describe(indices, array)}")
     if array.dtype == bool:
         if array.size != length:
             raise DatasetOutOfBoundsError(f"a mask of {array.size} values cannot select from an iterator of {length} samples")
@@ -67,7 +67,7 @@ def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDA
     if array.size == 0:  # numpy makes floats of an empty list
         return np.empty(0, dtype=np.intp)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"indices must be integers or bools, got {_described(indices, array)}")
+        raise TypeError(f"indices must be integers or bools, got {_describe(indices, array)}")
     lowest, highest = int(array.min()), int(array.max())  # before the cast, which would wrap large unsigned integers
     if lowest < -length or highest >= length:
         offender = lowest if lowest < -length else highest
@@ -76,8 +76,8 @@ def checked_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDA
     return np.where(positions < 0, positions + length, positions) if lowest < 0 else positions
 
 
-def checked_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range | IndexArrayOfInts:
-    """As :func:`checked_indices`, to be kept: a slice or range stays a range, anything else is copied, as narrow as it can be.
+def check_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range | IndexArrayOfInts:
+    """As :func:`check_indices`, to be kept: a slice or range stays a range, anything else is copied, as narrow as it can be.
 
     Raises:
         DatasetOutOfBoundsError, TypeError: as there.
@@ -96,10 +96,10 @@ def checked_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range
             return indices
         if highest < 0:
             return range(indices.start + length, indices.stop + length, indices.step)
-    return narrowed(checked_indices(indices, length), length)
+    return narrow(check_indices(indices, length), length)
 
 
-def checked_integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
+def check_integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
     """``value`` as a plain int, for arguments such as counts and seeds.
 
     Raises:
@@ -125,5 +125,5 @@ def out_of_bounds(position: int, length: int, place: int | None = None) -> Datas
     return DatasetOutOfBoundsError(f"position {shown} is outside of an iterator of {length} samples{where}: {allowed}")
 
 
-def _described(indices: object, array: npt.NDArray[Any]) -> str:
+def _describe(indices: object, array: npt.NDArray[Any]) -> str:
     return f"{type(indices).__name__} of shape {array.shape} and dtype {array.dtype}"

@@ -11,7 +11,7 @@ from data_stack.dataset.iterator.contract import (
     AccessedDatasetIterator,
     DatasetIteratorIF,
     InformedDatasetIteratorIF,
-    adapted,
+    as_iterator,
     column_key_by,
 )
 from data_stack.dataset.iterator.registry import layer
@@ -52,13 +52,13 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def make_access(self) -> SampleAccess:
-        below = access_to(adapted(self._dataset_iterator))
+        below = access_to(as_iterator(self._dataset_iterator))
         return NamedAccess(below, partial(column_key_by, self._dataset_meta, below))
 
     def _arguments(self) -> dict[str, Any]:
         return {"dataset_meta": self._dataset_meta, "origin": self._origin}
 
-    def _stacked_on(self) -> list[DatasetIteratorIF]:
+    def _stack_on(self) -> list[DatasetIteratorIF]:
         return [self._dataset_iterator]
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from data_stack.dataset.iterator.combined import CombinedDatasetIterator, shared_meta
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF
@@ -40,7 +40,7 @@ class InterleavedDatasetIterator(DatasetIteratorView):
             raise ConfigError(f"stop must be 'longest' or 'shortest', got {stop!r}")
         self._stop = stop
         combined = CombinedDatasetIterator(iterators)
-        lengths = [len(adapted(iterator)) for iterator in combined.underlying_iterators]
+        lengths = [len(as_iterator(iterator)) for iterator in combined.underlying_iterators]
         starts = np.cumsum([0, *lengths[:-1]])
         if stop == "shortest" and lengths:
             lengths = [min(lengths)] * len(lengths)
@@ -55,7 +55,7 @@ class InterleavedDatasetIterator(DatasetIteratorView):
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         return cls(underlying, **arguments)
 
-    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         return shared_meta(meta, self.underlying_iterators)
 
     @property

@@ -16,13 +16,13 @@ from data_stack.dataset.iterator.contract import (
     ColumnKey,
     DatasetIteratorIF,
     Sample,
-    adapted,
+    as_iterator,
 )
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import as_array, column_of, join_columns, stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
+from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 
 __all__ = ["BatchMapAccess", "MappedDatasetIterator", "grow_reads"]
@@ -83,13 +83,13 @@ class MappedDatasetIterator(AccessedDatasetIterator):
         if not callable(function):
             raise ConfigError(f"a map needs a function of a sample, got {function!r}")
         self._dataset_iterator, self._function, self._batched = dataset_iterator, function, bool(batched)
-        self._seed = None if seed is None else checked_integer("seed", seed)
-        self._epoch = checked_integer("epoch", epoch)
-        adapted(dataset_iterator)  # refuses what has no samples
+        self._seed = None if seed is None else check_integer("seed", seed)
+        self._epoch = check_integer("epoch", epoch)
+        as_iterator(dataset_iterator)  # refuses what has no samples
 
     def make_access(self) -> SampleAccess:
-        below = access_to(adapted(self._dataset_iterator))
-        mixed_seed = None if self._seed is None else derived_seed("mapped", self._seed, self._epoch)
+        below = access_to(as_iterator(self._dataset_iterator))
+        mixed_seed = None if self._seed is None else derive_seed("mapped", self._seed, self._epoch)
         return (BatchMapAccess if self._batched else _MapAccess)(below, self._function, mixed_seed)
 
     def _arguments(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class _MapAccess(OneToOneAccess):
     def sample(self, position: int) -> Sample:
         if self._mixed_seed is None:
             return self._function(self.below.sample(position))
-        return self._function(self.below.sample(position), derived_generator(self._mixed_seed, position))
+        return self._function(self.below.sample(position), derive_generator(self._mixed_seed, position))
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         function, mixed_seed = self._function, self._mixed_seed
@@ -128,7 +128,7 @@ class _MapAccess(OneToOneAccess):
         if mixed_seed is None:
             return [function(sample) for sample in samples]
         places = positions.tolist()
-        return [function(sample, derived_generator(mixed_seed, at)) for at, sample in zip(places, samples, strict=True)]
+        return [function(sample, derive_generator(mixed_seed, at)) for at, sample in zip(places, samples, strict=True)]
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         n_positions = self.n_samples if positions is None else len(positions)
@@ -148,7 +148,7 @@ class _MapAccess(OneToOneAccess):
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         function, mixed_seed = self._function, self._mixed_seed
         for position, sample in enumerate(self.below.iterate(start, stop), start):
-            yield function(sample) if mixed_seed is None else function(sample, derived_generator(mixed_seed, position))
+            yield function(sample) if mixed_seed is None else function(sample, derive_generator(mixed_seed, position))
 
 
 class BatchMapAccess(_MapAccess):
@@ -176,23 +176,23 @@ class BatchMapAccess(_MapAccess):
         if self._mixed_seed is None:
             mapped = self._function(batch)
         else:
-            mapped = self._function(batch, [derived_generator(self._mixed_seed, at) for at in positions.tolist()])
-        return self._checked(mapped, len(positions))
+            mapped = self._function(batch, [derive_generator(self._mixed_seed, at) for at in positions.tolist()])
+        return self._check(mapped, len(positions))
 
-    def _checked(self, mapped: Any, n_rows: int) -> Batch:
+    def _check(self, mapped: Any, n_rows: int) -> Batch:
         """What a batched function gave as a batch of ``n_rows``."""
         if isinstance(mapped, Mapping):
-            columns = {key: self._checked_column(column, n_rows, f" in column {key!r}") for key, column in mapped.items()}
+            columns = {key: self._check_column(column, n_rows, f" in column {key!r}") for key, column in mapped.items()}
             if columns:
                 return columns
         elif isinstance(mapped, tuple):
             if mapped:
-                return tuple([self._checked_column(column, n_rows, f" in column {i}") for i, column in enumerate(mapped)])
+                return tuple([self._check_column(column, n_rows, f" in column {i}") for i, column in enumerate(mapped)])
         else:
-            return self._checked_column(mapped, n_rows, "")
+            return self._check_column(mapped, n_rows, "")
         raise ConfigError(f"a batched map gave no columns for a batch of {n_rows} samples: its function is {self._function!r}")
 
-    def _checked_column(self, values: Any, n_rows: int, where: str) -> Column:
+    def _check_column(self, values: Any, n_rows: int, where: str) -> Column:
         column = _as_column(values)
         if column is None:
             raise ConfigError(

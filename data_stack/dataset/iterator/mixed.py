@@ -13,14 +13,14 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from data_stack.dataset.iterator.combined import CombinedDatasetIterator, shared_meta
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product_array, permuted_array
-from data_stack.dataset.randomness.seeds import derived_seed
+from data_stack.dataset.randomness.keyed import hash_array, hash_of, high_product_array, permute_array
+from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.exception import ConfigError
 
 __all__ = ["MixedDatasetIterator", "exact_parts"]
@@ -67,14 +67,14 @@ class MixedDatasetIterator(DatasetIteratorView):
         n_samples: SupportsIndex | None = None,
         epoch: SupportsIndex = 0,
     ) -> None:
-        self._seed = checked_integer("the seed of a mixed iterator", seed)
-        self._epoch = checked_integer("the epoch of a mixed iterator", epoch, at_least=0)
+        self._seed = check_integer("the seed of a mixed iterator", seed)
+        self._epoch = check_integer("the epoch of a mixed iterator", epoch, at_least=0)
         self._n_wanted: int | None = None
         if n_samples is not None:
             name = "the n_samples of a mixed iterator"
-            self._n_wanted = checked_integer(name, n_samples, at_least=0, at_most=sys.maxsize)
+            self._n_wanted = check_integer(name, n_samples, at_least=0, at_most=sys.maxsize)
         combined = CombinedDatasetIterator(iterators)
-        lengths = [len(adapted(iterator)) for iterator in combined.underlying_iterators]
+        lengths = [len(as_iterator(iterator)) for iterator in combined.underlying_iterators]
         if not lengths:
             raise ConfigError("a mixed iterator needs at least one iterator; it was given none")
         self._proportions, parts = exact_parts(proportions, len(lengths))
@@ -82,8 +82,8 @@ class MixedDatasetIterator(DatasetIteratorView):
             if part and not length:
                 raise ConfigError(f"iterator {place} is empty, but its proportion is not 0; leave it out, or give it 0")
         self._block_size = math.ceil(1 / min(part for part in parts if part))
-        key = derived_seed("mixed", self._seed, self._epoch)
-        super().__init__(combined, _mixed(lengths, parts, self._block_size, self._n_wanted, key))
+        key = derive_seed("mixed", self._seed, self._epoch)
+        super().__init__(combined, _mix(lengths, parts, self._block_size, self._n_wanted, key))
 
     @property
     def block_size(self) -> int:
@@ -102,7 +102,7 @@ class MixedDatasetIterator(DatasetIteratorView):
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         return cls(underlying, **arguments)
 
-    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         return shared_meta(meta, self.underlying_iterators)
 
     @property
@@ -156,7 +156,7 @@ def _number(value: Any) -> int | float:
         return float(str(value) if isinstance(value, np.floating) else value)  # the decimal number that numpy shows
 
 
-def _mixed(lengths: list[int], parts: list[Fraction], block: int, n_wanted: int | None, key: int) -> IndexArrayOfInts:
+def _mix(lengths: list[int], parts: list[Fraction], block: int, n_wanted: int | None, key: int) -> IndexArrayOfInts:
     """Positions in runs of ``lengths``, one run after the other, each run's in its part of all.
 
     Of the first t positions, t a multiple of the block, the first k runs together have their part of t, rounded. So in the block
@@ -174,7 +174,7 @@ def _mixed(lengths: list[int], parts: list[Fraction], block: int, n_wanted: int 
     # in units of 2**-64, rounded; those of a sum of 1 are not held by 64 bits
     sums = [math.floor(share * 2**64 + Fraction(1, 2)) for share in accumulate(parts, initial=Fraction(0))]
     shares, is_whole = np.array([each % 2**64 for each in sums], dtype=np.uint64), np.array([each == 2**64 for each in sums])
-    run_keys = hashed_array(key, 1 + np.arange(len(lengths)))
+    run_keys = hash_array(key, 1 + np.arange(len(lengths)))
     n_most = n_wanted
     if n_most is None:  # a block or two more than there can be
         n_most = min(math.ceil(length / part) for length, part in zip(lengths, parts, strict=True) if part) + 2 * block
@@ -191,12 +191,12 @@ def _mixed(lengths: list[int], parts: list[Fraction], block: int, n_wanted: int 
         of_tickets = np.repeat(np.tile(np.arange(len(lengths)), len(blocks)), counts.reshape(-1))
         starts = np.repeat((blocks - first) * block, block)
         turns = np.arange(len(starts)) - starts
-        keys = np.repeat(hashed_array(hashed(key, 0), blocks), block)
-        runs = of_tickets[starts + permuted_array(block, keys, turns).astype(np.intp)]
+        keys = np.repeat(hash_array(hash_of(key, 0), blocks), block)
+        runs = of_tickets[starts + permute_array(block, keys, turns).astype(np.intp)]
         for run in np.flatnonzero(counts.any(axis=0)).tolist():
             own = np.flatnonzero(runs == run)
             passes, nths = np.divmod(seen[run] + np.arange(len(own)), lengths[run])
-            places = permuted_array(lengths[run], hashed_array(int(run_keys[run]), passes), nths)
+            places = permute_array(lengths[run], hash_array(int(run_keys[run]), passes), nths)
             order[first * block + own] = ends[run] + places.astype(np.intp)
             again = own[lengths[run] - seen[run] :]
             if n_wanted is None and len(again):

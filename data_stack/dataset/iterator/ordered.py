@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import Column
 from data_stack.dataset.iterator.view import DatasetIteratorView
@@ -39,7 +39,7 @@ class SortedDatasetIterator(DatasetIteratorView):
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey, *, descending: bool = False) -> None:
         self._by, self._descending = by, descending
-        source = access_to(adapted(dataset_iterator))
+        source = access_to(as_iterator(dataset_iterator))
         column = source.columns([by])[0] if source.n_samples else np.empty(0)
         super().__init__(dataset_iterator, stable_order(column, by, descending=descending))
 

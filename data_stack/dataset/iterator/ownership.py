@@ -9,7 +9,7 @@ import numpy as np
 from data_stack.dataset.iterator.sample_columns import is_plain_tensor
 from data_stack.util.large_arrays import has_own_memory
 
-__all__ = ["copied", "copied_objects", "owned"]
+__all__ = ["copy_objects", "copy_value", "detach"]
 
 _Batch = TypeVar("_Batch")
 
@@ -19,7 +19,7 @@ _CONSTANT: frozenset[type] = frozenset(
 )
 
 
-def copied(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     """A value that may be written into: arrays, plain tensors, lists, dicts, sets and bytearrays are copied, at any depth.
 
     Objects of other classes are given as they are, and so are the values in them.
@@ -28,46 +28,46 @@ def copied(value: Any) -> Any:
     if kind in _CONSTANT:
         return value
     if kind is tuple:
-        return tuple([copied(item) for item in value])
+        return tuple([copy_value(item) for item in value])
     if kind is np.ndarray or isinstance(value, np.ndarray):
-        return copied_objects(value.copy("K")) if value.dtype.hasobject else value.copy("K")
+        return copy_objects(value.copy("K")) if value.dtype.hasobject else value.copy("K")
     if kind is dict:
-        return {key: copied(item) for key, item in value.items()}
+        return {key: copy_value(item) for key, item in value.items()}
     if kind is list:
-        return [copied(item) for item in value]
+        return [copy_value(item) for item in value]
     if kind is set or kind is bytearray:
         return value.copy()
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
-        made = tuple.__new__(kind, map(copied, value))
+        made = tuple.__new__(kind, map(copy_value, value))
         if getattr(value, "__dict__", None):  # a subclass may have more than its fields
-            made.__dict__.update(copied(value.__dict__))
+            made.__dict__.update(copy_value(value.__dict__))
         return made
     return value.clone() if is_plain_tensor(value) else value
 
 
-def copied_objects(batch: _Batch) -> _Batch:
+def copy_objects(batch: _Batch) -> _Batch:
     """A batch, or a column; in its columns of objects, which must not be shared, values are replaced by copies."""
     given: Any = batch
     if isinstance(given, (dict, tuple)):
         for column in given.values() if isinstance(given, dict) else given:
-            copied_objects(column)
+            copy_objects(column)
     elif given.dtype == object:
         for place in np.ndindex(given.shape):
             if type(given[place]) not in _CONSTANT:
-                given[place] = copied(given[place])
+                given[place] = copy_value(given[place])
     return batch
 
 
-def owned(batch: Any) -> Any:
+def detach(batch: Any) -> Any:
     """A batch whose arrays are nobody else's, so that its receiver may write into it.
 
     Accesses give new arrays. Parts of other arrays, such as of a mapped file or of what a reader keeps, are copied, and so are
     the values in columns of objects.
     """
     if isinstance(batch, dict):
-        return {key: owned(column) for key, column in batch.items()}
+        return {key: detach(column) for key, column in batch.items()}
     if isinstance(batch, tuple):
-        return tuple(map(owned, batch))
+        return tuple(map(detach, batch))
     whole = batch.base if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes else batch
     is_new = batch.flags.writeable and has_own_memory(whole)
-    return copied_objects(batch if is_new else batch.copy())
+    return copy_objects(batch if is_new else batch.copy())

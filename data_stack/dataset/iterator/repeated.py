@@ -7,8 +7,8 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
@@ -32,8 +32,8 @@ class RepeatedDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, times: SupportsIndex) -> None:
-        self._times = checked_integer("the times of a repeated iterator", times, at_least=0)
-        n_samples = len(adapted(dataset_iterator))
+        self._times = check_integer("the times of a repeated iterator", times, at_least=0)
+        n_samples = len(as_iterator(dataset_iterator))
         if n_samples * self._times > sys.maxsize:
             raise ConfigError(f"{n_samples} samples {self._times} times are more than Python can count; repeat them less often")
         once = self._times <= 1 or n_samples == 0

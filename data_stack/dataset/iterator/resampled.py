@@ -9,14 +9,14 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import hashed_array, high_product_array
-from data_stack.dataset.randomness.seeds import derived_seed
+from data_stack.dataset.randomness.keyed import hash_array, high_product_array
+from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.exception import ConfigError
 
 __all__ = ["ResampledDatasetIterator"]
@@ -53,16 +53,16 @@ class ResampledDatasetIterator(DatasetIteratorView):
         weights: npt.ArrayLike | None = None,
         epoch: SupportsIndex = 0,
     ) -> None:
-        self._n_drawn = checked_integer("the n_samples of a resampled iterator", n_samples, at_least=0, at_most=sys.maxsize)
-        self._seed = checked_integer("the seed of a resampled iterator", seed)
-        self._epoch = checked_integer("the epoch of a resampled iterator", epoch, at_least=0)
-        n_below = len(adapted(dataset_iterator))
-        self._weights = None if weights is None else _checked_weights(weights, n_below)
+        self._n_drawn = check_integer("the n_samples of a resampled iterator", n_samples, at_least=0, at_most=sys.maxsize)
+        self._seed = check_integer("the seed of a resampled iterator", seed)
+        self._epoch = check_integer("the epoch of a resampled iterator", epoch, at_least=0)
+        n_below = len(as_iterator(dataset_iterator))
+        self._weights = None if weights is None else _check_weights(weights, n_below)
         if self._n_drawn and n_below == 0:
             raise ConfigError(f"{self._n_drawn} samples cannot be drawn from an empty iterator")
         if self._n_drawn and self._weights is not None and not self._weights.any():
             raise ConfigError(f"all {n_below} weights are 0: at least one must be positive, or no sample can be drawn")
-        key = derived_seed("resampled", self._seed, self._epoch)
+        key = derive_seed("resampled", self._seed, self._epoch)
         if self._n_drawn == 0:
             super().__init__(dataset_iterator, range(0))
         elif self._weights is None:
@@ -74,7 +74,7 @@ class ResampledDatasetIterator(DatasetIteratorView):
         return {"n_samples": self._n_drawn, "seed": self._seed, "weights": self._weights, "epoch": self._epoch}
 
 
-def _checked_weights(weights: npt.ArrayLike, n_samples: int) -> npt.NDArray[Any]:
+def _check_weights(weights: npt.ArrayLike, n_samples: int) -> npt.NDArray[Any]:
     try:
         array = np.array(as_array(weights))
         if array.dtype == object or (array.dtype.kind == "f" and array.dtype.itemsize > 8):
@@ -102,7 +102,7 @@ class _Drawn(ComputedPositions):
         return self._n_drawn
 
     def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        return high_product_array(hashed_array(self._key, indices), np.uint64(self._n_below)).astype(np.intp)
+        return high_product_array(hash_array(self._key, indices), np.uint64(self._n_below)).astype(np.intp)
 
 
 class _DrawnByWeight(ComputedPositions):
@@ -133,7 +133,7 @@ class _DrawnByWeight(ComputedPositions):
     # above it is that of a positive weight.
 
     def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        uniform = (hashed_array(self._key, indices) >> np.uint64(11)).astype(np.float64)
+        uniform = (hash_array(self._key, indices) >> np.uint64(11)).astype(np.float64)
         uniform *= 2.0**-53
         uniform *= self._total
         return np.asarray(self._sums.searchsorted(uniform, side="right"), dtype=np.intp)

@@ -20,7 +20,7 @@ __all__ = [
     "OBJECT",
     "SampleStructure",
     "ValueKind",
-    "estimated_bytes",
+    "estimate_bytes",
     "is_plain_tensor",
     "kind_of",
     "sample_reader",
@@ -210,7 +210,7 @@ _ARRAY_BYTES = 112  # of the object around the numbers
 _MOST_DEPTH = 8
 
 
-def estimated_bytes(value: Any, depth: int = 0) -> int:
+def estimate_bytes(value: Any, depth: int = 0) -> int:
     """Roughly the memory that ``value`` takes: arrays, tensors, images, strings, containers and dataclasses are measured.
 
     What several values share is counted for each; what an array is a view of is not counted.
@@ -235,4 +235,4 @@ def estimated_bytes(value: Any, depth: int = 0) -> int:
             items = [getattr(value, name, None) for name in type(value).__dataclass_fields__]
         else:
             items = ()
-    return own + sum(estimated_bytes(item, depth + 1) for item in items) if depth < _MOST_DEPTH else own
+    return own + sum(estimate_bytes(item, depth + 1) for item in items) if depth < _MOST_DEPTH else own

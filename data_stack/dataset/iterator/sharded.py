@@ -7,11 +7,11 @@ from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.dataset.positions import Positions, narrowed
+from data_stack.dataset.positions import Positions, narrow
 from data_stack.exception import ConfigError
 
 __all__ = ["ShardedDatasetIterator"]
@@ -49,12 +49,12 @@ class ShardedDatasetIterator(DatasetIteratorView):
         contiguous: bool = False,
         uneven: Literal["keep", "pad", "drop"] = "keep",
     ) -> None:
-        self._world = checked_integer("the world of a sharded iterator", world, at_least=1, at_most=sys.maxsize)
-        self._rank = checked_integer(f"the rank in a world of {self._world}", rank, at_least=0, at_most=self._world - 1)
+        self._world = check_integer("the world of a sharded iterator", world, at_least=1, at_most=sys.maxsize)
+        self._rank = check_integer(f"the rank in a world of {self._world}", rank, at_least=0, at_most=self._world - 1)
         if uneven not in ("keep", "pad", "drop"):
             raise ConfigError(f"uneven must be 'keep', 'pad' or 'drop', got {uneven!r}")
         self._contiguous, self._uneven = bool(contiguous), uneven
-        super().__init__(dataset_iterator, self._part_of(len(adapted(dataset_iterator))))
+        super().__init__(dataset_iterator, self._part_of(len(as_iterator(dataset_iterator))))
 
     def _part_of(self, n_samples: int) -> Positions:
         rank, world = self._rank, self._world
@@ -72,7 +72,7 @@ class ShardedDatasetIterator(DatasetIteratorView):
             return range(start, last + 1, step)
         # unsigned: start + index * step is below n_samples + world, which may be 2**63 and more
         positions = (np.uint64(start) + np.arange(per_rank + 1, dtype=np.uint64) * np.uint64(step)) % np.uint64(n_samples)
-        return narrowed(positions, n_samples)
+        return narrow(positions, n_samples)
 
     def _arguments(self) -> dict[str, Any]:
         return {"rank": self._rank, "world": self._world, "contiguous": self._contiguous, "uneven": self._uneven}

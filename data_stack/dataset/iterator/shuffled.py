@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, SupportsIndex
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.randomness import permutation
-from data_stack.dataset.randomness.seeds import derived_seed
+from data_stack.dataset.randomness.seeds import derive_seed
 
 __all__ = ["ShuffledDatasetIterator"]
 
@@ -32,10 +32,10 @@ class ShuffledDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, seed: SupportsIndex, *, epoch: SupportsIndex = 0) -> None:
-        self._seed = checked_integer("the seed of a shuffled iterator", seed)
-        self._epoch = checked_integer("the epoch of a shuffled iterator", epoch, at_least=0)
-        key = derived_seed("shuffled", self._seed, self._epoch)
-        super().__init__(dataset_iterator, permutation.KeyedPermutation(len(adapted(dataset_iterator)), key))
+        self._seed = check_integer("the seed of a shuffled iterator", seed)
+        self._epoch = check_integer("the epoch of a shuffled iterator", epoch, at_least=0)
+        key = derive_seed("shuffled", self._seed, self._epoch)
+        super().__init__(dataset_iterator, permutation.KeyedPermutation(len(as_iterator(dataset_iterator)), key))
 
     def _arguments(self) -> dict[str, Any]:
         return {"seed": self._seed, "epoch": self._epoch}

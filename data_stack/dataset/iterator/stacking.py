@@ -18,12 +18,12 @@ __all__ = [
     "as_array",
     "column_of",
     "common_dtype",
-    "emptied",
+    "empty_like",
     "exact_array",
     "join_batches",
     "join_columns",
     "keys_of",
-    "reordered",
+    "reorder",
     "stack_samples",
     "stack_values",
     "value_of",
@@ -139,12 +139,12 @@ def keys_of(columns: int | str | Sequence[int | str]) -> list[int | str]:
         raise ConfigError(f"columns are named by a position, a key, or a list of these, not by {columns!r:.80}") from None
 
 
-def emptied(batch: Batch) -> Batch:
+def empty_like(batch: Batch) -> Batch:
     """The same columns with no sample in them."""
-    return reordered(batch, slice(0, 0))
+    return reorder(batch, slice(0, 0))
 
 
-def reordered(batch: Batch, order: npt.NDArray[np.intp] | slice) -> Batch:
+def reorder(batch: Batch, order: npt.NDArray[np.intp] | slice) -> Batch:
     """The samples of a batch at ``order``."""
     if isinstance(batch, dict):
         return {key: column[order] for key, column in batch.items()}

@@ -13,13 +13,13 @@ from data_stack.dataset.iterator.contract import (
     AccessedDatasetIterator,
     DatasetIteratorIF,
     Sample,
-    adapted,
+    as_iterator,
 )
 from data_stack.dataset.iterator.registry import OPERATIONS, layer
 from data_stack.dataset.iterator.stored_samples import OtherVersionError, StoredSamples, write_samples
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, ResourceNotFoundError
-from data_stack.io.identifiers import checked_identifier
+from data_stack.io.identifiers import check_identifier
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.util.forks import ForkLock
 from data_stack.util.logger import logger
@@ -83,7 +83,7 @@ class StoredCacheDatasetIterator(AccessedDatasetIterator):
                 f"a stored cache needs a storage connector, e.g. FileStorageConnector('/data'), not {storage!r:.80}"
             )
         if version is None:
-            reason = OPERATIONS["why_untold"](adapted(dataset_iterator))
+            reason = OPERATIONS["why_untold"](as_iterator(dataset_iterator))
             if reason is not None:
                 raise ConfigError(
                     f"a stored cache of this needs a version: without one it could give other samples than those below it, for "
@@ -91,11 +91,11 @@ class StoredCacheDatasetIterator(AccessedDatasetIterator):
                     f"version whenever the samples change"
                 )
         self._dataset_iterator, self._storage = dataset_iterator, storage
-        self._given_identifier = None if identifier is None else checked_identifier(identifier)
+        self._given_identifier = None if identifier is None else check_identifier(identifier)
         self._version = version
 
     def make_access(self) -> _StoredCacheAccess:
-        source = adapted(self._dataset_iterator)
+        source = as_iterator(self._dataset_iterator)
         return _StoredCacheAccess(source, self._storage, self._given_identifier, self._version)
 
     def fill(self) -> str:
@@ -171,10 +171,10 @@ class _StoredCacheAccess(OneToOneAccess):
             with self._opening:
                 stored = self._stored
                 if stored is None:
-                    stored = self._stored = self._found() or self._written()
+                    stored = self._stored = self._find() or self._write()
         return stored
 
-    def _found(self) -> StoredSamples | None:
+    def _find(self) -> StoredSamples | None:
         """What is stored, if that is what this iterator gives."""
         identifier = self.identifier
         if not self._storage.has_resource(identifier):
@@ -192,21 +192,21 @@ class _StoredCacheAccess(OneToOneAccess):
             return None
         return stored
 
-    def _written(self) -> StoredSamples:
+    def _write(self) -> StoredSamples:
         """Store the samples, unless another process does so meanwhile."""
         identifier, started = self.identifier, time.monotonic()
         with self._storage.lease(identifier) as lease:
             while not lease.acquire() and time.monotonic() - started < _LEASE_SECONDS:
-                found = self._found()
+                found = self._find()
                 if found is not None:
                     return found
                 time.sleep(_PAUSE_SECONDS)
-            found = self._found()  # another process may have been faster
+            found = self._find()  # another process may have been faster
             if found is None:
                 logger.info("storing %d samples as %r in %r", self.n_samples, identifier, self._storage)
                 with self._storage.create(identifier) as file:
                     write_samples(file, self._source, self.n_samples, self._fingerprint())
-                found = self._found()
+                found = self._find()
         if found is None:
             raise ConfigError(
                 f"the cache {identifier!r} in {self._storage!r} was replaced by other samples as soon as it was stored; "

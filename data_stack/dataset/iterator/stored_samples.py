@@ -34,7 +34,7 @@ import numpy as np
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.codecs.python_values import PythonCodec
 from data_stack.dataset.iterator.contract import Sample
-from data_stack.dataset.iterator.sample_columns import estimated_bytes, is_plain_tensor, torch_module
+from data_stack.dataset.iterator.sample_columns import estimate_bytes, is_plain_tensor, torch_module
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.integrity import DIGEST_BYTES, block_digest, digest_of_block
@@ -93,7 +93,7 @@ class _SampleCodec(PythonCodec):
 
         try:
             self._check(value)
-            text = canonical_json(to_plain(value, self._described, first)).encode("ascii")
+            text = canonical_json(to_plain(value, self._describe, first)).encode("ascii")
         except (ValueError, RecursionError) as error:  # ConfigError is one; so is an int of more digits than Python writes
             raise ConfigError(str(error)) from error
         return b"".join([_LENGTH.pack(len(text)), text, *parts])
@@ -151,7 +151,7 @@ def write_samples(
     n_written, position = 0, _HEAD.size
     file.write(_HEAD.pack(_MAGIC, _VERSION, 0))
     for block in _blocks(samples, most_in_block):
-        records = [_encoded(sample, n_written + number) for number, sample in enumerate(block)]
+        records = [_encode(sample, n_written + number) for number, sample in enumerate(block)]
         data = np.cumsum(list(map(len, records)), dtype="<u8").tobytes() + b"".join(records)
         file.write(data)
         blocks.append((len(block), position, len(data), block_digest(data)))
@@ -170,11 +170,11 @@ def _blocks(samples: Iterable[Sample], most_in_block: int) -> Iterator[list[Samp
     """Samples in lists that take about as much memory as a block should; as many in each where samples are alike."""
     source = iter(samples)
     first = list(islice(source, 1))
-    most = max(1, min(most_in_block, _BLOCK_BYTES // max(1, estimated_bytes(first))))
+    most = max(1, min(most_in_block, _BLOCK_BYTES // max(1, estimate_bytes(first))))
     block: list[Sample] = []
     n_bytes = 0
     for sample in chain(first, source):
-        sample_bytes = estimated_bytes(sample)
+        sample_bytes = estimate_bytes(sample)
         if block and (len(block) == most or n_bytes + sample_bytes > 2 * _BLOCK_BYTES):
             yield block
             block, n_bytes = [], 0
@@ -184,7 +184,7 @@ def _blocks(samples: Iterable[Sample], most_in_block: int) -> Iterator[list[Samp
         yield block
 
 
-def _encoded(sample: Sample, number: int) -> bytes:
+def _encode(sample: Sample, number: int) -> bytes:
     try:
         return _CODEC.encode(sample)
     except ConfigError as error:
@@ -227,24 +227,24 @@ class StoredSamples:
             if len(head) == _HEAD.size and (version := _HEAD.unpack(head)[1]) != _VERSION:
                 raise OtherVersionError(f"{self._name} are in version {version} of their format; this is version {_VERSION}")
             if size < _HEAD.size + _TRAILER.size or trailer[-len(_MAGIC) :] != _MAGIC:
-                raise self._damaged(f"it ends after {size:,} bytes, before its end")
+                raise self._damage_error(f"it ends after {size:,} bytes, before its end")
             end, index_bytes, digest, _ = _TRAILER.unpack(trailer)
             if end < _HEAD.size or end + index_bytes != size - _TRAILER.size:
-                raise self._damaged(f"it has {size:,} bytes, which are not those that were written")
+                raise self._damage_error(f"it has {size:,} bytes, which are not those that were written")
             index = _read_at(resource, end, index_bytes)
             if block_digest(index) != digest:
-                raise self._damaged("its index does not have its digest")
-            self._mapped = _mapped(resource, head, trailer)
+                raise self._damage_error("its index does not have its digest")
+            self._mapped = _map(resource, head, trailer)
         self._fetched: ByteCache[int, bytes] = ByteCache(_MOST_FETCHED_BYTES, len)
         try:
             self._take_index(index, end)
         except _MALFORMED as error:
-            raise self._damaged(f"its index is none of ours ({str(error)[:200]})") from error
+            raise self._damage_error(f"its index is none of ours ({str(error)[:200]})") from error
 
     def __len__(self) -> int:
         return self.n_samples
 
-    def _damaged(self, what: str) -> DatasetFileCorruptError:
+    def _damage_error(self, what: str) -> DatasetFileCorruptError:
         return DatasetFileCorruptError(f"{self._name} are damaged: {what}. Delete the resource, and it is written anew")
 
     def _take_index(self, index: bytes, end: int) -> None:
@@ -269,7 +269,7 @@ class StoredSamples:
     def sample(self, position: int) -> Sample:
         """The sample at an int position in ``[0, len(self))``."""
         block = bisect_right(self._starts, position) - 1
-        return self._decoded(block, [position - self._starts[block]], self._read([block]))[0]
+        return self._decode(block, [position - self._starts[block]], self._read([block]))[0]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         """The samples at ``positions``, of which there is one at least, all of them read together."""
@@ -280,7 +280,7 @@ class StoredSamples:
         found: list[Any] = [None] * len(positions)
         for block, slots in zip(wanted.tolist(), np.split(order, firsts[1:]), strict=True):
             within = (positions[slots] - self._starts[block]).tolist()
-            for slot, sample in zip(slots.tolist(), self._decoded(block, within, data), strict=True):
+            for slot, sample in zip(slots.tolist(), self._decode(block, within, data), strict=True):
                 found[slot] = sample
         return found
 
@@ -291,7 +291,7 @@ class StoredSamples:
 
     # ------------------------------------------------------------------ inside
 
-    def _decoded(self, block: int, within: Sequence[int], data: Mapping[int, Any]) -> list[Sample]:
+    def _decode(self, block: int, within: Sequence[int], data: Mapping[int, Any]) -> list[Sample]:
         """The samples at places in a block."""
         ends = np.frombuffer(data[block], "<u8", self._starts[block + 1] - self._starts[block])
         samples: list[Sample] = []
@@ -301,7 +301,7 @@ class StoredSamples:
                 samples.append(_CODEC.decode(bytes(data[block][ends.nbytes + start : ends.nbytes + int(ends[place])])))
         except _MALFORMED as error:
             number = self._starts[block] + within[len(samples)]
-            raise self._damaged(f"sample {number} is none of ours ({str(error)[:200]})") from error
+            raise self._damage_error(f"sample {number} is none of ours ({str(error)[:200]})") from error
         return samples
 
     def _read(self, blocks: Sequence[int]) -> dict[int, Any]:
@@ -326,7 +326,7 @@ class StoredSamples:
 
     def _check(self, block: int, data: Any) -> None:
         if block_digest(data) != digest_of_block(self._digests, block):
-            raise self._damaged(f"the {self._sizes[block]} bytes from {self._offsets[block]} on differ from their digest")
+            raise self._damage_error(f"the {self._sizes[block]} bytes from {self._offsets[block]} on differ from their digest")
 
 
 def _read_at(resource: StreamedResource, offset: int, size: int) -> bytes:
@@ -337,7 +337,7 @@ def _read_at(resource: StreamedResource, offset: int, size: int) -> bytes:
     return resource.read(size)
 
 
-def _mapped(resource: StreamedResource, head: bytes, trailer: bytes) -> mmap.mmap | None:
+def _map(resource: StreamedResource, head: bytes, trailer: bytes) -> mmap.mmap | None:
     """The whole resource in memory, as far as the operating system gives it; None where it is no file."""
     try:
         handle = resource.fileno()

@@ -15,10 +15,10 @@ from data_stack.dataset.iterator.contract import (
     DatasetIteratorIF,
     IndexArray,
     InformedDatasetIteratorIF,
-    adapted,
+    as_iterator,
     column_key,
 )
-from data_stack.dataset.iterator.indices import checked_positions
+from data_stack.dataset.iterator.indices import check_positions
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array
@@ -53,14 +53,14 @@ class DatasetIteratorView(AccessedDatasetIterator):
     ) -> None:
         # Checked here, not in __getitem__: a wrong split then fails where it was made, not hours later in a worker.
         self._dataset_iterator = dataset_iterator
-        length = len(adapted(dataset_iterator))
-        self._given: Positions = indices if isinstance(indices, ComputedPositions) else checked_positions(indices, length)
+        length = len(as_iterator(dataset_iterator))
+        self._given: Positions = indices if isinstance(indices, ComputedPositions) else check_positions(indices, length)
         self._gives_list = not hasattr(indices, "__array__")
         self._view_tags = None if view_tags is None else dict(view_tags)
         brought_access(self)  # now, for views of views a thousand deep would make theirs by recursion
 
     def make_access(self) -> SampleAccess:
-        return RearrangedAccess(access_to(adapted(self._dataset_iterator)), self._given)
+        return RearrangedAccess(access_to(as_iterator(self._dataset_iterator)), self._given)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

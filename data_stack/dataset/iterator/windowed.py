@@ -19,20 +19,20 @@ from data_stack.dataset.iterator.access import SampleAccess
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.deduplicated import equal_groups
 from data_stack.dataset.iterator.grouped import GroupedAccess, GroupedDatasetIterator, distinct, repeated_values
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.ordered import missing_values, stable_order
-from data_stack.dataset.iterator.ownership import copied, owned
+from data_stack.dataset.iterator.ownership import copy_value, detach
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import stack_samples, stack_values, value_of
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts, narrowed
+from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.exception import ConfigError
 from data_stack.util.exact import comparable, ticks_of
 
 __all__ = [
     "OffsetsAccess",
     "WindowedDatasetIterator",
-    "checked_gap",
+    "check_gap",
     "equals_last",
     "exceeds_gap",
     "group_numbers",
@@ -109,15 +109,15 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         offsets: Mapping[int, Sequence[ColumnKey] | None] | None = None,
     ) -> None:
         super().__init__(dataset_iterator)
-        self._length = checked_integer("length", length, at_least=1)
-        self._stride = checked_integer("stride", stride, at_least=1)
+        self._length = check_integer("length", length, at_least=1)
+        self._stride = check_integer("stride", stride, at_least=1)
         self._order_by, self._group_by, self._overlap = order_by, group_by, overlap
         if max_gap is not None and order_by is None:
             raise ConfigError("max_gap is a difference of a column's values: say by order_by of which")
-        self._max_gap = None if max_gap is None else checked_gap(max_gap)
-        self._offsets = None if offsets is None else _checked_offsets(offsets, self._length)
+        self._max_gap = None if max_gap is None else check_gap(max_gap)
+        self._offsets = None if offsets is None else _check_offsets(offsets, self._length)
         self._order: IndexArrayOfInts | None = None
-        self._starts: range | IndexArrayOfInts = self._found_starts()
+        self._starts: range | IndexArrayOfInts = self._find_starts()
 
     def make_access(self) -> SampleAccess:
         if self._offsets is None:
@@ -126,7 +126,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
 
     # ------------------------------------------------------------------ where windows are
 
-    def _found_starts(self) -> range | IndexArrayOfInts:
+    def _find_starts(self) -> range | IndexArrayOfInts:
         """Where in the order windows start; sets the order, if it is another one than that of the iterator."""
         below = self._below()
         n_below = below.n_samples
@@ -153,7 +153,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
                 follows_equal = ~starts_run
                 follows_equal[1:] &= equals_last(values)
         if not bool((order == np.arange(n_below)).all()):
-            self._order = narrowed(order, n_below)
+            self._order = narrow(order, n_below)
         runs = np.flatnonzero(starts_run)
         if follows_equal is not None and bool(follows_equal.any()):
             starts = starts_after_larger(np.append(runs, n_below), self._length, step, np.flatnonzero(~follows_equal))
@@ -161,7 +161,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             return range(0, n_below - self._length + 1, step)
         else:
             starts = starts_in_runs(runs, np.diff(runs, append=n_below), self._length, step)
-        return narrowed(starts, n_below)
+        return narrow(starts, n_below)
 
     # ------------------------------------------------------------------ what it is
 
@@ -176,8 +176,8 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             "offsets": self._offsets,
         }
 
-    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        followed = MetaFactory.copy_dataset_meta(super()._followed(meta))
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        followed = MetaFactory.copy_dataset_meta(super()._derive_meta(meta))
         return followed if self._offsets is None else replace(followed, class_names=None, feature_names=None, column_names=None)
 
 
@@ -251,7 +251,7 @@ class OffsetsAccess(_WindowedAccess):
             samples = self.below.samples(self.positions_of(wanted))
             if inverse is not None:
                 samples = [samples[place] for place in inverse.tolist()]
-            samples = list(map(copied, samples))
+            samples = list(map(copy_value, samples))
             samples_of.update({offset: samples[number :: len(whole)] for number, offset in enumerate(whole)})
         columns = self.columns_of_offsets(positions, offsets)
         for offset, keys in offsets.items():
@@ -281,7 +281,7 @@ class OffsetsAccess(_WindowedAccess):
             # rows are copied out of arrays faster than out of a column that was copied before, others are not decoded twice
             gathers = self.below.fixed_columns or not n_windows
             wanted, inverse = (slots, None) if gathers else distinct(slots)
-            read = owned(tuple(self.below.columns(keys, self.positions_of(wanted))))
+            read = detach(tuple(self.below.columns(keys, self.positions_of(wanted))))
             for key, column in zip(keys, read, strict=True):
                 for number, offset in enumerate(at):
                     its_own = slice(number * n_windows, (number + 1) * n_windows)
@@ -295,7 +295,7 @@ class OffsetsAccess(_WindowedAccess):
 # ---------------------------------------------------------------------- arguments
 
 
-def checked_gap(max_gap: Any, what: str = "max_gap") -> Any:
+def check_gap(max_gap: Any, what: str = "max_gap") -> Any:
     """A number, or a span of numpy's, of at least 0."""
     if isinstance(max_gap, timedelta):
         max_gap = np.timedelta64(max_gap)  # plain data for the recipe
@@ -309,12 +309,12 @@ def checked_gap(max_gap: Any, what: str = "max_gap") -> Any:
     return max_gap
 
 
-def _checked_offsets(offsets: Any, length: int) -> dict[int, list[ColumnKey] | None]:
+def _check_offsets(offsets: Any, length: int) -> dict[int, list[ColumnKey] | None]:
     if not isinstance(offsets, Mapping) or not offsets:
         raise ConfigError(f"offsets must be a mapping such as {{-1: ['speed'], 0: None}}, got {offsets!r:.80}")
     checked: dict[int, list[ColumnKey] | None] = {}
     for offset, columns in offsets.items():
-        number = checked_integer("an offset", offset)
+        number = check_integer("an offset", offset)
         if columns is None:
             checked[number] = None
             continue

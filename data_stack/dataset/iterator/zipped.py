@@ -18,7 +18,7 @@ from data_stack.dataset.iterator.contract import (
     ColumnKey,
     DatasetIteratorIF,
     Sample,
-    adapted,
+    as_iterator,
     column_names,
 )
 from data_stack.dataset.iterator.registry import layer
@@ -56,21 +56,21 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
         self._iterators = list(iterators)
         if not self._iterators:
             raise ConfigError("there is nothing to zip: give at least one iterator")
-        lengths = [len(adapted(iterator)) for iterator in self._iterators]
+        lengths = [len(as_iterator(iterator)) for iterator in self._iterators]
         if len(set(lengths)) > 1:
             raise ConfigError(f"iterators can be zipped if they are equally long; their lengths are {lengths}")
         self._n_samples = lengths[0]
 
     def make_access(self) -> SampleAccess:
-        return _ZippedAccess([access_to(adapted(iterator)) for iterator in self._iterators], self._n_samples)
+        return _ZippedAccess([access_to(as_iterator(iterator)) for iterator in self._iterators], self._n_samples)
 
     def __len__(self) -> int:
         return self._n_samples
 
-    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         positions: list[ColumnKey] = [meta.sample_pos, meta.target_pos, meta.tag_pos]
         if self._n_samples and any(not isinstance(position, str) and position < 0 for position in positions):
-            width = len(_places_of([access_to(adapted(self._iterators[0])).sample(0)]))
+            width = len(_places_of([access_to(as_iterator(self._iterators[0])).sample(0)]))
             positions = [
                 position if isinstance(position, str) or not -width <= position < 0 else position + width
                 for position in positions
@@ -178,7 +178,7 @@ def _side_by_side(samples: Sequence[Any]) -> Any:
         n_columns = 0
         for sample in samples:
             if not isinstance(sample, Mapping):
-                raise _mixed(samples)
+                raise _mix(samples)
             united.update(sample)
             n_columns += len(sample)
         if len(united) != n_columns:
@@ -189,7 +189,7 @@ def _side_by_side(samples: Sequence[Any]) -> Any:
         if isinstance(sample, (tuple, list)):
             columns += sample
         elif isinstance(sample, Mapping):
-            raise _mixed(samples)
+            raise _mix(samples)
         else:
             columns.append(sample)
     return tuple(columns)
@@ -201,7 +201,7 @@ def _places_of(samples: Sequence[Any]) -> list[_Place] | dict[ColumnKey, _Place]
         keys: dict[ColumnKey, _Place] = {}
         for number, sample in enumerate(samples):
             if not isinstance(sample, Mapping):
-                raise _mixed(samples)
+                raise _mix(samples)
             for key in sample:
                 if key in keys:
                     raise ConfigError(
@@ -215,7 +215,7 @@ def _places_of(samples: Sequence[Any]) -> list[_Place] | dict[ColumnKey, _Place]
     return places
 
 
-def _mixed(samples: Sequence[Any]) -> ConfigError:
+def _mix(samples: Sequence[Any]) -> ConfigError:
     numbers = [number for number, sample in enumerate(samples) if isinstance(sample, Mapping)]
     others = [number for number in range(len(samples)) if number not in numbers]
     return ConfigError(

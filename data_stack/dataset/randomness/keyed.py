@@ -15,12 +15,12 @@ import numpy.typing as npt
 __all__ = [
     "Network",
     "Uint64Array",
-    "hashed",
-    "hashed_array",
+    "hash_array",
+    "hash_of",
     "high_product",
     "high_product_array",
+    "permute_array",
     "permuted",
-    "permuted_array",
 ]
 
 Uint64Array = npt.NDArray[np.uint64]
@@ -36,7 +36,7 @@ _GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB13311
 _GAMMA_64, _MIX_1_64, _MIX_2_64 = np.uint64(_GAMMA), np.uint64(_MIX_1), np.uint64(_MIX_2)
 
 
-def hashed(key: int, index: int) -> int:
+def hash_of(key: int, index: int) -> int:
     """64 bits that ``key`` decides for ``index``: number ``index`` of the SplitMix64 generator that starts at ``key``.
 
     Args:
@@ -49,8 +49,8 @@ def hashed(key: int, index: int) -> int:
     return bits ^ (bits >> 31)
 
 
-def hashed_array(keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Array:
-    """:func:`hashed` of many indices, with one key or with a key for each."""
+def hash_array(keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Array:
+    """:func:`hash_of` of many indices, with one key or with a key for each."""
     bits = indices.astype(np.uint64)
     bits += _1
     bits *= _GAMMA_64
@@ -91,7 +91,7 @@ _MOST_SORTED = 16
 # left is at most 2e-5, 6e-8 and 6e-8.
 _ROUNDS = ((4096, 16), (1 << 16, 8), (2**63 - 1, 6))
 
-_ROUND_CONSTANTS = tuple(hashed(0, number) for number in range(16))
+_ROUND_CONSTANTS = tuple(hash_of(0, number) for number in range(16))
 _ROUND_CONSTANTS_64 = tuple(np.uint64(constant) for constant in _ROUND_CONSTANTS)
 
 # So many positions are permuted at once: their temporary arrays stay in the processor's cache, and the C library does not give
@@ -112,12 +112,12 @@ def permuted(n: int, key: int, index: int) -> int:
     """
     if n > _MOST_SORTED:
         return Network(n, key).at(index)
-    own_key = hashed(key, n)
-    return sorted(range(n), key=[hashed(own_key, i) for i in range(n)].__getitem__)[index]
+    own_key = hash_of(key, n)
+    return sorted(range(n), key=[hash_of(own_key, i) for i in range(n)].__getitem__)[index]
 
 
-def permuted_array(sizes: Uint64Array | int, keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Array:
-    """:func:`permuted` of many indices, shape ``(n,)``; sizes and keys are one for all, or one for each.
+def permute_array(sizes: Uint64Array | int, keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Array:
+    """:func:`permute` of many indices, shape ``(n,)``; sizes and keys are one for all, or one for each.
 
     Args:
         sizes: positive, less than 2**63.
@@ -138,39 +138,39 @@ def permuted_array(sizes: Uint64Array | int, keys: Uint64Array | int, indices: n
 
 def _permute(sizes: Uint64Array, keys: Uint64Array, places: Uint64Array) -> None:
     """Replace ``places`` by where they go; sizes of all kinds may be among them."""
-    own_keys = hashed_array(keys, sizes)  # so that the orders of different sizes have nothing in common
+    own_keys = hash_array(keys, sizes)  # so that the orders of different sizes have nothing in common
     smallest, largest = int(sizes.min()), int(sizes.max())
     above = 0
     for most, n_rounds in ((_MOST_SORTED, 0), *_ROUNDS):
         if above < smallest and largest <= most:  # as a rule
-            places[:] = _permuted_alike(sizes, own_keys, places, n_rounds)
+            places[:] = _permute_alike(sizes, own_keys, places, n_rounds)
         elif above < largest and smallest <= most:
             which = np.flatnonzero((sizes > np.uint64(above)) & (sizes <= np.uint64(most)))
-            places[which] = _permuted_alike(sizes[which], _part(own_keys, which), places[which], n_rounds)
+            places[which] = _permute_alike(sizes[which], _part(own_keys, which), places[which], n_rounds)
         above = most
 
 
-def _permuted_alike(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array, n_rounds: int) -> Uint64Array:
+def _permute_alike(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array, n_rounds: int) -> Uint64Array:
     """Where ``places`` go, in permutations that are all sorted (no rounds) or all networks of so many rounds."""
     if n_rounds == 0:
-        return _sorted_by_hash(sizes, own_keys, places)
+        return _sort_by_hash(sizes, own_keys, places)
     widths = _rounded_up_root(sizes)
     heights = (sizes + widths - _1) // widths
-    places = _walked_array(places, widths, heights, own_keys, n_rounds)
+    places = _walk_array(places, widths, heights, own_keys, n_rounds)
     outside = np.flatnonzero(places >= sizes)
     while len(outside):
         own = _part(own_keys, outside)
-        again = _walked_array(places[outside], _part(widths, outside), _part(heights, outside), own, n_rounds)
+        again = _walk_array(places[outside], _part(widths, outside), _part(heights, outside), own, n_rounds)
         places[outside] = again
         outside = outside[again >= _part(sizes, outside)]
     return places
 
 
-def _sorted_by_hash(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array) -> Uint64Array:
+def _sort_by_hash(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array) -> Uint64Array:
     rows = np.arange(len(places))
     columns = np.arange(_MOST_SORTED, dtype=np.uint64)
     keys = np.broadcast_to(own_keys, places.shape)[:, None]
-    hashes = hashed_array(keys, columns[None, :])
+    hashes = hash_array(keys, columns[None, :])
     # what lies outside of a permutation is sorted to its end, also behind an equal hash
     hashes[columns >= np.broadcast_to(sizes, places.shape)[:, None]] = _MASK
     order = np.argsort(hashes, axis=1, kind="stable")
@@ -197,7 +197,7 @@ class Network:
         self._n = n
         self._width = math.isqrt(n - 1) + 1
         self._height = -(-n // self._width)
-        self._own_key = hashed(key, n)
+        self._own_key = hash_of(key, n)
         n_rounds = next(n_rounds for most, n_rounds in _ROUNDS if n <= most)
         self._keys = [self._own_key ^ constant for constant in _ROUND_CONSTANTS[:n_rounds]]
 
@@ -225,15 +225,15 @@ class Network:
         n, width, height, own_key = np.array([self._n, self._width, self._height, self._own_key], dtype=np.uint64)
         for start in range(0, len(places), _CHUNK):
             chunk = places[start : start + _CHUNK]
-            chunk[:] = _walked_array(chunk, width, height, own_key, len(self._keys))
+            chunk[:] = _walk_array(chunk, width, height, own_key, len(self._keys))
             outside = np.flatnonzero(chunk >= n)
             while len(outside):
-                again = _walked_array(chunk[outside], width, height, own_key, len(self._keys))
+                again = _walk_array(chunk[outside], width, height, own_key, len(self._keys))
                 chunk[outside] = again
                 outside = outside[again >= n]
 
 
-def _walked_array(places: Uint64Array, widths: _Each, heights: _Each, own_keys: _Each, n_rounds: int) -> Uint64Array:
+def _walk_array(places: Uint64Array, widths: _Each, heights: _Each, own_keys: _Each, n_rounds: int) -> Uint64Array:
     """Many places once through their networks; written for few temporary arrays."""
     rows = places // widths
     columns = places - rows * widths

@@ -8,18 +8,18 @@ from typing import SupportsIndex
 
 import numpy as np
 
-__all__ = ["derived_generator", "derived_seed"]
+__all__ = ["derive_generator", "derive_seed"]
 
 
-def derived_seed(*parts: SupportsIndex | str) -> int:
+def derive_seed(*parts: SupportsIndex | str) -> int:
     """64 bits that depend on all ``parts`` and their order, and look random: the start of their SHA-256."""
     texts = [part if isinstance(part, str) else str(operator.index(part)) for part in parts]
     digest = hashlib.sha256("\0".join(texts).encode()).digest()
     return int.from_bytes(digest[:8], "little")
 
 
-def derived_generator(seed: int, index: int = 0) -> np.random.Generator:
-    """The generator number ``index`` of a :func:`derived_seed`: Philox, whose streams for different keys are independent.
+def derive_generator(seed: int, index: int = 0) -> np.random.Generator:
+    """The generator number ``index`` of a :func:`derive_seed`: Philox, whose streams for different keys are independent.
 
     Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
     """

@@ -20,12 +20,12 @@ __all__ = [
     "function_at",
     "importable_name",
     "is_of_a_file",
-    "named_function",
-    "registered_function",
-    "shown",
+    "name_function",
+    "register_function",
+    "shorten",
     "unnamed_content",
     "why_unnamed",
-    "written_function",
+    "write_function",
 ]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -39,7 +39,7 @@ _NAMED: dict[str, Callable[..., Any]] = {}
 _PROCESS = os.urandom(8).hex()
 
 
-def named_function(name: str) -> Callable[[_Function], _Function]:
+def name_function(name: str) -> Callable[[_Function], _Function]:
     """Give a function a name for recipes, where it has none by which it could be imported: in a notebook, a script, a closure.
 
     ::
@@ -65,20 +65,20 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
         if not callable(function):
             raise ConfigError(f"only a function can be named {name!r}, not {function!r:.80}")
         other = _NAMED.get(name)
-        if other is not None and other is not function and shown(other) != shown(function):
-            raise ConfigError(f"the name {name!r} is that of {shown(other)}; give {shown(function)} another one")
+        if other is not None and other is not function and shorten(other) != shorten(function):
+            raise ConfigError(f"the name {name!r} is that of {shorten(other)}; give {shorten(function)} another one")
         _NAMED[name] = function
         return function
 
     return registered
 
 
-def registered_function(name: str) -> Callable[..., Any] | None:
-    """The function that :func:`named_function` gave this name."""
+def register_function(name: str) -> Callable[..., Any] | None:
+    """The function that :func:`name_function` gave this name."""
     return _NAMED.get(name)
 
 
-def written_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any] | None:
+def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any] | None:
     """``function`` by its name, or None if it has none.
 
     Args:
@@ -92,7 +92,7 @@ def written_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, An
         if named is function or (isinstance(function, types.MethodType) and named == function):  # each access makes a method anew
             return {"function": {"name": name}}
     if type(function) is functools.partial:
-        if written_function(function.func, plain) is None:
+        if write_function(function.func, plain) is None:
             return None
         return {
             "partial": {
@@ -135,11 +135,11 @@ def function_at(module: types.ModuleType, module_name: str, qualified_name: str)
     return found if is_own else None
 
 
-def shown(function: Any) -> str:
+def shorten(function: Any) -> str:
     """A function in the words of a message."""
     name = _name_of(function)
     if type(function) is functools.partial:
-        return f"functools.partial of {shown(function.func)}"
+        return f"functools.partial of {shorten(function.func)}"
     if name is None:
         return f"an object of {_class_name(type(function))}"
     return f"{_module_of(function) or 'unknown module'}:{name}"
@@ -148,7 +148,7 @@ def shown(function: Any) -> str:
 def why_unnamed(function: Any) -> str:
     """Why a function has no name in a recipe, and what to do."""
     return (
-        f"{shown(function)} cannot be imported by that name; define it with def in a module, "
+        f"{shorten(function)} cannot be imported by that name; define it with def in a module, "
         f"or give it a name with @data_stack.named_function"
     )
 
@@ -206,7 +206,7 @@ class _Content:
             return {"dict": [[self.of(key, depth + 1), self.of(item, depth + 1)] for key, item in value.items()]}
         if isinstance(value, types.ModuleType):
             return {"module": value.__name__}
-        name = written_function(value, self._content) if callable(value) and type(value) is not functools.partial else None
+        name = write_function(value, self._content) if callable(value) and type(value) is not functools.partial else None
         if name is not None:
             return name
         if id(value) in self._seen:

@@ -12,10 +12,10 @@ import numpy as np
 
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF, _AdaptedIterator, adapted
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF, _AdaptedIterator, as_iterator
 from data_stack.dataset.iterator.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.registry import operation
-from data_stack.dataset.iterator.sample_columns import estimated_bytes
+from data_stack.dataset.iterator.sample_columns import estimate_bytes
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.recipe_values import (
     class_name,
@@ -24,7 +24,7 @@ from data_stack.dataset.recipes.recipe_values import (
     known_content,
     other_values,
     probe,
-    written,
+    write,
 )
 from data_stack.dataset.recipes.recipe_values import why_untold as why_untold_value
 from data_stack.exception import ConfigError
@@ -36,9 +36,9 @@ __all__ = [
     "Layer",
     "at_epoch",
     "code_digest",
-    "described_layer",
+    "describe_layer",
     "fingerprint",
-    "held_draws",
+    "hold_draws",
     "node_digests",
     "recipe",
     "samples_content",
@@ -86,7 +86,7 @@ def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
     for layer in _layers_below(iterator):
         reasons: list[str] = []
         of = [numbers[id(each)] for each in layer.of]
-        node = {"layer": layer.name, "of": of, "arguments": _written_arguments(layer, reasons)}
+        node = {"layer": layer.name, "of": of, "arguments": _write_arguments(layer, reasons)}
         key = canonical_json(node)
         # what is known by a few of its samples may look alike and differ; no text or key of anybody's is written like this
         if _PROBED in key or _DIGEST_PROBED in key or key not in known:
@@ -97,7 +97,7 @@ def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
     return {"data_stack_recipe": RECIPE_VERSION, "nodes": nodes, "reproducible": not why_not, "why_not": why_not}
 
 
-def _written_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
+def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
     if layer.name is None:
         what = layer.arguments["class"]
         why_not.append(
@@ -105,9 +105,9 @@ def _written_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
             f"sources=[…], or bring it as a dataset that data_stack.load knows by name"
         )
         return {name: _argument_content(None, name, value) for name, value in layer.arguments.items()}
-    n_bytes = 0 if layer.of else sum(map(estimated_bytes, layer.arguments.values()))
+    n_bytes = 0 if layer.of else sum(map(estimate_bytes, layer.arguments.values()))
     if n_bytes <= MOST_EMBEDDED_BYTES:
-        return {name: written(value, why_not) for name, value in layer.arguments.items()}
+        return {name: write(value, why_not) for name, value in layer.arguments.items()}
     why_not.append(
         f"its data of about {n_bytes:,} bytes do not stand in the recipe, but their SHA-256 does; give from_recipe the iterator "
         f"that has them, as one of sources=[…]"
@@ -238,7 +238,7 @@ def _layers_below(top: Any, *, probed: bool = True) -> list[Layer]:
             done.add(id(iterator))
             finished.append(found[id(iterator)])
         else:
-            layer = found[id(iterator)] = described_layer(iterator, probed)
+            layer = found[id(iterator)] = describe_layer(iterator, probed)
             for below in layer.of:
                 if id(below) in found and id(below) not in done:
                     raise ConfigError(f"{class_name(below)} is stacked on itself: its underlying_iterators lead back to it")
@@ -246,7 +246,7 @@ def _layers_below(top: Any, *, probed: bool = True) -> list[Layer]:
     return finished
 
 
-def described_layer(iterator: Any, probed: bool = True) -> Layer:
+def describe_layer(iterator: Any, probed: bool = True) -> Layer:
     """What an iterator says of itself.
 
     Args:
@@ -262,7 +262,7 @@ def described_layer(iterator: Any, probed: bool = True) -> Layer:
         if probed:
             content["samples"] = None if _is_known_by_resources(origin) else samples_content(iterator)
         return Layer(iterator, DATASET, [], {**named, "config": config, **content})
-    below = list(iterator._stacked_on() or ()) if isinstance(iterator, DatasetIteratorIF) else []
+    below = list(iterator._stack_on() or ()) if isinstance(iterator, DatasetIteratorIF) else []
     is_layer = isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator))
     if is_layer and (below or type(iterator) is not InMemoryDatasetIterator):  # which without a source is one
         arguments = iterator._arguments()
@@ -282,17 +282,17 @@ def described_layer(iterator: Any, probed: bool = True) -> Layer:
 
 def samples_content(iterator: Any) -> str:
     """The fingerprint of what the factory of a dataset opened: of the stack, as far as it is one of data_stack's."""
-    opened = _opened_by_factory(iterator)
+    opened = _open_by_factory(iterator)
     if opened is not None:
         return fingerprint(opened)
     found = {"class": class_name(iterator), **probe(iterator)}  # a factory's own object, which is the dataset
     return content_digest(found)
 
 
-def _opened_by_factory(iterator: Any) -> DatasetIteratorIF | None:
+def _open_by_factory(iterator: Any) -> DatasetIteratorIF | None:
     """What a factory opened; None where that is the loaded dataset itself."""
     is_ours = iterator._layer_name == "informed" and "_layer_name" in vars(type(iterator))
-    return adapted(iterator._dataset_iterator) if is_ours else None
+    return as_iterator(iterator._dataset_iterator) if is_ours else None
 
 
 def _origin_of(iterator: Any) -> Mapping[str, Any] | None:
@@ -309,7 +309,7 @@ def _is_known_by_resources(origin: Mapping[str, Any]) -> bool:
 def _why_untold_dataset(iterator: Any) -> str | None:
     if _is_known_by_resources(iterator._origin):
         return None
-    opened = _opened_by_factory(iterator)
+    opened = _open_by_factory(iterator)
     if opened is not None:
         return why_untold(opened)
     return f"{class_name(iterator)}, which its factory returned, is no class of data_stack's"
@@ -340,7 +340,7 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
         ConfigError: ``epoch`` is no such number, or a class that is none of data_stack's, so that nobody can make it
             again, is stacked on something random.
     """
-    number = _checked_epoch(epoch)
+    number = _check_epoch(epoch)
     drawn: dict[int, Any] = {}
     layers = _layers_below(iterator, probed=False)
     for layer in layers:
@@ -360,7 +360,7 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
     return drawn[id(layers[-1].iterator)]  # type: ignore[no-any-return]
 
 
-def held_draws(iterator: DatasetIteratorIF) -> list[InMemoryDatasetIterator]:
+def hold_draws(iterator: DatasetIteratorIF) -> list[InMemoryDatasetIterator]:
     """The layers of a stack that hold in memory what random layers below them drew.
 
     Pickled, each leaves behind what it was read from, without which :func:`at_epoch` cannot draw it anew.
@@ -379,7 +379,7 @@ def _is_random(layer: Layer) -> bool:
     return layer.name is not None and "epoch" in layer.arguments and layer.arguments.get("seed", 0) is not None
 
 
-def _checked_epoch(epoch: Any) -> int:
+def _check_epoch(epoch: Any) -> int:
     if not hasattr(epoch, "__index__") or isinstance(epoch, (bool, np.bool_)) or operator.index(epoch) < 0:
         raise ConfigError(f"an epoch is a whole number that is not negative, got {epoch!r:.80}")
     return operator.index(epoch)

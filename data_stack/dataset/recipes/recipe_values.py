@@ -13,8 +13,8 @@ import numpy.typing as npt
 from data_stack.codecs.plain_data import canonical_json, to_plain
 from data_stack.dataset.digests import sample_digest
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, MetaFactory
-from data_stack.dataset.positions import ComputedPositions, as_index_array, narrowed
-from data_stack.dataset.recipes.functions import shown, unnamed_content, why_unnamed, written_function
+from data_stack.dataset.positions import ComputedPositions, as_index_array, narrow
+from data_stack.dataset.recipes.functions import shorten, unnamed_content, why_unnamed, write_function
 from data_stack.exception import ConfigError, DataStackError
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "other_values",
     "probe",
     "why_untold",
-    "written",
+    "write",
 ]
 
 _MOST_COMPUTED_POSITIONS = 1 << 24
@@ -51,7 +51,7 @@ class Untold:
     reason: str
 
 
-def written(value: Any, why_not: list[str]) -> Any:
+def write(value: Any, why_not: list[str]) -> Any:
     """``value`` as plain data from which :func:`data_stack.from_recipe` makes it again.
 
     Args:
@@ -60,11 +60,11 @@ def written(value: Any, why_not: list[str]) -> Any:
     """
 
     def special(value: Any) -> Any:
-        found = _array_of(_written_out(value))
+        found = _array_of(_write_out(value))
         if found is not None and found[0] != "records":
             kind, array = found
             return to_plain(array) if kind == "array" else {"tensor": {"dtype": kind, "values": to_plain(array)}}
-        return _special(value, lambda other: written(other, why_not), why_not)
+        return _special(value, lambda other: write(other, why_not), why_not)
 
     return to_plain(value, special, lambda other: _plain_scalar(other, _SAME_AS_ARGUMENTS))
 
@@ -95,7 +95,7 @@ def content_of(value: Any, *, of_samples: bool = False) -> Any:
             return {"bytes": hashlib.sha256(value).hexdigest()}
         if isinstance(value, tuple):  # also one with names
             return {"tuple": content(list(value))}
-        found = _array_of(_written_out(value))
+        found = _array_of(_write_out(value))
         if found is None:
             return None
         kind, array = found
@@ -110,12 +110,12 @@ def content_digest(plain: Any) -> str:
     return hashlib.sha256(canonical_json(plain).encode("ascii")).hexdigest()
 
 
-def _written_out(value: Any) -> Any:
+def _write_out(value: Any) -> Any:
     """Positions that a formula gives, if they are not too many, as an array; anything else as it is."""
     if not isinstance(value, ComputedPositions) or len(value) > _MOST_COMPUTED_POSITIONS:
         return value
     positions = as_index_array(value)
-    return narrowed(positions, int(positions.max(initial=0)) + 1)
+    return narrow(positions, int(positions.max(initial=0)) + 1)
 
 
 def _plain_scalar(value: Any, same: tuple[type[np.generic], ...]) -> Any:
@@ -146,12 +146,12 @@ def _special(value: Any, plain: Callable[[Any], Any], why_not: list[str] | None)
     if _is_storage(value):
         return {"storage": None}
     if callable(value):
-        name = written_function(value, plain)
+        name = write_function(value, plain)
         if name is not None:
             return name
         note(why_unnamed(value))
         content = unnamed_content(value, known_content)
-        return {"unnamed": content if why_not is None else {"function": shown(value), "content": content}}
+        return {"unnamed": content if why_not is None else {"function": shorten(value), "content": content}}
     note(f"an object of {class_name(value)} cannot be written down")
     return {"unknown": {"class": class_name(value), "content": _content_of_unknown(value)}}
 
@@ -212,7 +212,7 @@ def why_untold(value: Any) -> str | None:
                 return f"encoder {other!r:.80} cannot be written down: {error}"
         elif callable(other) and not _is_storage(other):
             given: list[Any] = []
-            if written_function(other, given.append) is None:
+            if write_function(other, given.append) is None:
                 return why_unnamed(other)
             if (reason := why_untold(given)) is not None:  # arguments of a functools.partial
                 return reason

@@ -145,7 +145,7 @@ def explain(iterator: Any) -> Explanation:
     Args:
         iterator: any iterator; also what only has ``__len__``, ``__getitem__`` and perhaps ``underlying_iterators``.
     """
-    found = _found(iterator)
+    found = _find(iterator)
     numbers = {id(node.layer): number for number, node in enumerate(found, start=1)}
     memory = held_memory.HeldMemory()
     explained: list[ExplainedLayer] = []
@@ -179,23 +179,23 @@ class _Node:
     below: tuple[Any, ...]
 
 
-def _found(iterator: Any) -> list[_Node]:
+def _find(iterator: Any) -> list[_Node]:
     """All iterators of a stack, each once, in the order of a walk that goes down before it goes on."""
     nodes: list[_Node] = []
     seen: set[int] = set()
     waiting = [iterator]
     while waiting:
-        layer, meta, origin = _unwrapped(waiting.pop())
+        layer, meta, origin = _unwrap(waiting.pop())
         if id(layer) in seen:
             continue
         seen.add(id(layer))
-        given = _stacked_on(layer)
-        nodes.append(_Node(layer, meta, origin, tuple(_unwrapped(below)[0] for below in given)))
+        given = _stack_on(layer)
+        nodes.append(_Node(layer, meta, origin, tuple(_unwrap(below)[0] for below in given)))
         waiting += reversed(given)
     return nodes
 
 
-def _unwrapped(iterator: Any) -> tuple[Any, Any, Mapping[str, Any] | None]:
+def _unwrap(iterator: Any) -> tuple[Any, Any, Mapping[str, Any] | None]:
     meta, origin = None, None
     while type(iterator) is InformedDatasetIterator:
         meta = iterator.dataset_meta if meta is None else meta
@@ -209,8 +209,8 @@ def _is_ours(layer: Any) -> bool:
     return isinstance(layer, DatasetIteratorIF) and "_layer_name" in vars(type(layer))
 
 
-def _stacked_on(layer: Any) -> list[Any]:
-    return list(layer._stacked_on() if _is_ours(layer) else getattr(layer, "underlying_iterators", ()))
+def _stack_on(layer: Any) -> list[Any]:
+    return list(layer._stack_on() if _is_ours(layer) else getattr(layer, "underlying_iterators", ()))
 
 
 def _name(layer: Any) -> str:

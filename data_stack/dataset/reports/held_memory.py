@@ -46,7 +46,7 @@ class HeldMemory:
             for part in value if is_list else [value]:
                 n_bytes = self._bytes(part, 0)
                 if n_bytes >= (1 if hasattr(part, "shape") else _TOO_LITTLE_TO_COUNT):
-                    what = f"{'' if is_list else name.lstrip('_')} {_described(part)}".lstrip()
+                    what = f"{'' if is_list else name.lstrip('_')} {_describe(part)}".lstrip()
                     things.append((n_bytes, f"{what} = {size_text(n_bytes)}"))
         things.sort(key=lambda thing: -thing[0])
         rest = sum(n_bytes for n_bytes, _ in things[_MOST_NAMED:])
@@ -95,7 +95,7 @@ def _attributes(thing: Any) -> dict[str, Any]:
     return {name: getattr(thing, name) for name in slots if hasattr(thing, name)} | dict(getattr(thing, "__dict__", {}))
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return f"{getattr(value, 'dtype', '')} {' × '.join(f'{extent:,}' for extent in shape)}".removeprefix("torch.").strip()

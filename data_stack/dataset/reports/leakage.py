@@ -15,7 +15,7 @@ import numpy.typing as npt
 from data_stack.dataset.digests import row_digests
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.dataset.reports.markup import Block, Document, Heading, Paragraph, Table, readable
 from data_stack.exception import ConfigError
 
@@ -151,13 +151,13 @@ def find_duplicates(
         raise ConfigError("find_duplicates needs at least one split, e.g. {'train': …, 'test': …}; it was given none")
     if max_positions < 0:
         raise ConfigError(f"max_positions must not be negative, it is {max_positions}")
-    keys = _checked_keys(columns)
-    iterators = [adapted(iterator) for iterator in by_name.values()]
+    keys = _check_keys(columns)
+    iterators = [as_iterator(iterator) for iterator in by_name.values()]
     starts = np.cumsum([0, *map(len, iterators)]).tolist()
     words = np.empty((starts[-1], 2), dtype=np.uint64)
     for name, iterator, start, stop in zip(by_name, iterators, starts, starts[1:], strict=False):
         _digest(name, iterator, keys, words[start:stop])
-    numbers = _numbered(words)
+    numbers = _number(words)
     found = [_Split(name, numbers[start:stop]) for name, start, stop in zip(by_name, starts, starts[1:], strict=False)]
     return DuplicatesReport(
         columns=keys,
@@ -166,7 +166,7 @@ def find_duplicates(
     )
 
 
-def _checked_keys(columns: ColumnKey | Sequence[ColumnKey] | None) -> tuple[ColumnKey, ...] | None:
+def _check_keys(columns: ColumnKey | Sequence[ColumnKey] | None) -> tuple[ColumnKey, ...] | None:
     if columns is None:
         return None
     given: tuple[Any, ...] = (columns,) if isinstance(columns, (str, int, np.integer)) else tuple(columns)
@@ -223,7 +223,7 @@ class _Split:
         )
 
 
-def _numbered(words: _Words) -> _Positions:
+def _number(words: _Words) -> _Positions:
     """Rows of two words, shape ``(n, 2)``, as numbers that are equal where they are."""
     order = np.lexsort((words[:, 1], words[:, 0]))
     in_order = words[order]

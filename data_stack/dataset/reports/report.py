@@ -145,7 +145,7 @@ def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
         facts.append(("targets are", kinds.get(report.target_kind, readable(report.target_kind))))
     for name, values in (("classes", report.class_names), ("features", report.feature_names)):
         if values is not None:
-            facts.append((name, _listed([readable(value) for value in values])))
+            facts.append((name, _list([readable(value) for value in values])))
     if report.provenance:
         facts.append(("layers", " → ".join(map(readable, report.provenance[-_MOST_ROWS:]))))
     if report.iteration_speed is not None:
@@ -153,7 +153,7 @@ def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
     return facts
 
 
-def _listed(texts: Sequence[str], most: int = _MOST_NUMBERS_IN_A_CELL) -> str:
+def _list(texts: Sequence[str], most: int = _MOST_NUMBERS_IN_A_CELL) -> str:
     more = f", … ({len(texts):,} in all)" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
 

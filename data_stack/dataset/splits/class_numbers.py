@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError
 
-__all__ = ["ClassNumbers", "check_nothing_missing", "class_numbers", "grouped_positions", "narrowest", "value_shown"]
+__all__ = ["ClassNumbers", "check_nothing_missing", "class_numbers", "group_positions", "narrowest", "value_shown"]
 
 _Integers = npt.NDArray[np.integer[Any]]
 
@@ -40,7 +40,7 @@ class ClassNumbers:
     def __len__(self) -> int:
         return len(self.counts)
 
-    def shown(self, number: int) -> str:
+    def shorten(self, number: int) -> str:
         """A class by its value, its members and where the first one is, for messages."""
         n_members = int(self.counts[number])
         members = "1 member" if n_members == 1 else f"{n_members:,} members"
@@ -75,7 +75,7 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
     return ClassNumbers(numbers, np.bincount(numbers), first, column[first])
 
 
-def grouped_positions(numbers: _Integers) -> _Integers:
+def group_positions(numbers: _Integers) -> _Integers:
     """All positions, class by class, ascending in each; 4 bytes a position where that suffices."""
     dtype = np.int32 if len(numbers) <= _MOST_IN_INT32 else np.int64
     return np.argsort(numbers, kind="stable").astype(dtype, copy=False)

@@ -10,19 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, adapted
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, as_iterator
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer, operation
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.dataset.randomness.seeds import derived_seed
+from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers
 from data_stack.dataset.splits.splitting import (
     Shares,
-    checked_ratios,
-    divided,
-    divided_by_group,
-    divided_by_time,
+    check_ratios,
+    divide,
+    divide_by_group,
+    divide_by_time,
     positions_of_parts,
 )
 from data_stack.exception import ConfigError
@@ -35,7 +35,7 @@ PartName = Any
 """What a part is found by: its number, the name given for it, or the value that a column has for its samples."""
 
 
-def checked_division(
+def check_division(
     ratios: Sequence[float] | Mapping[str, float] | None = None,
     *,
     seed: SupportsIndex = 0,
@@ -49,7 +49,7 @@ def checked_division(
     * Without columns the samples are drawn. Each part's size is less than 1 from its share, the largest remainders rounded up.
     * ``stratify``: the members of each class are drawn; of each class and of the whole each part has less than 1 from its share.
     * ``group_by``: groups are placed whole, large ones first, see
-      :func:`data_stack.dataset.splits.splitting.divided_by_group`. With
+      :func:`data_stack.dataset.splits.splitting.divide_by_group`. With
       ``stratify``, such that classes are mixed as equally as the groups allow.
     * ``time``: cuts in the order of time; one that would separate equal times is moved to the nearer end of them.
     * ``by``: one part for each value, in the order in which the values appear.
@@ -72,13 +72,13 @@ def checked_division(
     if ratios is None:
         raise ConfigError("a split needs ratios, such as [0.8, 0.2], or by=…, a column that names the part of each sample")
     if time is None:
-        given["seed"] = checked_integer("the seed of a split", seed)
+        given["seed"] = check_integer("the seed of a split", seed)
     if not isinstance(ratios, Mapping):
-        return {"ratios": list(map(float, checked_ratios(ratios))), **given}
+        return {"ratios": list(map(float, check_ratios(ratios))), **given}
     for name in ratios:
         if not isinstance(name, str):
             raise ConfigError(f"parts are named by strings, not by {name!r}")
-    values = map(float, checked_ratios(ratios.values(), tuple(ratios)))
+    values = map(float, check_ratios(ratios.values(), tuple(ratios)))
     return {"ratios": dict(zip(ratios, values, strict=True)), **given}
 
 
@@ -87,18 +87,18 @@ def has_names(division: Mapping[str, Any]) -> bool:
     return "by" in division or isinstance(division["ratios"], dict)
 
 
-def divided_positions(dataset_iterator: DatasetIteratorIF, division: Mapping[str, Any]) -> dict[PartName, PositionsOfPart]:
+def divide_positions(dataset_iterator: DatasetIteratorIF, division: Mapping[str, Any]) -> dict[PartName, PositionsOfPart]:
     """The positions of each part, ascending, by the part's name or number; reads the columns named, as a whole.
 
     Args:
         dataset_iterator: what is divided.
-        division: see :func:`checked_division`.
+        division: see :func:`check_division`.
 
     Raises:
         ConfigError: a class has fewer members than there are parts, or there are fewer groups than parts; a value is missing
             (NaN, None), or there is no such column.
     """
-    iterator = adapted(dataset_iterator)
+    iterator = as_iterator(dataset_iterator)
     n_samples = len(iterator)
     if "by" in division:
         return _positions_by_name(iterator, division["by"]) if n_samples else {}
@@ -108,14 +108,14 @@ def divided_positions(dataset_iterator: DatasetIteratorIF, division: Mapping[str
         part_of: npt.NDArray[np.integer[Any]] = np.empty(0, dtype=np.uint8)
     elif "time" in division:
         refusal = f"samples cannot be divided by the times in column {division['time']!r}"
-        part_of = divided_by_time(access_to(iterator).columns([division["time"]])[0], shares, refusal)
+        part_of = divide_by_time(access_to(iterator).columns([division["time"]])[0], shares, refusal)
     else:
-        seed = derived_seed("split", division["seed"])
-        part_of = _drawn(iterator, shares, seed, division.get("stratify"), division.get("group_by"))
+        seed = derive_seed("split", division["seed"])
+        part_of = _draw(iterator, shares, seed, division.get("stratify"), division.get("group_by"))
     return dict(zip(ratios if has_names(division) else range(len(ratios)), positions_of_parts(part_of, len(ratios)), strict=True))
 
 
-def checked_folding(
+def check_folding(
     n_folds: SupportsIndex,
     *,
     seed: SupportsIndex | None = 0,
@@ -124,15 +124,15 @@ def checked_folding(
 ) -> dict[str, Any]:
     """The arguments of :meth:`FluentIterator.folds`, checked, those that matter only.
 
-    As :func:`checked_division` into equal parts: sizes differ by 1 at most, of the whole and of each class. Without a seed folds
+    As :func:`check_division` into equal parts: sizes differ by 1 at most, of the whole and of each class. Without a seed folds
     are consecutive, within each class if stratified, and groups are placed strictly by size.
 
     Raises:
         ConfigError: fewer than 2 folds.
     """
     columns = {name: key for name, key in (("stratify", stratify), ("group_by", group_by)) if key is not None}
-    number = None if seed is None else checked_integer("the seed of folds", seed)
-    return {"n_folds": checked_n_folds(n_folds), "seed": number, **columns}
+    number = None if seed is None else check_integer("the seed of folds", seed)
+    return {"n_folds": check_n_folds(n_folds), "seed": number, **columns}
 
 
 def fold_of_samples(dataset_iterator: DatasetIteratorIF, folding: Mapping[str, Any]) -> npt.NDArray[np.integer[Any]]:
@@ -141,11 +141,11 @@ def fold_of_samples(dataset_iterator: DatasetIteratorIF, folding: Mapping[str, A
     Raises:
         ConfigError: more folds than samples, members of a class, or groups.
     """
-    iterator, n_folds = adapted(dataset_iterator), folding["n_folds"]
+    iterator, n_folds = as_iterator(dataset_iterator), folding["n_folds"]
     if len(iterator) < n_folds:
         raise ConfigError(f"{len(iterator)} samples cannot be divided into {n_folds} folds")
-    seed = None if folding["seed"] is None else derived_seed("folds", folding["seed"])
-    return _drawn(iterator, Shares.equal(n_folds), seed, folding.get("stratify"), folding.get("group_by"))
+    seed = None if folding["seed"] is None else derive_seed("folds", folding["seed"])
+    return _draw(iterator, Shares.equal(n_folds), seed, folding.get("stratify"), folding.get("group_by"))
 
 
 def _positions_by_name(iterator: DatasetIteratorIF, by: ColumnKey) -> dict[PartName, PositionsOfPart]:
@@ -158,7 +158,7 @@ def _positions_by_name(iterator: DatasetIteratorIF, by: ColumnKey) -> dict[PartN
     return dict(zip(classes.values.ravel().tolist(), positions_of_parts(classes.numbers, len(classes)), strict=True))
 
 
-def _drawn(
+def _draw(
     iterator: DatasetIteratorIF, shares: Shares, seed: int | None, stratify: ColumnKey | None, group_by: ColumnKey | None
 ) -> npt.NDArray[np.integer[Any]]:
     keys = [key for key in (stratify, group_by) if key is not None]
@@ -168,11 +168,11 @@ def _drawn(
         classes = class_numbers(columns[0], f"samples cannot be stratified by column {stratify!r}")
         check_class_sizes(classes, stratify, shares.n_wanted)
     if group_by is None:
-        return divided(len(iterator), shares, seed, classes)
+        return divide(len(iterator), shares, seed, classes)
     groups = class_numbers(columns[-1], f"samples cannot be grouped by column {group_by!r}")
     if len(groups) < shares.n_wanted:
         raise ConfigError(f"the {len(groups)} groups of column {group_by!r} cannot be divided into {shares.n_wanted} parts")
-    return divided_by_group(groups, shares, seed, classes)
+    return divide_by_group(groups, shares, seed, classes)
 
 
 def check_class_sizes(classes: ClassNumbers, key: ColumnKey, n_parts: int) -> None:
@@ -185,18 +185,18 @@ def check_class_sizes(classes: ClassNumbers, key: ColumnKey, n_parts: int) -> No
     if too_small:
         further = f", as has each of {len(too_small) - 1:,} further classes" if len(too_small) > 1 else ""
         raise ConfigError(
-            f"samples cannot be stratified by column {key!r} into {n_parts} parts: class {classes.shown(too_small[0])} has too "
+            f"samples cannot be stratified by column {key!r} into {n_parts} parts: class {classes.shorten(too_small[0])} has too "
             f"few members{further}. Merge rare classes (iterator.map_classes), leave them out, or divide without stratification."
         )
 
 
-def checked_n_folds(n_folds: SupportsIndex) -> int:
+def check_n_folds(n_folds: SupportsIndex) -> int:
     """A number of folds.
 
     Raises:
         ConfigError: it is no integer, or less than 2.
     """
-    number = checked_integer("the number of folds", n_folds)
+    number = check_integer("the number of folds", n_folds)
     if number < 2:
         raise ConfigError(f"cross validation needs at least 2 folds, got {number}")
     return number
@@ -227,9 +227,9 @@ class SplitPartIterator(DatasetIteratorView):
     def __init__(
         self, dataset_iterator: DatasetIteratorIF, *, part: PartName, positions: PositionsOfPart | None = None, **division: Any
     ) -> None:
-        self._division, self._part = checked_division(**division), part
+        self._division, self._part = check_division(**division), part
         if positions is None:
-            positions_of = divided_positions(dataset_iterator, self._division)
+            positions_of = divide_positions(dataset_iterator, self._division)
             if part not in positions_of:
                 raise ConfigError(f"there is no part {part!r}; the parts are {', '.join(map(repr, positions_of))}")
             positions = positions_of[part]
@@ -239,7 +239,7 @@ class SplitPartIterator(DatasetIteratorView):
     def _arguments(self) -> dict[str, Any]:
         return {"part": self._part, **self._division}
 
-    def _followed(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         return tagged(meta, self._part if has_names(self._division) else None)
 
 
@@ -269,7 +269,7 @@ class FoldPartIterator(DatasetIteratorView):
         positions: PositionsOfPart | None = None,
         **folding: Any,
     ) -> None:
-        self._folding, self._fold, self._side = checked_folding(**folding), fold, side
+        self._folding, self._fold, self._side = check_folding(**folding), fold, side
         if positions is None:
             if not 0 <= fold < self._folding["n_folds"] or side not in ("train", "test"):
                 raise ConfigError(f"there is no part {side!r} of fold {fold!r}; there are 'train' and 'test' of each fold")
@@ -298,10 +298,10 @@ def split(
     **options: Any,
 ) -> Any:
     """See :meth:`FluentIterator.split`."""
-    division = checked_division(ratios, stratify=_stratified_column(iterator, stratify), **options)
+    division = check_division(ratios, stratify=_stratified_column(iterator, stratify), **options)
     parts = {
         part: iterator._stacked("split", part=part, positions=positions, **division)
-        for part, positions in divided_positions(iterator, division).items()
+        for part, positions in divide_positions(iterator, division).items()
     }
     return parts if has_names(division) else list(parts.values())
 
@@ -311,7 +311,7 @@ def folds(
     iterator: DatasetIteratorIF, n_folds: SupportsIndex, *, stratify: ColumnKey | bool = False, **options: Any
 ) -> list[Fold]:
     """See :meth:`FluentIterator.folds`."""
-    arguments = checked_folding(n_folds, stratify=_stratified_column(iterator, stratify), **options)
+    arguments = check_folding(n_folds, stratify=_stratified_column(iterator, stratify), **options)
     fold_of = fold_of_samples(iterator, arguments)
     found = []
     for number, positions in enumerate(positions_of_parts(fold_of, arguments["n_folds"])):

@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.dataset.iterator.access import NamedAccess, RearrangedAccess, access_to
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, adapted
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.informed import InformedDatasetIterator
 from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.dataset.positions import Positions, as_index_array, composed
+from data_stack.dataset.positions import Positions, as_index_array, compose
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.dataset.splits.parts import Fold, tagged
-from data_stack.dataset.strict_json import JsonObject, sealed_json
+from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 
 __all__ = ["SavedPart", "SavedSplits"]
@@ -115,24 +115,24 @@ class SavedSplits:
             ConfigError: something is no view of it, or there are no parts.
         """
         found: list[tuple[str, str | None, Any]] = []
-        arrangement = canonical_json(_arranged(splits, (), None, found))
+        arrangement = canonical_json(_arrange(splits, (), None, found))
         if not found:
             raise ConfigError("there is no part in these splits to be saved")
-        dataset: Any = _made_from(found[0][2], found[0][0]) if iterator is None else iterator
+        dataset: Any = _make_from(found[0][2], found[0][0]) if iterator is None else iterator
         n_samples = len(dataset)
         parts = tuple(
             SavedPart.of(name, tag, as_index_array(_positions_in(part, dataset, name)), n_samples) for name, tag, part in found
         )
-        return cls(fingerprint(adapted(dataset)), n_samples, arrangement, parts)
+        return cls(fingerprint(as_iterator(dataset)), n_samples, arrangement, parts)
 
-    def applied_to(self, iterator: DatasetIteratorIF) -> Any:
+    def apply_to(self, iterator: DatasetIteratorIF) -> Any:
         """The parts as views of ``iterator``, arranged as they were.
 
         Raises:
             ConfigError: it is another dataset.
             DatasetFileCorruptError: a part is damaged.
         """
-        dataset = adapted(iterator)
+        dataset = as_iterator(iterator)
         found = fingerprint(dataset) if len(dataset) == self.n_samples else None
         if found != self.fingerprint:
             other = "" if found is None else f" with fingerprint {found}"
@@ -154,7 +154,7 @@ class SavedSplits:
     def to_json(self) -> bytes:
         """The splits as they are stored: indented ASCII JSON that states its own digest."""
         parts = [{**vars(part), "data": base64.b64encode(part.data).decode("ascii")} for part in self.parts]
-        return sealed_json({"format": FORMAT, **vars(self), "parts": parts})
+        return seal_json({"format": FORMAT, **vars(self), "parts": parts})
 
     @classmethod
     def from_json(cls, data: bytes, identifier: str = "splits") -> SavedSplits:
@@ -164,7 +164,7 @@ class SavedSplits:
             DatasetFileCorruptError: they are damaged, or of a format that this version does not know.
         """
         what = f"{identifier!r} with splits"
-        fields = JsonObject.unsealed(data, what)
+        fields = JsonObject.unseal(data, what)
         if (number := fields.size("format")) != FORMAT:
             raise DatasetFileCorruptError(f"{what} has format {number}, but this version of data_stack reads format {FORMAT}")
         splits = cls(
@@ -195,31 +195,31 @@ def _part(fields: JsonObject, what: str) -> SavedPart:
     return part
 
 
-def _arranged(splits: Any, path: tuple[str, ...], tag: str | None, found: list[tuple[str, str | None, Any]]) -> Any:
-    """``splits`` as plain data, with numbers for the parts, which are added to ``found`` with name and tag."""
+def _arrange(splits: Any, path: tuple[str, ...], tag: str | None, found: list[tuple[str, str | None, Any]]) -> Any:
+    """``splits`` as plain data, with numbers for the parts, which are added to ``find`` with name and tag."""
     if isinstance(splits, DatasetIteratorIF):
         found.append(("/".join(path) or "0", tag, splits))
         return {"part": len(found) - 1}
     if isinstance(splits, Fold):
         train, test = (
-            _arranged(part, (*path[:-1], f"fold {splits.number}", side), None, found)["part"]
+            _arrange(part, (*path[:-1], f"fold {splits.number}", side), None, found)["part"]
             for side, part in (("train", splits.train), ("test", splits.test))
         )
         return {"fold": [splits.number, train, test]}
     if isinstance(splits, Mapping):
         items = splits.items()
-        return {"dict": [[to_plain(key), _arranged(each, (*path, str(key)), str(key), found)] for key, each in items]}
+        return {"dict": [[to_plain(key), _arrange(each, (*path, str(key)), str(key), found)] for key, each in items]}
     if isinstance(splits, (list, tuple)):
-        arranged = [_arranged(each, (*path, str(number)), None, found) for number, each in enumerate(splits)]
+        arranged = [_arrange(each, (*path, str(number)), None, found) for number, each in enumerate(splits)]
         return arranged if isinstance(splits, list) else {"tuple": arranged}
     where = f" at {'/'.join(path)!r}" if path else ""
     raise ConfigError(f"splits are views of an iterator, in lists and dicts, but there is a {type(splits).__name__}{where}")
 
 
-def _made_from(part: Any, name: str) -> Any:
+def _make_from(part: Any, name: str) -> Any:
     """What a part was directly made from."""
     while isinstance(part, InformedDatasetIterator):
-        part = part._stacked_on()[0]
+        part = part._stack_on()[0]
     if _is_plain_view(part):
         return part._dataset_iterator
     raise ConfigError(f"part {name!r} is no view of another iterator, but a {type(part).__name__}")
@@ -231,9 +231,9 @@ def _positions_in(part: Any, dataset: Any, name: str) -> Positions:
     below = part
     while below is not dataset:
         if isinstance(below, InformedDatasetIterator):
-            below = below._stacked_on()[0]
+            below = below._stack_on()[0]
         elif _is_plain_view(below):
-            positions, below = composed(positions, below._given), below._dataset_iterator
+            positions, below = compose(positions, below._given), below._dataset_iterator
         else:
             raise ConfigError(
                 f"part {name!r} is no view of the iterator that the splits are of: it is a {type(part).__name__} on a "
@@ -251,7 +251,7 @@ def _as_view(dataset: DatasetIteratorIF, indices: _Indices, tag: str | None) -> 
     view = dataset._stacked("view", indices=indices, view_tags=None if tag is None else {"part": tag})
     if tag is None or not isinstance(view, InformedDatasetIterator):
         return view
-    return InformedDatasetIterator(view._stacked_on()[0], tagged(view.dataset_meta, tag))
+    return InformedDatasetIterator(view._stack_on()[0], tagged(view.dataset_meta, tag))
 
 
 def _position_dtype(n_samples: int) -> np.dtype[Any]:

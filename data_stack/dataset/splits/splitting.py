@@ -1,7 +1,7 @@
 """Which sample comes into which part: the arithmetic of splits and folds.
 
 What is drawn here is drawn for ever: published splits depend on it. Orders are those of ``numpy.random.RandomState.shuffle``
-(Fisher-Yates on MT19937), whose stream numpy has frozen (NEP 19), seeded with a ``derived_seed``; the rest is exact integer
+(Fisher-Yates on MT19937), whose stream numpy has frozen (NEP 19), seeded with a ``derive_seed``; the rest is exact integer
 arithmetic. Nothing depends on machine, process, Python or numpy version, and golden tests hold it.
 """
 
@@ -21,7 +21,7 @@ from data_stack.dataset.splits.class_numbers import (
     ClassNumbers,
     check_nothing_missing,
     class_numbers,
-    grouped_positions,
+    group_positions,
     narrowest,
 )
 from data_stack.exception import ConfigError
@@ -29,10 +29,10 @@ from data_stack.util.exact import comparable
 
 __all__ = [
     "Shares",
-    "checked_ratios",
-    "divided",
-    "divided_by_group",
-    "divided_by_time",
+    "check_ratios",
+    "divide",
+    "divide_by_group",
+    "divide_by_time",
     "positions_of_parts",
     "round_robin",
 ]
@@ -43,7 +43,7 @@ _MOST_IN_INT32 = 2**31
 _FEW_PARTS = 16
 
 
-def checked_ratios(ratios: Iterable[Any], names: Sequence[str] | None = None) -> list[float]:
+def check_ratios(ratios: Iterable[Any], names: Sequence[str] | None = None) -> list[float]:
     """Ratios as they were given: at least one, none negative, of sum 1 (to 1e-9).
 
     Raises:
@@ -104,13 +104,13 @@ class Shares:
         return sizes
 
 
-def divided(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbers | None = None) -> _Integers:
+def divide(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbers | None = None) -> _Integers:
     """The part of each sample, drawn; without a seed, in the samples' order.
 
     Args:
         n_samples: how many.
         shares: the sizes wanted; each part's is less than 1 from its share.
-        seed: a :func:`~data_stack.dataset.randomness.seeds.derived_seed`.
+        seed: a :func:`~data_stack.dataset.randomness.seeds.derive_seed`.
         classes: what shall be mixed equally: each part's number of members is less than 1 from its share of the class, too.
     """
     counts = [n_samples] if classes is None else classes.counts.tolist()
@@ -118,7 +118,7 @@ def divided(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumb
     if classes is None:
         order: _Integers = np.arange(n_samples, dtype=np.int32 if n_samples <= _MOST_IN_INT32 else np.int64)
     else:
-        order = grouped_positions(classes.numbers)
+        order = group_positions(classes.numbers)
     if seed is not None:
         random = _random_state(seed)
         for start, end in itertools.pairwise([0, *itertools.accumulate(counts)]):
@@ -129,7 +129,7 @@ def divided(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumb
     return part_of
 
 
-def divided_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, classes: ClassNumbers | None = None) -> _Integers:
+def divide_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, classes: ClassNumbers | None = None) -> _Integers:
     """The part of each sample, such that groups stay whole and shares are met as nearly as a greedy search finds.
 
     Large groups are placed first and small ones fill up what they left: groups whose sizes have the same number of binary digits
@@ -143,7 +143,7 @@ def divided_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, cla
     Args:
         groups: what stays together.
         shares: the sizes wanted.
-        seed: a :func:`~data_stack.dataset.randomness.seeds.derived_seed`.
+        seed: a :func:`~data_stack.dataset.randomness.seeds.derive_seed`.
         classes: what shall be mixed as equally as the groups allow.
     """
     sizes = groups.counts
@@ -190,7 +190,7 @@ def divided_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, cla
     return part_of
 
 
-def divided_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _Integers:
+def divide_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _Integers:
     """The part of each sample, the earliest ones in the first part, equal times in one.
 
     A cut that would fall among equal times is moved to their nearer end, to the earlier one if both are as near.
@@ -226,7 +226,7 @@ def positions_of_parts(part_of: _Integers, n_parts: int) -> list[range | _Intege
     """The positions of each part's samples, ascending; a range where they follow each other."""
     if n_parts <= _FEW_PARTS:
         return [_run(np.flatnonzero(part_of == part)) for part in range(n_parts)]
-    order = grouped_positions(part_of)
+    order = group_positions(part_of)
     ends = np.searchsorted(part_of[order], np.arange(n_parts), side="right").tolist()
     return [_run(order[start:end]) for start, end in itertools.pairwise([0, *ends])]
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from data_stack.dataset.digests import column_digests, row_digests
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError
-from data_stack.formats.conversion.location import checked_format, find_source_format, find_target_format
-from data_stack.formats.conversion.source import Source, open_source, parsed_columns, size_of, source_of_iterator
+from data_stack.formats.conversion.location import check_format, find_source_format, find_target_format
+from data_stack.formats.conversion.source import Source, open_source, parse_columns, size_of, source_of_iterator
 from data_stack.formats.conversion.targets import TARGETS, Target
 from data_stack.formats.records.growing_file import sync_folder
 from data_stack.io.location import Location, location_of
@@ -109,8 +109,8 @@ def convert(
     location = location_of(target)
     source, kind = _open(source, source_format, location)
     with contextlib.closing(source):
-        source = source.selected(parsed_columns(columns))
-        goal = TARGETS[checked_format(target_format or find_target_format(location))](location, shardlen)
+        source = source.selected(parse_columns(columns))
+        goal = TARGETS[check_format(target_format or find_target_format(location))](location, shardlen)
         goal.check(source)
         with _published(location, is_renamed=goal.is_folder) as attempt:
             _write(goal, attempt, source, progress)
@@ -128,7 +128,7 @@ def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]
     location = location_of(source)
     if location.full_name == target.full_name:
         raise ConfigError(f"source and target are both {location.full_name}")
-    found = find_source_format(location) if kind is None else checked_format(kind)
+    found = find_source_format(location) if kind is None else check_format(kind)
     return open_source(location, found), found
 
 
@@ -221,12 +221,12 @@ def _verify(goal: Target, attempt: Location, source: Source, mode: Verify, progr
     if different:
         raise DatasetFileCorruptError(
             f"what was written as {goal.kind} differs from {source.name} in {len(different):,} of {len(positions):,} samples "
-            f"that were compared: {_named(different)}; leave these columns out: --columns …"
+            f"that were compared: {_name_of(different)}; leave these columns out: --columns …"
         )
     return len(positions)
 
 
-def _named(different: Mapping[int, Sequence[str]]) -> str:
+def _name_of(different: Mapping[int, Sequence[str]]) -> str:
     """Samples that differ, the first of them with the columns in which they do."""
     first = [f"{position} ({', '.join(names)})" for position, names in list(different.items())[:_MOST_NAMED]]
     more = f" and {len(different) - len(first):,} more" if len(different) > len(first) else ""

@@ -13,7 +13,7 @@ from data_stack.io.folder import Folder
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["FORMATS", "checked_format", "find_source_format", "find_target_format"]
+__all__ = ["FORMATS", "check_format", "find_source_format", "find_target_format"]
 
 FORMATS: Final[Mapping[str, str]] = {
     "records": "a folder of records (Granular's files), sharded or not",
@@ -43,7 +43,7 @@ _PARQUET_NAMES: Final = frozenset({"_common_metadata", "_metadata", "_data_stack
 _MOST_FOLDERS_LOOKED_INTO: Final = 3
 
 
-def checked_format(name: str) -> str:
+def check_format(name: str) -> str:
     """The name of a format.
 
     Raises:

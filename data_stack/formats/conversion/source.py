@@ -23,7 +23,7 @@ from data_stack.formats.columns import ColumnsDatasetIterator
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["Source", "open_source", "parsed_columns", "plain_type", "size_of", "source_of_iterator"]
+__all__ = ["Source", "open_source", "parse_columns", "plain_type", "size_of", "source_of_iterator"]
 
 _MOST_LOOKED_AT: Final = 16
 _NUMERIC: Final = "biufc"
@@ -71,7 +71,7 @@ class Source:
         return [name for name in self.schema if self.can_give_stored(name)]
 
     def read(self, positions: npt.NDArray[np.intp], names: Iterable[str], stored: Collection[str] = ()) -> dict[str, Values]:
-        """Columns of the samples at ``positions``, those in ``stored`` as the bytes of their files."""
+        """Columns of the samples at ``positions``, those in ``store`` as the bytes of their files."""
         found: dict[str, Values] = {}
         for iterator, chosen in (
             (self.values, [name for name in names if name not in stored]),
@@ -126,7 +126,7 @@ def size_of(column: npt.NDArray[Any]) -> int:
     return sum(getattr(value, "nbytes", None) or sys.getsizeof(value) for value in column)
 
 
-def parsed_columns(columns: str | Iterable[str] | Mapping[str, str] | None) -> dict[str, str] | None:
+def parse_columns(columns: str | Iterable[str] | Mapping[str, str] | None) -> dict[str, str] | None:
     """Columns as new names for old ones: of ``"a,b=c"``, ``["a", "b=c"]`` or ``{"a": "a", "b": "c"}``; None for all.
 
     Raises:
@@ -222,7 +222,7 @@ def _of_columns(iterator: ColumnsDatasetIterator, names: Sequence[str], stack: c
 def _column_of_rows(rows: npt.NDArray[Any]) -> Column:
     dtype, shape = rows.dtype, rows.shape[1:]
     if dtype.kind == "O":
-        return _inferred(rows.tolist(), "") if len(rows) else Column("utf8")
+        return _infer(rows.tolist(), "") if len(rows) else Column("utf8")
     if dtype.kind == "U" and not shape:
         return Column("utf8")
     if dtype.kind == "S" and not shape:
@@ -248,7 +248,7 @@ def _open_webdataset(location: Location) -> Source:
     schema = {column: Column(type_of_field(str(each))) for column, each in keys.items()}
     for column, each in keys.items():
         if schema[column].type == "npy" and len(values):
-            schema[column] = _inferred([values.read_column(each, [0])[0]], column)
+            schema[column] = _infer([values.read_column(each, [0])[0]], column)
     stored = None
     if any(column.type in media_types() for column in schema.values()):
         endings = {str(each).rpartition(".")[2] for each in keys.values()}
@@ -267,7 +267,7 @@ def _open_images(location: Location) -> Source:
     schema = {"image": Column(types.pop() if len(types) == 1 else "png")}
     stored = ImageFolderIterator(location.as_folder(), decode=False) if not types else None
     for name in values.fields[1:]:
-        schema[name] = _inferred(values.read_column(name).tolist(), name)
+        schema[name] = _infer(values.read_column(name).tolist(), name)
     return Source("", values, schema, {name: name for name in schema}, stored)
 
 
@@ -280,7 +280,7 @@ def _open_parquet(location: Location) -> Source:
     if (plain := with_plain_lists(values.schema)) != values.schema:
         values = ParquetDataset(where[0], prefix=where[1], schema=plain)
     decimals = [field.name for field in values.schema if "decimal" in str(field.arrow_type())]
-    schema = columns_of_parquet(values, lambda found, name: _inferred([text_of_decimals(value) for value in found], name))
+    schema = columns_of_parquet(values, lambda found, name: _infer([text_of_decimals(value) for value in found], name))
     stored = None
     if any(column.codec_type in media_types() for column in schema.values()):
         stored = ParquetDataset(where[0], prefix=where[1], schema=stored_schema_of(values.schema, schema))
@@ -328,7 +328,7 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
     except LookupError as error:
         raise ConfigError(f"samples of {name} differ in their columns; map them to the same ones") from error
     texts = {column: [text_of_decimals(value) for value in values] for column, values in columns.items()}
-    schema = {column: _inferred(values, column) for column, values in texts.items()}
+    schema = {column: _infer(values, column) for column, values in texts.items()}
     decimals = [column for column, values in columns.items() if repr(values) != repr(texts[column])]
     return Source(name, iterator, schema, keys, decimals=decimals)
 
@@ -354,7 +354,7 @@ def _name_of_position(iterator: Any, position: int) -> str:
     return f"column_{position}"
 
 
-def _inferred(values: Sequence[Any], name: str) -> Column:
+def _infer(values: Sequence[Any], name: str) -> Column:
     """What a column holds, by some of its values; no dtype and shape, as others may differ in these."""
     types = {_type_of(value, name) for value in values}
     if types <= {"i64", "u64", "array"} and len(types) > 1:

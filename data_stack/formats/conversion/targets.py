@@ -226,7 +226,7 @@ class _OneFile(Target):
             check_request(n_bytes, f"the samples of {source.name!r}, which {self.kind} holds in one piece,")
             for name, values in batch.items():
                 parts[name].append(values)
-        columns = {name: self._joined(name, parts.pop(name), column) for name, column in source.schema.items()}
+        columns = {name: self._join(name, parts.pop(name), column) for name, column in source.schema.items()}
         with place.folder.create(place.name) as file:
             try:
                 self._save(file, columns)
@@ -237,7 +237,7 @@ class _OneFile(Target):
     def _save(self, file: Any, columns: Mapping[str, _Array]) -> None:
         """Write all into a file."""
 
-    def _joined(self, name: str, parts: list[_Array], column: Column) -> _Array:
+    def _join(self, name: str, parts: list[_Array], column: Column) -> _Array:
         """All values of a column, of shape ``(n_samples, ...)``; text as dtype object.
 
         Raises:

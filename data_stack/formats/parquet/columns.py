@@ -225,7 +225,7 @@ class CellColumn(GroupColumn):
         try:
             return self._decode(cell)
         except Exception as error:  # decoders of others raise whatever they like
-            raise CellError(row, _told(error)) from error
+            raise CellError(row, _tell(error)) from error
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
         if self._fixed is None:
@@ -245,7 +245,7 @@ class CellColumn(GroupColumn):
                     raise ValueError(f"a value of shape {value.shape} where {shape} belongs")
                 out[position] = value
         except Exception as error:  # as above
-            raise CellError(row, _told(error)) from error
+            raise CellError(row, _tell(error)) from error
         return out
 
     def _values(self, rows: Rows) -> list[Any]:
@@ -258,7 +258,7 @@ class CellColumn(GroupColumn):
                     if self._is_compressed:
                         request.add(values[-1])
             except Exception as error:  # as above
-                raise CellError(row, _told(error)) from error
+                raise CellError(row, _tell(error)) from error
         return values
 
     def _reserve(self, request: Request, n_bytes: int, rows: Rows) -> None:
@@ -310,5 +310,5 @@ def _with_none(values: npt.NDArray[Any], is_null: npt.NDArray[np.bool_]) -> npt.
     return found
 
 
-def _told(error: Exception) -> str:
+def _tell(error: Exception) -> str:
     return f"{error!s:.300}" or type(error).__name__

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, IndexArray, Sample, SampleAccess, SourceAccess
 from data_stack.dataset.iterator.access import DeclaredColumn
-from data_stack.dataset.iterator.indices import checked_index, checked_indices, checked_integer
+from data_stack.dataset.iterator.indices import check_index, check_indices, check_integer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe_values import Untold
 from data_stack.exception import ConfigError
@@ -25,7 +25,7 @@ from data_stack.formats.parquet.known_values import files_that_could_match
 from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import as_predicate
-from data_stack.formats.parquet.selection import Gathering, Located, Selection, selected
+from data_stack.formats.parquet.selection import Gathering, Located, Selection, select
 from data_stack.formats.parquet.stored_schema import stored_schema
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.request_limit import current_request, decoding_for
@@ -112,7 +112,7 @@ class ParquetDataset(AccessedDatasetIterator):
             footers = footers if chosen is files else Footers(chosen, lazily=True)
         footers.read_all()
         self._footers = footers
-        self._max_cached_bytes = checked_integer("max_cached_bytes", max_cached_bytes, at_least=0)
+        self._max_cached_bytes = check_integer("max_cached_bytes", max_cached_bytes, at_least=0)
         self._groups = RowGroups(self._footers, whole)
         self._chosen = _chosen_groups(row_groups, self._footers)
         self._names = list(self._schema.fields)
@@ -131,7 +131,7 @@ class ParquetDataset(AccessedDatasetIterator):
         return _ParquetAccess(self)
 
     def __len__(self) -> int:
-        return self._selected().n_rows
+        return self._select().n_rows
 
     @property
     def schema(self) -> Schema:
@@ -146,7 +146,7 @@ class ParquetDataset(AccessedDatasetIterator):
     @property
     def block_lengths(self) -> npt.NDArray[np.int64]:
         """How many of the samples each row group has, shape ``(n_row_groups,)``, those without any left out."""
-        return self._selected().lengths
+        return self._select().lengths
 
     @property
     def is_local(self) -> bool:
@@ -159,8 +159,8 @@ class ParquetDataset(AccessedDatasetIterator):
         Raises:
             DatasetOutOfBoundsError: there is no such sample.
         """
-        selection = self._selected()
-        group, row = selection.locate(checked_index(index, len(self)))
+        selection = self._select()
+        group, row = selection.locate(check_index(index, len(self)))
         rows = selection.rows_of(group)
         return f"row {row if rows is None else rows[row]} of {self._footers.name_of(group)}"
 
@@ -176,31 +176,31 @@ class ParquetDataset(AccessedDatasetIterator):
         Raises:
             DatasetOutOfBoundsError: one of them lies outside.
         """
-        positions = checked_indices(indices, len(self))
+        positions = check_indices(indices, len(self))
         if len(positions):
-            self._cache.expect(self._selected().groups_of(positions), self._recent_names if columns is None else columns)
+            self._cache.expect(self._select().groups_of(positions), self._recent_names if columns is None else columns)
 
-    def _selected(self) -> Selection:
+    def _select(self) -> Selection:
         if self._selection is None:
-            self._selection = selected(self._groups, self._chosen, self._predicate)
+            self._selection = select(self._groups, self._chosen, self._predicate)
         return self._selection
 
     def _n_samples_of(self, group: int) -> int:
-        return self._selected().n_rows_of(group)
+        return self._select().n_rows_of(group)
 
     def _reading(self, group: int, names: Sequence[str]) -> GroupReading:
         """Begin to read the samples of a row group: where the filter takes some rows, nothing but these is kept."""
-        return self._groups.reading(group, names, self._selected().rows_of(group))
+        return self._groups.reading(group, names, self._select().rows_of(group))
 
     # ------------------------------------------------------------------ samples
 
     def _sample(self, position: int) -> Sample:
-        group, row = self._selected().locate(position)
+        group, row = self._select().locate(position)
         columns = self._cache.columns(group, self._names, 1)
         return {name: self._value(group, name, columns[name], row) for name in self._names}
 
     def _iterate(self) -> Iterator[Sample]:
-        selection = self._selected()
+        selection = self._select()
         for block, group in enumerate(selection.groups.tolist()):
             rows = np.arange(selection.lengths[block])
             columns = self._cache.columns(group, self._names, len(rows))
@@ -231,13 +231,13 @@ class ParquetDataset(AccessedDatasetIterator):
             return [column[:0] for column in self._read(names, np.zeros(1, np.int64))]
         self._recent_names = names
         with decoding_for(current_request()):
-            return self._read_rows(names, self._selected().located(positions))
+            return self._read_rows(names, self._select().located(positions))
 
     def _read_rows(self, names: Sequence[str], located: Located) -> list[npt.NDArray[Any]]:
         if len(located.groups) == 1:
             (group,) = located.groups
             columns = self._cache.columns(group, names, len(located.rows))
-            return [self._taken(group, name, columns[name], located.rows) for name in names]
+            return [self._take(group, name, columns[name], located.rows) for name in names]
         batches = [Gathering(located) for _ in names]
         begun = self._begun(located, names)
         wanted = {group: number for number, group in enumerate(located.groups)}
@@ -253,7 +253,7 @@ class ParquetDataset(AccessedDatasetIterator):
                 columns = self._cache.columns(group, names, located.counts[number])
             rows, _ = located.part(number)
             for name, batch in zip(names, batches, strict=True):
-                batch.put(number, self._taken(group, name, columns[name], rows))
+                batch.put(number, self._take(group, name, columns[name], rows))
             del columns  # before the next ones are read
         return [batch.column() for batch in batches]
 
@@ -261,7 +261,7 @@ class ParquetDataset(AccessedDatasetIterator):
         """The row groups that are not read for a few rows at their beginning, which sequences need from the one before."""
         begun = set()
         for number, (before, group) in enumerate(itertools.pairwise(located.groups), 1):
-            if self._cache.is_at_hand(group, names) or self._selected().rows_of(group) is not None:
+            if self._cache.is_at_hand(group, names) or self._select().rows_of(group) is not None:
                 continue
             n_first, n_last = self._first_rows.count(group), self._first_rows.count(before)
             ends_there = located.part(number - 1)[0].max() >= self._n_samples_of(before) - n_last
@@ -269,17 +269,17 @@ class ParquetDataset(AccessedDatasetIterator):
                 begun.add(group)
         return begun
 
-    def _taken(self, group: int, name: str, column: GroupColumn, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    def _take(self, group: int, name: str, column: GroupColumn, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         try:
             return column.take(rows)
         except CellError as error:
-            raise self._groups.damaged(group, name, error, self._selected().rows_of(group)) from error
+            raise self._groups.damage_error(group, name, error, self._select().rows_of(group)) from error
 
     def _value(self, group: int, name: str, column: GroupColumn, row: int) -> Any:
         try:
             return column.value(row)
         except CellError as error:
-            raise self._groups.damaged(group, name, error, self._selected().rows_of(group)) from error
+            raise self._groups.damage_error(group, name, error, self._select().rows_of(group)) from error
 
     # ------------------------------------------------------------------ for other processes
 
@@ -302,7 +302,7 @@ class _ParquetAccess(SourceAccess):
 
     @property
     def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return self.source._selected().n_rows
+        return self.source._select().n_rows
 
     @property
     def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here

@@ -82,7 +82,7 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
     if paths is None:
         tree = folder.list_files()
         if any(path.startswith(f"{PROGRESS_FOLDER}/") for path in tree):  # somebody is writing, or was
-            tree = _finished(folder)
+            tree = _finish(folder)
         paths = [path for path in tree if not is_hidden(path)]
         # what carries no suffix is Parquet too (Hive writes so), unless others say what they are
         named = [path for path in paths if path.endswith(SUFFIXES)]
@@ -94,7 +94,7 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
     return ParquetFiles(folder, tuple(paths), tuple({} if given else partition_of(path) for path in paths), given)
 
 
-def _finished(folder: Folder) -> list[str]:
+def _finish(folder: Folder) -> list[str]:
     """The files that were there before somebody began to append."""
     manifest = ParquetManifest.read(folder)
     if manifest is None:
@@ -169,7 +169,7 @@ def opened_for_arrow(folder: Folder, path: str) -> Any:
         return source
     full = os.path.join(folder.path, path)
     try:
-        return _opened_local(full)
+        return _open_local(full)
     except ResourceNotFoundError:
         raise
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -178,7 +178,7 @@ def opened_for_arrow(folder: Folder, path: str) -> Any:
         raise storage_error(f"could not open {full!r}", error) from error
 
 
-def _opened_local(path: str) -> _Local:
+def _open_local(path: str) -> _Local:
     before = os.stat(path)
     while True:
         if not stat.S_ISREG(before.st_mode):  # a pipe would be waited for
@@ -271,7 +271,7 @@ class ArrowFolder(Folder):
             return bool(self.filesystem.get_file_info(self.full_name(file)).type == pafs.FileType.File)
 
     def open(self, file: str) -> StreamedResource:
-        return StreamedResource(self.full_name(file), self.open_for_arrow(file)).reopened_by(self)
+        return StreamedResource(self.full_name(file), self.open_for_arrow(file)).reopen_by(self)
 
     def list_files(self) -> list[str]:
         selector = pafs.FileSelector(self.name, allow_not_found=True, recursive=True)

@@ -76,7 +76,7 @@ def footer_facts(footer: bytes, file_bytes: int | None) -> FooterFacts:
         groups = metadata.get(4, [])
         rows = [group[LONG | 3] for group in groups]
         told = [
-            [_checked(column, chunk, n, file_bytes, number) for column, chunk in zip(columns, group[1], strict=True)]
+            [_check(column, chunk, n, file_bytes, number) for column, chunk in zip(columns, group[1], strict=True)]
             for number, (group, n) in enumerate(zip(groups, rows, strict=True))
         ]
         n_rows = np.array(rows, np.int64)
@@ -115,7 +115,7 @@ def _columns(elements: Sequence[Struct]) -> list[_Column]:
     return columns
 
 
-def _checked(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, group: int) -> tuple[int, int, int, int, int]:
+def _check(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, group: int) -> tuple[int, int, int, int, int]:
     """Values and nulls of a column of a row group; its bytes as they are stored, where they begin, and before compression."""
     if 8 in chunk or 9 in chunk:
         raise ValueError("it is encrypted, and such files are not read")

@@ -94,7 +94,7 @@ class Footers:
         fetched: dict[int, tuple[bytes, int, Any]] = {}
 
         def fetch(file: int) -> None:
-            fetched[file] = self._fetched(file)
+            fetched[file] = self._fetch(file)
 
         if len(files) > 1:
             Workers(files, fetch, n_threads() if self.files.folder.path is not None else _MOST_THREADS).run()
@@ -161,7 +161,7 @@ class Footers:
         if self._common is None and folder.has_file(COMMON_METADATA):
             name = folder.full_name(COMMON_METADATA)
             with reading_parquet(name), opened_for_arrow(folder, COMMON_METADATA) as source:
-                self._common, _ = _parsed(_tail(source, name), None)
+                self._common, _ = _parse(_tail(source, name), None)
         return self._common
 
     @property
@@ -186,10 +186,10 @@ class Footers:
     def _of(self, file: int) -> _Footer:
         footer = self._footers[file]
         if footer is None:
-            footer = self._understood(file, *self._fetched(file))
+            footer = self._understood(file, *self._fetch(file))
         return footer
 
-    def _fetched(self, file: int) -> tuple[bytes, int, Any]:
+    def _fetch(self, file: int) -> tuple[bytes, int, Any]:
         """The end of a file, its size, and its version."""
         name = self.files.name(file)
         with reading_parquet(name), self.files.open(file) as source:
@@ -205,7 +205,7 @@ class Footers:
                 f"{record.footer_sha256} when its manifest was made. {_WHAT_TO_DO}"
             )
         with reading_parquet(self.files.name(file)):
-            metadata, facts = _parsed(tail, file_bytes)
+            metadata, facts = _parse(tail, file_bytes)
         footer = _Footer(metadata, facts, digest, file_bytes, version)
         self._footers[file], self._digests[file] = footer, digest
         return footer
@@ -260,7 +260,7 @@ def _tail(source: Any, name: str) -> bytes:
     return tail[len(tail) - length :]
 
 
-def _parsed(tail: bytes, file_bytes: int | None) -> tuple[pq.FileMetaData, FooterFacts]:
+def _parse(tail: bytes, file_bytes: int | None) -> tuple[pq.FileMetaData, FooterFacts]:
     """The footer at the end of a file, as pyarrow has it, and checked."""
     metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
     return metadata, footer_facts(tail[:-8], file_bytes)

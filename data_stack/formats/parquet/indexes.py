@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.plain_data import canonical_json, from_plain, shown, to_plain
+from data_stack.codecs.plain_data import canonical_json, from_plain, shorten, to_plain
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.pickled.values import PickledIndex
 from data_stack.formats.parquet.plain_times import plain_time
@@ -196,7 +196,7 @@ def index_of_json(data: Any) -> RowGroupIndex:
     """
     kind, name, field = data["kind"], data["name"], data["field"]
     if kind not in ("SingleFieldIndex", "NotNullIndex") or not isinstance(name, str) or not isinstance(field, str):
-        raise TypeError(f"an index without a kind, name or field: {shown(kind)}")
+        raise TypeError(f"an index without a kind, name or field: {shorten(kind)}")
     pairs = [(from_plain(value, _OF_TEXT), groups) for value, groups in data["values"]]
     if any(type(group) is not int or group < 0 for _, groups in pairs for group in groups):
         raise TypeError("row groups that are no list of numbers")

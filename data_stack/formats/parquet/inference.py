@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from data_stack.formats.parquet.codecs import FieldCodec, ListCodec, NestedCodec, ScalarCodec, TensorCodec
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.formats.parquet.types import FieldDtype, described_type, dtype_of_arrow, is_list, name_of_arrow, plain_type
+from data_stack.formats.parquet.types import FieldDtype, describe_type, dtype_of_arrow, is_list, name_of_arrow, plain_type
 
 __all__ = ["infer_schema"]
 
@@ -26,17 +26,17 @@ def infer_schema(arrow_schema: pa.Schema, name: str = "parquet") -> Schema:
     Raises:
         ConfigError: two columns have one name.
     """
-    return Schema(name, [_inferred_field(field) for field in arrow_schema])
+    return Schema(name, [_infer_field(field) for field in arrow_schema])
 
 
-def _inferred_field(field: pa.Field) -> Field:
+def _infer_field(field: pa.Field) -> Field:
     type_ = field.type
     if isinstance(type_, pa.FixedShapeTensorType) and _is_number(type_.value_type) and 0 not in type_.shape:
         codec: FieldCodec = TensorCodec(name_of_arrow(type_.value_type))
         return Field(field.name, dtype_of_arrow(type_.value_type), tuple(type_.shape), codec, field.nullable)
     type_ = plain_type(type_)
     if is_list(type_):
-        found = _inferred_list(type_)
+        found = _infer_list(type_)
         if found is not None:
             return Field(field.name, *found, field.nullable)
     scalar = name_of_arrow(type_)
@@ -45,10 +45,10 @@ def _inferred_field(field: pa.Field) -> Field:
         if dtype == np.dtype("datetime64[s]"):
             dtype = np.dtype("datetime64[ms]")  # which is what Parquet makes of it
         return Field(field.name, dtype, (), ScalarCodec(scalar), field.nullable)
-    return Field(field.name, object, (), NestedCodec(described_type(type_)), field.nullable or scalar == "void")
+    return Field(field.name, object, (), NestedCodec(describe_type(type_)), field.nullable or scalar == "void")
 
 
-def _inferred_list(type_: pa.DataType) -> tuple[FieldDtype, tuple[int | None, ...], FieldCodec] | None:
+def _infer_list(type_: pa.DataType) -> tuple[FieldDtype, tuple[int | None, ...], FieldCodec] | None:
     """Dtype, shape and codec of lists of scalars, or of lists of numbers that all have one length; None for other lists."""
     sizes: list[int | None] = []
     while is_list(type_):

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_stack.dataset.strict_json import JsonObject, sealed_json
+from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST
 from data_stack.formats.parquet.schema import Schema
@@ -93,7 +93,7 @@ class ParquetFileRecord:
             fields.size("size"),
             tuple(map(int, groups.split(","))) if groups else (),
             fields.size("footer_bytes"),
-            _parsed_names(fields.text("null_columns"), what),
+            _parse_names(fields.text("null_columns"), what),
             fields.optional_hexadecimal("footer_sha256", 64),
         )
         fields.done()
@@ -143,7 +143,7 @@ class ParquetManifest:
 
     def to_json(self) -> bytes:
         """As it is stored: sealed, so that one flipped bit is noticed."""
-        return sealed_json(
+        return seal_json(
             {
                 "format": _FORMAT,
                 "n_rows": self.n_rows,
@@ -162,7 +162,7 @@ class ParquetManifest:
             DatasetFileCorruptError: it is damaged, or of another version; the message begins with ``what``.
             ConfigError: its schema has a codec or dtype that is not known here.
         """
-        fields = JsonObject.unsealed(data, what)
+        fields = JsonObject.unseal(data, what)
         stated = fields.text("format")
         if stated != _FORMAT:
             raise DatasetFileCorruptError(
@@ -174,7 +174,7 @@ class ParquetManifest:
             schema = Schema.from_json(json.loads(fields.text("schema")))
         except (json.JSONDecodeError, RecursionError) as error:
             raise DatasetFileCorruptError(f"{what}: its schema cannot be read: {error!s:.200}") from error
-        partition_by = _parsed_names(fields.text("partition_by"), what)
+        partition_by = _parse_names(fields.text("partition_by"), what)
         files = tuple(ParquetFileRecord.from_json(each, what) for each in fields.objects("files"))
         fields.done()
         manifest = cls(schema, files, partition_by, n_parts)
@@ -203,7 +203,7 @@ class ParquetManifest:
             file.write(self.to_json())
 
 
-def _parsed_names(text: str, what: str) -> tuple[str, ...]:
+def _parse_names(text: str, what: str) -> tuple[str, ...]:
     """Names out of a JSON list of them.
 
     Raises:

@@ -13,22 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF, IndexArray, Sample, SampleAccess, access_to
-from data_stack.dataset.iterator.contract import adapted
+from data_stack.dataset.iterator.contract import as_iterator
 from data_stack.dataset.iterator.grouped import GroupedDatasetIterator
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.mapped import grow_reads
 from data_stack.dataset.iterator.ordered import missing_values
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.windowed import (
     OffsetsAccess,
-    checked_gap,
+    check_gap,
     equals_last,
     exceeds_gap,
     group_numbers,
     starts_after_larger,
     starts_in_runs,
 )
-from data_stack.dataset.positions import IndexArrayOfInts, narrowed
+from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import objects
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
@@ -82,7 +82,7 @@ class NGram:
                 f"the fields of an n-gram are a mapping such as {{0: ['id'], 1: ['id', 'image']}}, not {given!r:.80}"
             )
         fields: dict[int, list[Any]] = {}
-        for offset in sorted(checked_integer("an offset of an n-gram", each) for each in given):
+        for offset in sorted(check_integer("an offset of an n-gram", each) for each in given):
             choices = given[offset]
             if isinstance(choices, (str, re.Pattern)) or not isinstance(choices, Sequence):
                 raise ConfigError(f"the fields at offset {offset} are a list of names, not {choices!r:.80}")
@@ -91,10 +91,10 @@ class NGram:
             raise ConfigError(f"timestamp_overlap is True or False, not {self.timestamp_overlap!r:.80}")
         checked = {
             "fields": fields,
-            "delta_threshold": checked_gap(self.delta_threshold, "delta_threshold"),
+            "delta_threshold": check_gap(self.delta_threshold, "delta_threshold"),
             "timestamp_field": _choice(self.timestamp_field, "timestamp_field"),
             "group_field": None if self.group_field is None else _choice(self.group_field, "group_field"),
-            "stride": checked_integer("the stride of n-grams", self.stride, at_least=1),
+            "stride": check_integer("the stride of n-grams", self.stride, at_least=1),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -104,7 +104,7 @@ class NGram:
         """Rows from the lowest to the highest offset."""
         return max(self.fields) - min(self.fields) + 1
 
-    def resolved(self, names: Sequence[str], stored_names: Sequence[str] | None = None) -> NGram:
+    def resolve(self, names: Sequence[str], stored_names: Sequence[str] | None = None) -> NGram:
         """The same with the names of fields for regular expressions, those of one offset in the order of ``names``.
 
         Args:
@@ -179,10 +179,10 @@ class NGramIterator(GroupedDatasetIterator):
         if not isinstance(ngram, NGram):
             raise ConfigError(f"sequences are described by an NGram, not by {ngram!r:.80}")
         super().__init__(dataset_iterator)
-        self._source = stored = adapted(dataset_iterator)
+        self._source = stored = as_iterator(dataset_iterator)
         while isinstance(stored, TransformedDatasetIterator):  # timestamps are read as they are stored
-            stored = adapted(stored.underlying_iterators[0])
-        self._ngram = ngram.resolved(_field_names(self._source), _field_names(stored))
+            stored = as_iterator(stored.underlying_iterators[0])
+        self._ngram = ngram.resolve(_field_names(self._source), _field_names(stored))
         wanted = self._ngram.get_field_names_at_all_timesteps()
         self._names_ahead = wanted if stored is self._source else None  # a transform may need others
         self._sequences = _find_sequences(stored, self._ngram)
@@ -260,8 +260,8 @@ def _find_sequences(stored: DatasetIteratorIF, ngram: NGram) -> _Sequences:
     if ngram.group_field is not None:
         starts = starts[np.argsort(order[starts], kind="stable")]
     counts = np.bincount(its_block[starts], minlength=len(lengths)).astype(np.int64)
-    kept_order = None if ngram.group_field is None else narrowed(order, n_rows)
-    return _Sequences(narrowed(starts, n_rows), kept_order, counts[counts > 0])
+    kept_order = None if ngram.group_field is None else narrow(order, n_rows)
+    return _Sequences(narrow(starts, n_rows), kept_order, counts[counts > 0])
 
 
 def _mark_borders(

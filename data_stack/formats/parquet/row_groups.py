@@ -16,7 +16,7 @@ from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ObjectColumn
 from data_stack.formats.parquet.files import partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts
-from data_stack.formats.parquet.footer_structs import claimed_by_pages
+from data_stack.formats.parquet.footer_structs import claim_by_pages
 from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.known_values import (
     column_statistics,
@@ -90,7 +90,7 @@ class RowGroups:
         """The same, in steps; nothing but ``rows``, if they are given, is kept."""
         return GroupReading(self, group, names, rows)
 
-    def damaged(
+    def damage_error(
         self, group: int, name: str, error: CellError, rows: Rows | None = None
     ) -> DatasetFileCorruptError | RequestLimitError:
         """The error that names file, row group, row and field of a cell that is no value.
@@ -152,15 +152,13 @@ class RowGroups:
         absent = self._absent[int(self.footers.file_of[group])]
         return [name for name in names if name not in self._partitioned and name not in absent]
 
-    def made_column(self, group: int, name: str, n_rows: int) -> GroupColumn:
+    def make_column(self, group: int, name: str, n_rows: int) -> GroupColumn:
         """A column that is not stored in the file."""
         value = self._partition_values[int(self.footers.file_of[group])].get(name)
         array = partition_array(self.schema[name], value, n_rows, has_nulls=self._with_nulls[name])
         return ObjectColumn(array) if array.dtype == object else ArrayColumn(array)
 
-    def decoded_column(
-        self, group: int, name: str, stored: pa.ChunkedArray, n_rows: int, rows: Rows | None = None
-    ) -> GroupColumn:
+    def decode_column(self, group: int, name: str, stored: pa.ChunkedArray, n_rows: int, rows: Rows | None = None) -> GroupColumn:
         """A column of the cells that are stored.
 
         Args:
@@ -175,7 +173,7 @@ class RowGroups:
         """
         footers, field = self.footers, self.schema[name]
         try:
-            cells = _joined(stored)
+            cells = _join(stored)
             if len(cells) != n_rows:
                 raise DatasetFileCorruptError(
                     f"{footers.name_of(group)}, field {name!r}: {len(cells)} values, the footer states {n_rows} rows"
@@ -187,7 +185,7 @@ class RowGroups:
                 row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
                 raise CellError(row, "it is null, but the schema says that the field is not nullable")
         except CellError as error:
-            raise self.damaged(group, name, error, rows) from error
+            raise self.damage_error(group, name, error, rows) from error
         except (ValueError, pa.ArrowException) as error:
             raise DatasetFileCorruptError(f"{footers.name_of(group)}, field {name!r}: {error!s:.300}") from error
         return column
@@ -314,7 +312,7 @@ class GroupReading:
         repeated = []
         for number in unchecked:
             start, n_bytes, n_raw_bytes = (each[number] for each in places)
-            claimed, dictionary = claimed_by_pages(self._source, start, start + n_bytes)
+            claimed, dictionary = claim_by_pages(self._source, start, start + n_bytes)
             if claimed > max(_HARMLESS_PAGE_BYTES, 4 * n_raw_bytes):
                 raise DatasetFileCorruptError(
                     f"{groups.footers.name_of(group)}, column {number}: its pages claim to unpack to {claimed:,} bytes, the "
@@ -368,11 +366,11 @@ class GroupReading:
         columns = {}
         if table is not None:
             columns = {
-                name: groups.decoded_column(group, name, table.column(name), self._n_rows, self._rows) for name in self._stored
+                name: groups.decode_column(group, name, table.column(name), self._n_rows, self._rows) for name in self._stored
             }
         for name in self.names:
             if name not in columns:
-                columns[name] = groups.made_column(group, name, self._n_rows)
+                columns[name] = groups.make_column(group, name, self._n_rows)
         return columns
 
     def _open(self) -> pq.ParquetFile:
@@ -424,7 +422,7 @@ def _has_length(column: GroupColumn, length: int | None) -> bool:
     return isinstance(column, ArrayColumn) and column.array.shape[1:] == (length,)
 
 
-def _joined(column: pa.ChunkedArray) -> pa.Array:
+def _join(column: pa.ChunkedArray) -> pa.Array:
     """A column in one piece."""
     if column.num_chunks == 1:
         return column.chunk(0)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, cells_of, checked_codec, default_codec, stored_codec
-from data_stack.formats.parquet.types import FieldDtype, checked_dtype, dtype_name
+from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, cells_of, check_codec, default_codec, stored_codec
+from data_stack.formats.parquet.types import FieldDtype, check_dtype, dtype_name
 from data_stack.util.named_rows import row_type
 from data_stack.util.suggestions import did_you_mean
 
@@ -76,12 +76,12 @@ class Field:
         if any(size is not None and size < 0 for size in sizes):
             raise ConfigError(f"the shape of field {name!r} has a negative size: {shape!r:.80}")
         try:
-            kind = checked_dtype(dtype)
+            kind = check_dtype(dtype)
         except ConfigError as error:
             raise ConfigError(f"field {name!r}: {error}") from error
         for attribute, value in (("name", name), ("dtype", kind), ("shape", sizes), ("nullable", bool(nullable))):
             object.__setattr__(self, attribute, value)
-        object.__setattr__(self, "codec", default_codec(self) if codec is None else checked_codec(name, codec))
+        object.__setattr__(self, "codec", default_codec(self) if codec is None else check_codec(name, codec))
         self.arrow_type()  # which refuses what does not fit
 
     @functools.cached_property

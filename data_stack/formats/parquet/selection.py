@@ -20,7 +20,7 @@ from data_stack.util.large_arrays import new_array
 from data_stack.util.processors import n_threads
 from data_stack.util.stretches import Stretches
 
-__all__ = ["Gathering", "Located", "Selection", "selected"]
+__all__ = ["Gathering", "Located", "Selection", "select"]
 
 _Integers = npt.NDArray[np.int64]
 
@@ -84,7 +84,7 @@ class Gathering:
         """Take in the values of the rows that are wanted of one row group.
 
         Args:
-            number: of the row group in ``located``.
+            number: of the row group in ``locate``.
             values: shape ``(n, ...)``.
         """
         _, places = self._located.part(number)
@@ -170,11 +170,11 @@ class Selection:
         if highest < self._blocks.ends[first]:
             return Located([int(self.groups[first])], None, positions - start)
         blocks = self._blocks.of(positions)
-        wanted, which = _numbered(blocks, len(self._blocks))
+        wanted, which = _number(blocks, len(self._blocks))
         return Located(self.groups[wanted].tolist(), which, positions - self._blocks.starts[blocks])
 
 
-def _numbered(blocks: npt.NDArray[np.intp], n_blocks: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def _number(blocks: npt.NDArray[np.intp], n_blocks: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Which blocks there are, ascending, and the place of each one of ``blocks`` among them, shape of ``blocks``."""
     if n_blocks > 64 * len(blocks):
         return np.unique(blocks, return_inverse=True)
@@ -186,7 +186,7 @@ def _numbered(blocks: npt.NDArray[np.intp], n_blocks: int) -> tuple[npt.NDArray[
     return wanted, place[blocks]
 
 
-def selected(groups: RowGroups, chosen: _Integers, predicate: Any) -> Selection:
+def select(groups: RowGroups, chosen: _Integers, predicate: Any) -> Selection:
     """The rows of the chosen row groups that a predicate takes; None takes all.
 
     Row groups of which partition values and statistics tell that none of their rows are taken are not read; of the others
@@ -213,7 +213,7 @@ def selected(groups: RowGroups, chosen: _Integers, predicate: Any) -> Selection:
             try:
                 values[name] = column.take(every)
             except CellError as error:
-                raise groups.damaged(group, name, error) from error
+                raise groups.damage_error(group, name, error) from error
         try:
             mask = predicate.mask(values)
         except PredicateError as error:

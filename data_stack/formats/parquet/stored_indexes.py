@@ -62,7 +62,7 @@ def build_indexes(
     kept: dict[str, RowGroupIndex] = {}
     if INDEXES_KEY in metadata:
         with contextlib.suppress(ConfigError, DatasetFileCorruptError):  # of other row groups, or damaged
-            kept = _parsed(metadata[INDEXES_KEY], footers)
+            kept = _parse(metadata[INDEXES_KEY], footers)
     kept.update(built)
     metadata.pop(b"ARROW:schema", None)
     write_common_metadata(folder, arrow_schema, {**metadata, INDEXES_KEY: indexes_json(kept, footers)})
@@ -100,7 +100,7 @@ def stored_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
     common = footers.common
     metadata: Mapping[bytes, bytes] = (common.metadata if common is not None else None) or {}
     if INDEXES_KEY in metadata:
-        return _parsed(metadata[INDEXES_KEY], footers)
+        return _parse(metadata[INDEXES_KEY], footers)
     if PICKLED_INDEXES_KEY not in metadata:
         return {}
     pickled = read_pickled_indexes(metadata[PICKLED_INDEXES_KEY])
@@ -128,7 +128,7 @@ _VERSION: Final = 3
 _ADVICE: Final = "the dataset was changed since. Build them again: build_indexes(source, indexes)"
 
 
-def _parsed(data: bytes, footers: Footers) -> dict[str, RowGroupIndex]:
+def _parse(data: bytes, footers: Footers) -> dict[str, RowGroupIndex]:
     try:
         content = json.loads(data)
         if content.get("version") != _VERSION:

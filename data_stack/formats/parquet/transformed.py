@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from data_stack.codecs.fitting import as_dtype, check_shape, fits_shape
 from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, DatasetIteratorIF, IndexArray, SampleAccess, access_to
-from data_stack.dataset.iterator.contract import adapted
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.contract import as_iterator
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.mapped import BatchMapAccess
-from data_stack.dataset.iterator.ownership import copied
+from data_stack.dataset.iterator.ownership import copy_value
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.seeds import derived_generator, derived_seed
+from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import objects
 from data_stack.formats.parquet.row_groups import empty_column
@@ -61,18 +61,18 @@ class TransformedDatasetIterator(AccessedDatasetIterator):
         seed: int = 0,
         epoch: int = 0,
     ) -> None:
-        self._dataset_iterator, self._source = dataset_iterator, adapted(dataset_iterator)
+        self._dataset_iterator, self._source = dataset_iterator, as_iterator(dataset_iterator)
         self._spec = spec
         below = getattr(self._source, "schema", None) if schema is None else schema
         if not isinstance(below, Schema):
             raise ConfigError(f"a transform must know the fields of its rows; {self._source!r:.80} has no schema: give schema=")
         self._given_schema = schema
         self._schema = spec.schema_of(below)
-        self._seed, self._epoch = checked_integer("seed", seed), checked_integer("epoch", epoch)
+        self._seed, self._epoch = check_integer("seed", seed), check_integer("epoch", epoch)
         if spec.on == "pandas":
             import data_stack.formats.parquet.transform_pandas  # noqa: F401  # who lacks pandas hears of it now, and not in a worker
         self._draws = spec.func is not None and has_parameter(spec.func, "rng")
-        self._mixed_seed = derived_seed("transformed", self._seed, self._epoch)
+        self._mixed_seed = derive_seed("transformed", self._seed, self._epoch)
 
     if TYPE_CHECKING:  # samples are dicts
 
@@ -143,7 +143,7 @@ class _TransformedAccess(BatchMapAccess):
         if self._spec.func is not None:
             return super().columns(keys, positions)
         read = self.below.columns([field.name for field in fields], positions)
-        return [_checked(field, column, positions) for field, column in zip(fields, read, strict=True)]
+        return [_check(field, column, positions) for field, column in zip(fields, read, strict=True)]
 
     def map_batch(self, positions: IndexArrayOfInts) -> Columns:
         names, on = list(self._schema.fields), self._spec.on or "rows"
@@ -151,7 +151,7 @@ class _TransformedAccess(BatchMapAccess):
             columns: Any = dict(zip(names, self.below.columns(names, positions), strict=True))
         elif on == "rows":  # what lies below may keep the arrays that it hands out
             rows = zip(positions.tolist(), self.below.samples(positions), strict=True)
-            made = [self._function(copied(row), **self._draws(at)) for at, row in rows]
+            made = [self._function(copy_value(row), **self._draws(at)) for at, row in rows]
             columns = {}
             for name in names:
                 for at, row in zip(positions.tolist(), made, strict=True):
@@ -168,7 +168,7 @@ class _TransformedAccess(BatchMapAccess):
 
                 columns = columns_of_frame(self._function(as_frame(batch), **draws), names)
             else:
-                columns = self._function(copied(batch), **draws)
+                columns = self._function(copy_value(batch), **draws)
         for name in names:
             if not isinstance(columns, Mapping) or name not in columns:
                 raise _lacks(name, columns, "")
@@ -177,10 +177,10 @@ class _TransformedAccess(BatchMapAccess):
                     f"the transform gave {len(columns[name])} values of field {name!r} for {len(positions)} rows; it gives one "
                     f"for each row. Leave rows out by a predicate or by filter(…)"
                 )
-        return {field.name: _checked(field, columns[field.name], positions) for field in self._schema}
+        return {field.name: _check(field, columns[field.name], positions) for field in self._schema}
 
     def _draws(self, position: int) -> dict[str, np.random.Generator]:
-        return {} if self._mixed_seed is None else {"rng": derived_generator(self._mixed_seed, position)}
+        return {} if self._mixed_seed is None else {"rng": derive_generator(self._mixed_seed, position)}
 
 
 def _as_it_is(given: Any) -> Any:
@@ -198,7 +198,7 @@ def _lacks(name: str, found: Any, where: str) -> ConfigError:
 # ---------------------------------------------------------------------- what comes out
 
 
-def _checked(field: Field, values: Any, positions: IndexArrayOfInts) -> npt.NDArray[Any]:
+def _check(field: Field, values: Any, positions: IndexArrayOfInts) -> npt.NDArray[Any]:
     """Values of one field as a column, if they are of it.
 
     Raises:

@@ -19,8 +19,8 @@ __all__ = [
     "arrow_for_spark",
     "arrow_type_named",
     "arrow_type_of_dtype",
-    "checked_dtype",
-    "described_type",
+    "check_dtype",
+    "describe_type",
     "dtype_name",
     "dtype_of_arrow",
     "element_type",
@@ -258,7 +258,7 @@ def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
     return np.dtype(object)
 
 
-def checked_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
+def check_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
     """A dtype of numpy for whatever it takes for one; lengths of text and bytes are dropped.
 
     Raises:
@@ -290,7 +290,7 @@ def checked_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
 
 
 def dtype_name(dtype: FieldDtype) -> str:
-    """A name from which :func:`checked_dtype` makes the same dtype."""
+    """A name from which :func:`check_dtype` makes the same dtype."""
     if dtype is Decimal:
         return "Decimal"
     dtype = numpy_dtype(dtype)
@@ -305,16 +305,16 @@ def numpy_dtype(dtype: FieldDtype) -> np.dtype[Any]:
 # ---------------------------------------------------------------------- nested types as JSON
 
 
-def described_type(type_: pa.DataType) -> Any:
+def describe_type(type_: pa.DataType) -> Any:
     """A type as plain data: its name, ``{"list": …}``, ``{"struct": {name: …}}`` or ``{"map": [key, value]}``."""
     type_ = plain_type(type_)
     if is_list(type_):
-        return {"list": described_type(type_.value_type)}
+        return {"list": describe_type(type_.value_type)}
     if pa.types.is_struct(type_):
         inner = [type_.field(number) for number in range(type_.num_fields)]
-        return {"struct": {each.name: described_type(each.type) for each in inner}}
+        return {"struct": {each.name: describe_type(each.type) for each in inner}}
     if pa.types.is_map(type_):
-        return {"map": [described_type(type_.key_type), described_type(type_.item_type)]}
+        return {"map": [describe_type(type_.key_type), describe_type(type_.item_type)]}
     name = name_of_arrow(type_)
     if name is None:
         raise ConfigError(f"Parquet has no values of type {type_!s:.80}")
@@ -322,7 +322,7 @@ def described_type(type_: pa.DataType) -> Any:
 
 
 def type_described(content: Any, depth: int = 0) -> pa.DataType:
-    """The type that :func:`described_type` wrote down.
+    """The type that :func:`describe_type` wrote down.
 
     Raises:
         ConfigError: there is no such type.

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.contract import Indexable, adapted
+from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.exception import ConfigError, StorageConflictError
 from data_stack.formats.named_samples import by_name, samples_at_once
 from data_stack.formats.parquet.files import ParquetFiles, partition_of
@@ -226,7 +226,7 @@ class ParquetWriter:
             self._prepare(schema_of_columns(self._short_name, values))
         n_rows, step, arrays = self._cells.steps(columns)
         for start in range(0, n_rows, step):
-            self._spread(self._cells.encoded_columns(arrays, start, min(n_rows, start + step), len(self), frozenset(encoded)))
+            self._spread(self._cells.encode_columns(arrays, start, min(n_rows, start + step), len(self), frozenset(encoded)))
 
     def append_arrow(self, table: pa.Table | pa.RecordBatch) -> None:
         """Append rows whose cells are encoded already, as another dataset of the same schema has them; nothing is decoded.
@@ -266,7 +266,7 @@ class ParquetWriter:
             StorageError: as for :meth:`append`.
         """
         self._check_usable()
-        iterator = adapted(iterator)
+        iterator = as_iterator(iterator)
         n_samples, start = len(iterator), len(self)
         if start > n_samples:
             raise ConfigError(f"{self!r} is longer than the {n_samples} samples to write: it holds something else")

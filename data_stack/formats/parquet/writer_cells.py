@@ -127,7 +127,7 @@ class Cells:
         )
         return n_rows, max(1, min(1 << 17, int(_STEP_BYTES / max(row_bytes, 1)))), arrays
 
-    def encoded_columns(
+    def encode_columns(
         self, columns: Mapping[str, Any], start: int, stop: int, number: int, encoded: frozenset[str] = frozenset()
     ) -> CellBatch:
         """The cells of some rows of columns.
@@ -147,7 +147,7 @@ class Cells:
             field = buffer.field
             values = columns[field.name][start:stop] if field.name in columns else [None] * (stop - start)
             try:
-                arrays.append(_encoded_column(field, buffer.type, values, field.name in encoded))
+                arrays.append(_encode_column(field, buffer.type, values, field.name in encoded))
             except CellValueError as error:
                 self._refuse(field.name, number + error.row, error, number)
             except (MissingDependencyError, MemoryError):
@@ -270,7 +270,7 @@ class _CellBuffer:
         return cells if self._stored_type is self.type else pa.ExtensionArray.from_storage(self.type, cells)
 
 
-def _encoded_column(field: Field, type_: pa.DataType, values: Any, are_cells: bool) -> pa.Array:
+def _encode_column(field: Field, type_: pa.DataType, values: Any, are_cells: bool) -> pa.Array:
     if isinstance(values, np.ndarray):
         values = values.copy()  # its owner may change it
     cells = pa.array(values, type_) if are_cells else field.cells.encode_column(field, values)

@@ -88,18 +88,18 @@ def _segment(field: Field, value: Any) -> str:
         plain = str(cell).lower() if isinstance(cell, (bool, np.bool_)) else str(cell)
         if plain in ("", NULL_PARTITION):
             raise ValueError(f"{plain!r} cannot be the name of a partition's folder, where it means null")
-        text = _quoted(plain)
-    segment = f"{_quoted(field.name)}={text}"
+        text = _quote(plain)
+    segment = f"{_quote(field.name)}={text}"
     if len(segment.encode()) > _MOST_SEGMENT_BYTES:
         raise ValueError(f"{segment[:60]!r}… is too long for the name of a partition's folder")
     return segment
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "".join(
-        letter if letter in _PLAIN or (not letter.isascii() and letter.isprintable()) else _escaped(letter) for letter in text
+        letter if letter in _PLAIN or (not letter.isascii() and letter.isprintable()) else _escape(letter) for letter in text
     )
 
 
-def _escaped(letter: str) -> str:
+def _escape(letter: str) -> str:
     return "".join(f"%{byte:02X}" for byte in letter.encode())

@@ -107,7 +107,7 @@ class ColumnEncoder:
             ConfigError: they do not fit.
         """
         try:
-            return self._prepared(values)
+            return self._prepare(values)
         except Exception as error:  # noqa: BLE001  # whatever a codec raises
             self.refuse(error)
 
@@ -141,7 +141,7 @@ class ColumnEncoder:
             f"{where} of {self._where!r} does not store that value: {error!s:.400}. Nothing of the sample was appended"
         ) from error
 
-    def _prepared(self, values: Any) -> tuple[Any, FixedLayout | None]:
+    def _prepare(self, values: Any) -> tuple[Any, FixedLayout | None]:
         array = as_array(values) if hasattr(values, "__array__") else values
         if not isinstance(array, np.ndarray) or array.dtype == object:
             return array, None

@@ -16,7 +16,7 @@ from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import MissingDependencyError, RequestLimitError
 from data_stack.formats.records.bag import Bag
-from data_stack.formats.records.decoding import UndecodableError, decoded
+from data_stack.formats.records.decoding import UndecodableError, decode
 from data_stack.formats.rows import StoredRowsColumn
 from data_stack.util.exact import python_values
 from data_stack.util.request_limit import check_request
@@ -146,18 +146,18 @@ class FixedColumn(ValueColumn):
 
     def read(self, places: Places) -> _Array:
         if self._rows is not None:
-            return self._array_of(self._fetched(places))
+            return self._array_of(self._fetch(places))
         if not self.bag.file.checks.is_done:
             self._check(places)
-        return self._copied(places)
+        return self._copy_value(places)
 
     def ways(self) -> tuple[Callable[[int], Any], Callable[[Places], _Array]]:
         values = self._values
         if self._gives_items:
-            return values.item, self._copied
-        return self.value if self._is_number or self._is_cast else lambda index: values[index].copy(), self._copied
+            return values.item, self._copy_value
+        return self.value if self._is_number or self._is_cast else lambda index: values[index].copy(), self._copy_value
 
-    def _copied(self, places: Places) -> _Array:
+    def _copy_value(self, places: Places) -> _Array:
         if isinstance(places, range):
             return self._array_of(self._items[places.start : places.stop].copy())
         # take is quicker, but first copies all of an array whose items do not lie side by side
@@ -167,7 +167,7 @@ class FixedColumn(ValueColumn):
         values: _Array = items if self._is_number else np.ndarray((len(items), *self._shape), self._stored, items)
         return values.astype(self._dtype) if self._is_cast else values
 
-    def _fetched(self, places: Places) -> _Array:
+    def _fetch(self, places: Places) -> _Array:
         """Read by range."""
         indices = np.arange(places.start, places.stop) if isinstance(places, range) else places
         if self._rows is None or not len(indices):
@@ -212,16 +212,16 @@ class RaggedColumn(ValueColumn):
         try:
             return self._codec.decode(record)
         except Exception as error:  # whatever a codec raises
-            raise self._failed(index, error) from error
+            raise self._failure(index, error) from error
 
     def values(self, places: Places) -> list[Any]:
         records = self.bag.records(places)
         if self._is_plain:
             return records
         try:
-            return decoded(self._codec, records)
+            return decode(self._codec, records)
         except UndecodableError as refused:
-            raise self._failed(int(places[refused.place]), refused.error) from refused.error
+            raise self._failure(int(places[refused.place]), refused.error) from refused.error
 
     def read(self, places: Places) -> _Array:
         if not len(places) and len(self.bag):
@@ -234,7 +234,7 @@ class RaggedColumn(ValueColumn):
             return stacked
         return stacked.astype(dtype, copy=False)  # Python's numbers have no dtype of their own
 
-    def _failed(self, index: int, error: Exception) -> Exception:
+    def _failure(self, index: int, error: Exception) -> Exception:
         if isinstance(error, RequestLimitError):
             return error.at(f"record {index:,} of column {self.bag.column!r} of {self.bag.file.name}")
         return error if isinstance(error, MissingDependencyError) else self.bag.undecodable(index, error)

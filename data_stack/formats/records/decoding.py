@@ -12,7 +12,7 @@ from data_stack.util.executor import computing
 from data_stack.util.processors import n_threads_here
 from data_stack.util.request_limit import Request, current_request, decoding_for
 
-__all__ = ["UndecodableError", "decoded"]
+__all__ = ["UndecodableError", "decode"]
 
 _MOST_THREADS = 32
 #: Less than this is decoded before a thread has woken up.
@@ -34,7 +34,7 @@ class UndecodableError(Exception):
         self.place, self.error = place, error
 
 
-def decoded(codec: Codec, records: Sequence[bytes]) -> list[Any]:
+def decode(codec: Codec, records: Sequence[bytes]) -> list[Any]:
     """The values of records, which count for the request of this thread.
 
     Raises:
@@ -44,20 +44,20 @@ def decoded(codec: Codec, records: Sequence[bytes]) -> list[Any]:
     n_records, request = len(records), current_request()
     n_threads = min(_MOST_THREADS, n_threads_here()) if codec.releases_gil and n_records > 1 else 1
     if n_threads == 1 or sum(map(len, records)) < _BYTES_FOR_THREADS:
-        return _decoded(codec, records, 0, n_records, request)
+        return _decode(codec, records, 0, n_records, request)
     n_pieces = min(n_records, n_threads * _PIECES_PER_THREAD)
     pieces = list(pairwise(n_records * piece // n_pieces for piece in range(n_pieces + 1)))
-    futures = [computing.submit(_decoded, codec, records, start, stop, request) for start, stop in pieces]
+    futures = [computing.submit(_decode, codec, records, start, stop, request) for start, stop in pieces]
     try:
         # From the end on: what no thread has come to is for this one; waiting for it could be waiting for this very thread.
-        own = {n: _decoded(codec, records, *pieces[n], request) for n in reversed(range(n_pieces)) if futures[n].cancel()}
+        own = {n: _decode(codec, records, *pieces[n], request) for n in reversed(range(n_pieces)) if futures[n].cancel()}
         return [value for n, future in enumerate(futures) for value in (own[n] if n in own else future.result())]
     finally:
         for future in futures:
             future.cancel()
 
 
-def _decoded(codec: Codec, records: Sequence[bytes], start: int, stop: int, request: Request) -> list[Any]:
+def _decode(codec: Codec, records: Sequence[bytes], start: int, stop: int, request: Request) -> list[Any]:
     values: list[Any] = []
     try:
         with decoding_for(request):

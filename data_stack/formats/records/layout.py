@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 
-__all__ = ["MAX_RECORDS", "REFS", "SPEC", "bag_name", "checked_columns", "idx_name", "parsed_spec", "shard_name", "spec_json"]
+__all__ = ["MAX_RECORDS", "REFS", "SPEC", "bag_name", "check_columns", "idx_name", "parse_spec", "shard_name", "spec_json"]
 
 SPEC = "spec.json"
 REFS = "refs"
@@ -47,7 +47,7 @@ def shard_name(number: int) -> str:
     return f"{number:06d}"
 
 
-def checked_columns(spec: Mapping[str, str | Column]) -> dict[str, Column]:
+def check_columns(spec: Mapping[str, str | Column]) -> dict[str, Column]:
     """A writer's spec with each column as a Column, sorted by name as Granular does.
 
     Raises:
@@ -72,7 +72,7 @@ def spec_json(columns: Mapping[str, Column]) -> bytes:
     return json.dumps({name: columns[name].type for name in sorted(columns)}).encode("utf-8")
 
 
-def parsed_spec(data: bytes, what: str) -> dict[str, str]:
+def parse_spec(data: bytes, what: str) -> dict[str, str]:
     """The types of the columns by name, sorted.
 
     Raises:

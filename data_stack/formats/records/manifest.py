@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data_stack.codecs.codec import Column
-from data_stack.dataset.strict_json import JsonObject, sealed_json
+from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, Digest
@@ -65,7 +65,7 @@ class RecordsManifest:
 
     def to_json(self) -> bytes:
         """As it is stored: sealed, so that one flipped bit is noticed."""
-        return sealed_json(
+        return seal_json(
             {
                 "format": _FORMAT,
                 "count": self.count,
@@ -99,7 +99,7 @@ class RecordsManifest:
         Raises:
             DatasetFileCorruptError: it is damaged, or of another version; the message begins with ``what``.
         """
-        fields = JsonObject.unsealed(data, what)
+        fields = JsonObject.unseal(data, what)
         stated = fields.text("format")
         if stated != _FORMAT or fields.size("block_bytes") != BLOCK_BYTES:
             raise DatasetFileCorruptError(

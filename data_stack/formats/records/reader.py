@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.provided import provided_codecs
-from data_stack.codecs.registry import Codecs, codec_of, registered_types
+from data_stack.codecs.registry import Codecs, codec_of, register_types
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
     ColumnKey,
@@ -22,7 +22,7 @@ from data_stack.dataset.iterator import (
     sample_or_view,
 )
 from data_stack.dataset.iterator.access import DeclaredColumn
-from data_stack.dataset.iterator.indices import checked_index
+from data_stack.dataset.iterator.indices import check_index
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
@@ -39,7 +39,7 @@ from data_stack.util.suggestions import did_you_mean
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Mask", "RecordReader", "checked_options"]
+__all__ = ["Mask", "RecordReader", "check_options"]
 
 #: An iteration reads blocks of about this size, and of at most so many samples.
 _BLOCK_BYTES = 1 << 20
@@ -109,7 +109,7 @@ class RecordReader(AccessedDatasetIterator):
         mapped: bool = True,
     ) -> None:
         self._folder = folder_of(source, prefix)
-        self._options = options = checked_options(codecs, columns, mapped)
+        self._options = options = check_options(codecs, columns, mapped)
         self._files = RecordFiles(self._folder, mapped=mapped)
         types = self._files.types
         self._keys = list(types) if columns is None else options["columns"]
@@ -187,7 +187,7 @@ class RecordReader(AccessedDatasetIterator):
         Raises:
             DatasetOutOfBoundsError: there is no such sample.
         """
-        entries = self._entries(np.array([checked_index(index, self._length)]), self._keys)
+        entries = self._entries(np.array([check_index(index, self._length)]), self._keys)
         return {name: range(int(entries[name][1][0])) if name in self._sequences else True for name in self._keys}
 
     # ------------------------------------------------------------------ one sample
@@ -212,7 +212,7 @@ class RecordReader(AccessedDatasetIterator):
             DatasetOutOfBoundsError: there is no such sample.
             ConfigError: there is no such column, or no such part of it.
         """
-        position = checked_index(index, self._length)
+        position = check_index(index, self._length)
         if columns is None:
             return self[position]
         if not isinstance(columns, Mapping):
@@ -357,7 +357,7 @@ class RecordReader(AccessedDatasetIterator):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (type(self), self._folder, self._options, self._length, self._files.manifest_sha256)
+        return _reopen, (type(self), self._folder, self._options, self._length, self._files.manifest_sha256)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return self.__reduce__()
@@ -455,7 +455,7 @@ class _RecordAccess(SourceAccess):
         return self.source._files.content(self.source._keys)
 
 
-def _reopened(
+def _reopen(
     reader_class: type[RecordReader], folder: Folder, options: dict[str, Any], length: int, manifest_sha256: str | None
 ) -> RecordReader:
     reader = reader_class(folder, **options)
@@ -469,13 +469,13 @@ def _reopened(
     return reader
 
 
-def checked_options(codecs: Codecs | None, columns: Any, mapped: bool) -> dict[str, Any]:
+def check_options(codecs: Codecs | None, columns: Any, mapped: bool) -> dict[str, Any]:
     """The options of a reader as they are kept, with the codecs of plugins, which a spawned process may not know.
 
     Raises:
         ConfigError: one is none.
     """
-    provided = {kind: codec for kind, codec in provided_codecs().items() if kind not in registered_types()}
+    provided = {kind: codec for kind, codec in provided_codecs().items() if kind not in register_types()}
     return {
         "codecs": {**provided, **(codecs or {})} if provided else codecs,
         "columns": None if columns is None else _names_of(columns),

@@ -17,7 +17,7 @@ from data_stack.exception import (
 )
 from data_stack.formats.records.bag import Bag, Ends, ends_of_bag, ends_of_index
 from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn, has_rows
-from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parsed_spec
+from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
 from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import BlockChecks, StoredFile, check_size
@@ -79,11 +79,11 @@ class RecordFiles:
                 f"opened with ShardedRecordReader, or with records.open()"
             ) from error
         if self.manifest is None:
-            return parsed_spec(data, what)
+            return parse_spec(data, what)
         record = self._record(SPEC)
         if record is not None and (len(data), hashlib.sha256(data).hexdigest()) != (record.size, record.sha256):
             raise DatasetFileCorruptError(f"{what} is damaged: its digest in {MANIFEST} is another one")
-        types = parsed_spec(data, what)
+        types = parse_spec(data, what)
         if types != {name: column.type for name, column in self.manifest.columns.items()}:
             raise DatasetFileCorruptError(f"{what} names other columns, or of other types, than {MANIFEST} beside it")
         return types

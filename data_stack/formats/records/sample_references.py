@@ -16,7 +16,7 @@ import numpy.typing as npt
 from data_stack.formats.records.bag import Bag
 from data_stack.formats.records.layout import MAX_RECORDS
 
-__all__ = ["SampleReferences", "packed_references"]
+__all__ = ["SampleReferences", "pack_references"]
 
 _Integers = npt.NDArray[np.int64]
 
@@ -58,7 +58,7 @@ class SampleReferences:
         parsed = []
         for position, record in zip(positions.tolist(), self.bag.records(positions), strict=True):
             try:
-                entries = _parsed(record, self._are_sequences)
+                entries = _parse(record, self._are_sequences)
                 if any(first > MAX_RECORDS or count > MAX_RECORDS for first, count in entries):
                     raise ValueError("it names more records than a column can have")
             except ValueError as error:
@@ -80,13 +80,13 @@ class SampleReferences:
             raise self.bag.undecodable(int(positions[place]), ValueError(problem))
 
 
-def packed_references(entries: Sequence[int | tuple[int, int]]) -> bytes:
+def pack_references(entries: Sequence[int | tuple[int, int]]) -> bytes:
     """A record: of each column a record's number, or ``(first, count)``."""
     packed: bytes = msgpack.packb([entry if isinstance(entry, int) else entry if entry[1] else () for entry in entries])
     return packed
 
 
-def _parsed(record: bytes, are_sequences: Sequence[bool]) -> list[tuple[int, int]]:
+def _parse(record: bytes, are_sequences: Sequence[bool]) -> list[tuple[int, int]]:
     """``(first, count)`` of each column.
 
     Raises:

@@ -29,7 +29,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.combined import CombinedAccess
-from data_stack.dataset.iterator.indices import checked_index, checked_integer
+from data_stack.dataset.iterator.indices import check_index, check_integer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import (
     ConfigError,
@@ -40,7 +40,7 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.formats.records.layout import SPEC, shard_name
-from data_stack.formats.records.reader import Mask, RecordReader, checked_options
+from data_stack.formats.records.reader import Mask, RecordReader, check_options
 from data_stack.io.folder import Folder, folder_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
         shardstart: int = 0,
         shardstep: int = 1,
     ) -> None:
-        first, step = checked_integer("shardstart", shardstart, at_least=0), checked_integer("shardstep", shardstep, at_least=1)
+        first, step = check_integer("shardstart", shardstart, at_least=0), check_integer("shardstep", shardstep, at_least=1)
         folder = folder_of(source, prefix)
         names = shard_names(folder)
         if not names:
@@ -95,7 +95,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
         chosen = names[first::step]
         if not chosen:
             raise ConfigError(f"there is no shard {first} in {folder.name!r}, which has {len(names)}")
-        options = checked_options(codecs, columns, mapped)
+        options = check_options(codecs, columns, mapped)
         self._begin(folder, options, chosen)
         self._count([len(self._shard(number)) for number in range(len(chosen))])
 
@@ -145,7 +145,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
 
     def available(self, index: int) -> dict[str, bool | range]:
         """As :meth:`RecordReader.available`."""
-        number, position = self._find(checked_index(index, self._length))
+        number, position = self._find(check_index(index, self._length))
         return self._shard(number).available(position)
 
     # ------------------------------------------------------------------ samples
@@ -160,7 +160,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
 
     def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
         """A part of a sample, as of a :meth:`RecordReader.read`."""
-        number, position = self._find(checked_index(index, self._length))
+        number, position = self._find(check_index(index, self._length))
         return self._shard(number).read(position, columns)
 
     def _find(self, position: int) -> tuple[int, int]:
@@ -186,13 +186,13 @@ class ShardedRecordReader(AccessedDatasetIterator):
         if reader is None:
             if self._closed:
                 raise StorageError(f"the record dataset {self._folder.name!r} was closed; open it again to read from it")
-            reader = self._opened_shard(number)
+            reader = self._open_shard(number)
         if not reader.has_open_files:
             self._make_room(2 * len(reader.spec) + 1)
             self._with_files.append(number)
         return reader
 
-    def _opened_shard(self, number: int) -> RecordReader:
+    def _open_shard(self, number: int) -> RecordReader:
         folder = self._folder.subfolder(self._names[number])
         try:
             reader = RecordReader(folder, **self._options)
@@ -250,7 +250,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (type(self), self._folder, self._options, self._names, self._lengths)
+        return _reopen, (type(self), self._folder, self._options, self._names, self._lengths)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return self.__reduce__()
@@ -334,7 +334,7 @@ def shard_names(folder: Folder) -> list[str]:
     return names
 
 
-def _reopened(
+def _reopen(
     reader_class: type[ShardedRecordReader], folder: Folder, options: dict[str, Any], names: list[str], lengths: list[int]
 ) -> ShardedRecordReader:
     reader = reader_class.__new__(reader_class)

@@ -9,12 +9,12 @@ from typing import Any
 
 from data_stack.codecs import Codecs
 from data_stack.codecs.codec import Column
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError
-from data_stack.formats.records.layout import SPEC, checked_columns, shard_name
+from data_stack.formats.records.layout import SPEC, check_columns, shard_name
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED
 from data_stack.formats.records.reader import RecordReader
-from data_stack.formats.records.writer import RecordWriter, checked_length
+from data_stack.formats.records.writer import RecordWriter, check_length
 from data_stack.io.folder import Folder, folder_of
 
 __all__ = ["ShardedRecordWriter"]
@@ -52,13 +52,13 @@ class ShardedRecordWriter:
         shardstep: int = 1,
         codecs: Codecs | None = None,
     ) -> None:
-        self._shardlen = None if shardlen is None else checked_integer("shardlen", shardlen, at_least=1)
-        self._number = checked_integer("shardstart", shardstart, at_least=0)
-        self._step = checked_integer("shardstep", shardstep, at_least=1)
+        self._shardlen = None if shardlen is None else check_integer("shardlen", shardlen, at_least=1)
+        self._number = check_integer("shardstart", shardstart, at_least=0)
+        self._step = check_integer("shardstep", shardstep, at_least=1)
         if self._shardlen is None and (self._number > 0 or self._step > 1):
             raise ConfigError("shardstart and shardstep are for shards of a length: give shardlen, the samples of a shard")
         self._folder = folder_of(target, prefix)
-        self._columns, self._codecs = checked_columns(spec), codecs
+        self._columns, self._codecs = check_columns(spec), codecs
         self._n_before = self._n_bytes_before = self._n_shards_before = 0
         self._writer: RecordWriter | None = None
         self._is_closed = False
@@ -104,7 +104,7 @@ class ShardedRecordWriter:
     def extend(self, columns: Mapping[str, Any]) -> None:
         """Append many samples, as in :meth:`RecordWriter.extend`."""
         self._check_open()
-        n_samples, start = checked_length(columns, self._columns, self._folder.name), 0
+        n_samples, start = check_length(columns, self._columns, self._folder.name), 0
         while start < n_samples:
             writer = self._current()
             stop = n_samples if self._shardlen is None else min(n_samples, start + self._shardlen - len(writer))
@@ -122,7 +122,7 @@ class ShardedRecordWriter:
         """Complete the last shard; of a dataset without samples, the only one. Closing again does nothing."""
         if not self._is_closed:
             if not self.shards and (self._number, self._step) == (0, 1):
-                self._writer = self._opened()
+                self._writer = self._open()
             if self._writer is not None:
                 self._complete(self._writer)
         self._is_closed = True
@@ -152,13 +152,13 @@ class ShardedRecordWriter:
         self._check_open()
         self._complete_if_full()  # if that failed when it became full
         if self._writer is None:
-            self._writer = self._opened()
+            self._writer = self._open()
         return self._writer
 
     def _shard(self, number: int) -> Folder:
         return self._folder.subfolder(shard_name(number))
 
-    def _opened(self) -> RecordWriter:
+    def _open(self) -> RecordWriter:
         return RecordWriter(self._shard(self._number), self._columns, codecs=self._codecs)
 
     def _check_open(self) -> None:
@@ -190,7 +190,7 @@ class ShardedRecordWriter:
         while (folder := self._shard(self._number)).has_file(SPEC):
             is_last = not self._shard(self._number + self._step).has_file(SPEC)
             if grows and (is_last or not folder.has_file(MANIFEST) or folder.has_file(UNFINISHED)):
-                writer = self._opened()
+                writer = self._open()
                 if is_last and not self._is_full(writer):
                     self._writer = writer
                     return

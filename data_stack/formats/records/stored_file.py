@@ -75,7 +75,7 @@ class BlockChecks:
         if 0 not in self._checked:
             self.is_done = True
 
-    def widened(self, offset: int, size: int) -> tuple[int, int] | None:
+    def widen(self, offset: int, size: int) -> tuple[int, int] | None:
         """The whole blocks of a range, if one of them is unchecked."""
         size = min(size, self.size - offset)
         first, last = offset >> _SHIFT, (offset + size - 1) >> _SHIFT
@@ -132,7 +132,7 @@ class StoredFile:
         self.size = size if record is None else record.size
         self.buffer: mmap.mmap | bytes | None = b"" if self.size == 0 else None
         if self.buffer is None and mapped:
-            self.buffer = _mapped(resource, self.size)
+            self.buffer = _map(resource, self.size)
         # A store that checks each read has checked what is not mapped.
         is_checked = record is not None and (self.buffer is not None or not folder.checks_reads)
         if checks is None:
@@ -228,7 +228,7 @@ class _CheckedRanges(PositionalFile):
         checks = self.checks
         if checks.is_done:
             return super().read_ranges(ranges)
-        widened = [checks.widened(offset, size) for offset, size in ranges]
+        widened = [checks.widen(offset, size) for offset, size in ranges]
         pieces = super().read_ranges([span if wide is None else wide for span, wide in zip(ranges, widened, strict=True)])
         for index, (wide, (offset, size)) in enumerate(zip(widened, ranges, strict=True)):
             if wide is not None:
@@ -252,7 +252,7 @@ def check_size(name: str, size: int, record: FileRecord) -> None:
         )
 
 
-def _mapped(resource: StreamedResource, size: int) -> mmap.mmap | None:
+def _map(resource: StreamedResource, size: int) -> mmap.mmap | None:
     """The file in memory, as far as the operating system gives it; None where it is no file of this machine."""
     try:
         handle = resource.fileno()

@@ -16,7 +16,7 @@ from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
 from data_stack.formats.records.column_encoder import ColumnEncoder, Part
 from data_stack.formats.records.growing_file import LocalFile, StoredFile, make_folder, sync_folder
-from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parsed_spec, spec_json
+from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec, spec_json
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.io.folder import TEMPORARY, Folder
 from data_stack.io.integrity import Digest, HashingThread
@@ -172,7 +172,7 @@ class GrowingTarget(Target):
                 if folder.has_file(file):
                     raise ConfigError(f"{folder.full_name(file)!r} is in the way: there is no {SPEC}. Choose another folder")
             self._create(SPEC, spec_json(self._columns))
-        self._manifest_there = self._checked_manifest()
+        self._manifest_there = self._check_manifest()
         for name in self._columns:
             if folder.has_file(bag_name(name)) and not folder.has_file(idx_name(name)):
                 with folder.open(bag_name(name)) as bag:
@@ -190,9 +190,9 @@ class GrowingTarget(Target):
         self._stack.callback(opened.close)
         return opened
 
-    def _checked_manifest(self) -> RecordsManifest | None:
+    def _check_manifest(self) -> RecordsManifest | None:
         folder = self._folder
-        found = parsed_spec(folder.read(SPEC), folder.full_name(SPEC))
+        found = parse_spec(folder.read(SPEC), folder.full_name(SPEC))
         asked = _types(self._columns)
         if found != asked:
             raise ConfigError(
@@ -259,7 +259,7 @@ class GrowingTarget(Target):
 
     def checkpoint(self) -> None:
         earlier = {} if self._manifest_there is None else self._manifest_there.files
-        opened = {file: each for name, both in self._files.items() for file, each in _named(name, both)}
+        opened = {file: each for name, both in self._files.items() for file, each in _name_of(name, both)}
         if earlier and all(earlier[file].size == each.size for file, each in opened.items()):
             return
         # At once: a journaling file system settles them together.
@@ -330,7 +330,7 @@ class WholeTarget(Target):
         """Nothing of it remains."""
 
 
-def _named(name: str, files: _Files) -> list[tuple[str, Any]]:
+def _name_of(name: str, files: _Files) -> list[tuple[str, Any]]:
     return [(bag_name(name), files.bag), (idx_name(name), files.idx)]
 
 

@@ -13,13 +13,13 @@ from data_stack.codecs import Codecs, codec_of
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError
 from data_stack.formats.records.column_encoder import ColumnEncoder, Part
-from data_stack.formats.records.layout import MAX_RECORDS, REFS, checked_columns
-from data_stack.formats.records.sample_references import packed_references
+from data_stack.formats.records.layout import MAX_RECORDS, REFS, check_columns
+from data_stack.formats.records.sample_references import pack_references
 from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
 from data_stack.util.forks import call_in_forks
 
-__all__ = ["RecordWriter", "checked_length"]
+__all__ = ["RecordWriter", "check_length"]
 
 #: So many bytes of samples that were appended are written at once; of columns so many, and at first so many samples.
 _WRITE_BYTES = 1 << 20
@@ -66,7 +66,7 @@ class RecordWriter:
     def __init__(self, target: Any, spec: Mapping[str, str | Column], *, prefix: str = "", codecs: Codecs | None = None) -> None:
         folder = folder_of(target, prefix)
         self._name = folder.name or "the root of the store"
-        self._columns = checked_columns(spec)
+        self._columns = check_columns(spec)
         self._encoders = {
             name: ColumnEncoder(name, column, codec_of(column.type, codecs), self._name) for name, column in self._columns.items()
         }
@@ -156,7 +156,7 @@ class RecordWriter:
         """
         if self._state:
             self._refuse()
-        n_samples = checked_length(columns, self._columns, self._name)
+        n_samples = check_length(columns, self._columns, self._name)
         if self._sequences:
             for values in zip(*(columns[name] for name in self._columns), strict=True):
                 self.append(dict(zip(self._columns, values, strict=True)))
@@ -270,7 +270,7 @@ class RecordWriter:
                     firsts[name] += len(records)
                 else:
                     entries.append(number)
-            packed.append(packed_references(entries))
+            packed.append(pack_references(entries))
         return Part.of(packed)
 
     def _refuse(self) -> NoReturn:
@@ -288,7 +288,7 @@ class RecordWriter:
             self._target.disown()
 
 
-def checked_length(given: Mapping[str, Any], columns: Collection[str], name: str) -> int:
+def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) -> int:
     """The one length that all columns have which are given to be appended to the dataset ``name``.
 
     Raises:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from data_stack.exception import ArchiveError, MalformedIdentifierError, UnsafeArchiveError
 from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.identifiers import checked_identifier
+from data_stack.io.identifiers import check_identifier
 from data_stack.io.progress import new_bar, shows_progress
 from data_stack.io.storage_connectors.writer import COPY_BYTES, ResourceWriter
 from data_stack.util.request_limit import check_request
@@ -185,7 +185,7 @@ class Archive(ABC):
         if rename is not None:
             name = rename(name) if callable(rename) else rename.get(name, name)
         try:
-            return checked_identifier(f"{prefix.rstrip('/')}/{name}" if prefix else name)
+            return check_identifier(f"{prefix.rstrip('/')}/{name}" if prefix else name)
         except MalformedIdentifierError as error:
             raise ArchiveError(f"a member of {self._name!r} cannot be stored under its name: {error}. Give rename=…") from error
 
@@ -208,7 +208,7 @@ class UniqueNames:
         self._seen[name] = is_folder
 
 
-def checked_name(name: str, archive: str) -> str:
+def check_name(name: str, archive: str) -> str:
     """The name of a member without ``./``, ``//`` and a trailing ``/``; empty for the archive's own top folder.
 
     Raises:

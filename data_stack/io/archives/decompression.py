@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from data_stack.exception import ArchiveError, ArchiveLimitError, ConfigError, MissingDependencyError
 from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import CHUNK_BYTES, held_back, stream_of, with_head
+from data_stack.io.archives.streams import CHUNK_BYTES, delay_last_chunk, stream_of, with_head
 from data_stack.io.positional import name_of
 from data_stack.io.storage_connectors.writer import can_seek
 
@@ -59,7 +59,7 @@ def open_decompressed(stream: Any, *, compression: str | None = None, limits: Ar
             raise ArchiveError(f"{name!r} is not compressed by gzip, bzip2, xz or zstd: it begins with {head[:6]!r}")
     elif compression not in _MAGICS:
         raise ConfigError(f"compression is one of {', '.join(_MAGICS)}, not {compression!r}")
-    return stream_of(held_back(_limited(decompressed(stream, name, compression, limits), name, limits)), name)
+    return stream_of(delay_last_chunk(_limited(decompressed(stream, name, compression, limits), name, limits)), name)
 
 
 def compression_of(head: bytes) -> str | None:

@@ -41,7 +41,7 @@ class LentFile:
             return self._stream.read_at(offset, size)
         with self._lock:
             self._stream.seek(offset)
-            return _checked_bytes(self._stream.read(size))
+            return _check_bytes(self._stream.read(size))
 
     def stream(self, start: int = 0, end: int | None = None, *, block_bytes: int = CHUNK_BYTES) -> io.BufferedReader:
         """A stream with a position of its own over a part of it; it asks for so many bytes at a time."""
@@ -70,7 +70,7 @@ class _Window(Positioned):
 
 def chunks_of(stream: Any) -> Iterator[bytes]:
     """What any file-like object gives until its end."""
-    while data := _checked_bytes(stream.read(CHUNK_BYTES)):
+    while data := _check_bytes(stream.read(CHUNK_BYTES)):
         yield data
 
 
@@ -90,7 +90,7 @@ def stream_of(chunks: Iterator[bytes], name: str = "") -> io.BufferedReader:
     return io.BufferedReader(_ChunkStream(chunks, name), CHUNK_BYTES)
 
 
-def held_back(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def delay_last_chunk(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """The same chunks, each when the next one is there: checks made at the end come before the last byte is given out."""
     held = b""
     for chunk in chunks:
@@ -134,7 +134,7 @@ class _ChunkStream(io.RawIOBase):
         return chunk
 
 
-def _checked_bytes(data: Any) -> bytes:
+def _check_bytes(data: Any) -> bytes:
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     if data is None:  # io's "nothing yet" of a stream that does not block

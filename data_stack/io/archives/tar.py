@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from data_stack.exception import ArchiveError, ConfigError, UnsafeArchiveError
-from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, checked_name
+from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, check_name
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import CHUNK_BYTES, LentFile, stream_of
 
@@ -153,7 +153,7 @@ class _Pass:
     def __iter__(self) -> Iterator[ArchiveMember]:
         archive = self.archive
         names, n_members, n_bytes = UniqueNames(archive.name), 0, 0
-        for header in self._parsed():
+        for header in self._parse():
             n_members += 1
             archive._limits.check_count(archive.name, n_members)
             member = self._member(header)
@@ -179,7 +179,7 @@ class _Pass:
                 raise ArchiveError(f"{archive.name!r} goes on after the end of its tar; take apart what was put together")
             end = self._headers.read_content(CHUNK_BYTES)
 
-    def _parsed(self) -> Iterator[tarfile.TarInfo]:
+    def _parse(self) -> Iterator[tarfile.TarInfo]:
         name, encoding = self.archive.name, self.archive._name_encoding
         try:
             tar = tarfile.TarFile(fileobj=self._headers, encoding=encoding, errors="surrogateescape")  # type: ignore[arg-type]
@@ -209,7 +209,7 @@ class _Pass:
                 f"{name!r}: {header.name!r} is a link, a device, sparse or of another kind ({header.type!r}); only regular files "
                 f"and folders are read. skip_special=True leaves the others out."
             )
-        checked = checked_name(header.name, name)
+        checked = check_name(header.name, name)
         if header.isreg() and (not checked or header.name.endswith("/")):
             raise UnsafeArchiveError(f"{name!r} has a file without a name ({header.name!r})")
         return ArchiveMember(checked, size, header.isdir(), header.offset_data, self)

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from data_stack.exception import ArchiveError, ConfigError, DataStackError, UnsafeArchiveError
-from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, checked_name
+from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, check_name
 from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import CHUNK_BYTES, LentFile, chunks_of, held_back, stream_of
+from data_stack.io.archives.streams import CHUNK_BYTES, LentFile, chunks_of, delay_last_chunk, stream_of
 from data_stack.util.request_limit import check_request
 
 _ENCRYPTED: Final = 1 | 1 << 6 | 1 << 13
@@ -48,11 +48,11 @@ class ZipArchive(Archive):
         except UnicodeError as error:
             raise UnsafeArchiveError(f"{name!r} has a name that cannot be decoded; give name_encoding=…: {error}") from error
         except _ERRORS as error:
-            raise self._damaged(error) from error
+            raise self._damage_error(error) from error
         infos = self._zip.infolist()
         limits.check_count(name, len(infos))
         if len(infos) != directory.n_entries or (not infos and file.read_at(0, 4) == b"PK\3\4"):
-            raise self._damaged(f"its directory has {directory.n_entries:,} entries, of which {len(infos):,} can be found")
+            raise self._damage_error(f"its directory has {directory.n_entries:,} entries, of which {len(infos):,} can be found")
         limits.check_bytes(name, sum(info.file_size for info in infos))
         limits.check_ratio(name, sum(info.file_size for info in infos), file.size)
         #: None for folders.
@@ -61,7 +61,7 @@ class ZipArchive(Archive):
         for info in infos:
             kind = stat.S_IFMT(info.external_attr >> 16)
             is_folder = info.orig_filename.endswith("/") or kind == stat.S_IFDIR
-            member = checked_name(info.orig_filename, name)
+            member = check_name(info.orig_filename, name)
             if (is_folder and info.file_size) or not (member or is_folder):
                 raise UnsafeArchiveError(f"{name!r} has a file without a name ({info.orig_filename!r})")
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
@@ -94,7 +94,7 @@ class ZipArchive(Archive):
             )
         self._limits.check_member(self._name, info.file_size)
         self._limits.check_ratio(self._name, info.file_size, info.compress_size)
-        return stream_of(held_back(self._chunks(info)), name)
+        return stream_of(delay_last_chunk(self._chunks(info)), name)
 
     def _chunks(self, info: zipfile.ZipInfo) -> Iterator[bytes]:
         """The content of a file; an error before the last chunk is given out if it is not what the directory says."""
@@ -107,11 +107,11 @@ class ZipArchive(Archive):
         except DataStackError:
             raise
         except _ERRORS as error:
-            raise self._damaged(error) from error
+            raise self._damage_error(error) from error
         if size != info.file_size:
-            raise self._damaged(f"{info.orig_filename!r} has {size:,} bytes, the directory says {info.file_size:,}")
+            raise self._damage_error(f"{info.orig_filename!r} has {size:,} bytes, the directory says {info.file_size:,}")
 
-    def _damaged(self, how: object) -> ArchiveError:
+    def _damage_error(self, how: object) -> ArchiveError:
         return ArchiveError(f"{self._name!r} is damaged: {how}. Fetch it again.")
 
 

@@ -25,7 +25,7 @@ from urllib.request import getproxies, proxy_bypass
 import certifi
 
 from data_stack.exception import StorageError
-from data_stack.io.retriever.transfer import SourceError, Transfer, described_page, looks_like_page, printable, redacted, shown
+from data_stack.io.retriever.transfer import SourceError, Transfer, describe_page, looks_like_page, printable, redact, shorten
 
 _READ_BYTES: Final = 1 << 20
 _MAX_REDIRECTS: Final = 5
@@ -77,7 +77,7 @@ def fetch_http(source: str, transfer: Transfer) -> None:
             failure = error
             break
     said = "; then ".join(dict.fromkeys(filter(None, (before, failure.said))))
-    raise SourceError(redacted(said, source, *filter(None, [_proxy(urlsplit(source))])))
+    raise SourceError(redact(said, source, *filter(None, [_proxy(urlsplit(source))])))
 
 
 class _Download:
@@ -91,7 +91,7 @@ class _Download:
         self._url = _bare(parts)
         self._origin = _origin(self._url)
         self._authorization = _basic_authorization(parts)
-        self._etag = transfer.taken_up()
+        self._etag = transfer.take_up()
         self._line: socket.socket
 
     def exchange(self) -> None:
@@ -103,7 +103,7 @@ class _Download:
         transfer = self._transfer
         if self._etag is None and transfer.size:
             transfer.restart()
-        with transfer.interruptible(self._cut), self._asked(transfer.size) as response:
+        with transfer.interruptible(self._cut), self._ask(transfer.size) as response:
             self._check_status(response)
             length = _length(response)
             if transfer.size and response.status == 206:
@@ -138,7 +138,7 @@ class _Download:
     # ------------------------------------------------------------------ asking
 
     @contextlib.contextmanager
-    def _asked(self, offset: int) -> Iterator[http.client.HTTPResponse]:
+    def _ask(self, offset: int) -> Iterator[http.client.HTTPResponse]:
         """The answer to one request, after redirects; its body is still to be read."""
         url = self._url
         for _ in range(_MAX_REDIRECTS + 1):
@@ -148,7 +148,7 @@ class _Download:
             if offset and self._etag:
                 headers |= {"Range": f"bytes={offset}-", "If-Range": self._etag}
             parts = urlsplit(url)
-            with contextlib.closing(self._connected(parts, headers)) as connection, contextlib.closing(self._line):
+            with contextlib.closing(self._connect(parts, headers)) as connection, contextlib.closing(self._line):
                 target = url if _is_relayed(parts) else urlunsplit(("", "", parts.path or "/", parts.query, ""))
                 headers["Host"] = parts.netloc.encode("idna").decode()
                 connection.request("GET", quote(target, safe=_URL_CHARACTERS), headers=headers)
@@ -156,10 +156,10 @@ class _Download:
                     if response.status not in _REDIRECTS:
                         yield response
                         return
-                    url = self._redirected(url, response.headers.get("Location"))
+                    url = self._redirect(url, response.headers.get("Location"))
         raise SourceError(f"redirects more than {_MAX_REDIRECTS} times")
 
-    def _connected(self, parts: SplitResult, headers: dict[str, str]) -> http.client.HTTPConnection:
+    def _connect(self, parts: SplitResult, headers: dict[str, str]) -> http.client.HTTPConnection:
         """A connection to the host of a URL or to its proxy, encrypted where the URL says so."""
         host, port = str(parts.hostname), parts.port or _PORTS[parts.scheme]
         seconds, proxy = self._transfer.timeout_seconds, _proxy(parts)
@@ -195,7 +195,7 @@ class _Download:
         with contextlib.suppress(OSError, AttributeError):  # there is no line yet, or none any more
             self._line.shutdown(socket.SHUT_RDWR)
 
-    def _redirected(self, url: str, location: str | None) -> str:
+    def _redirect(self, url: str, location: str | None) -> str:
         if not location:
             raise SourceError("redirects, but does not say where to")
         with contextlib.suppress(UnicodeError):
@@ -210,7 +210,7 @@ class _Download:
         elif not parts.hostname:
             refused = "which names no host"
         if refused:
-            raise SourceError(f"redirects to {shown(target)[:200]}, {refused}")
+            raise SourceError(f"redirects to {shorten(target)[:200]}, {refused}")
         return _bare(parts)
 
     # ------------------------------------------------------------------ judging the answer
@@ -272,7 +272,7 @@ class _Download:
             if transfer.size == 0 and transfer.definition.size is None:
                 raise SourceError("answers with nothing at all")
             if looks_like_page(transfer.head) and not self._may_be_page():
-                raise SourceError(f"answers with {described_page(transfer.head)}")
+                raise SourceError(f"answers with {describe_page(transfer.head)}")
 
     def _may_be_page(self) -> bool:
         names = (self._transfer.definition.identifier, urlsplit(self._url).path)

@@ -33,10 +33,10 @@ from data_stack.io.retriever.transfer import (
     Limits,
     SourceError,
     Transfer,
-    described_page,
+    describe_page,
     looks_like_page,
-    redacted,
-    shown,
+    redact,
+    shorten,
 )
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
@@ -183,7 +183,7 @@ def import_file(
     try:
         return _deliver(definition, path, copy_file, storage_connector, lambda writer: Transfer(definition, writer))
     except SourceError as error:
-        raise RetrievalError(definition.identifier, [(shown(path), error.said)], _expected(definition)) from error
+        raise RetrievalError(definition.identifier, [(shorten(path), error.said)], _expected(definition)) from error
 
 
 # ---------------------------------------------------------------------- one call
@@ -238,13 +238,13 @@ class _Run:
 
     def _work(self, job: ResourceDefinition) -> None:
         try:
-            self.results[job.identifier] = self._stored(job) or self._fetched(job)
+            self.results[job.identifier] = self._store(job) or self._fetch(job)
         except RetrievalError as error:
             self._failures[job.identifier] = error
         finally:
             self._transfers.pop(job.identifier, None)
 
-    def _stored(self, definition: ResourceDefinition) -> RetrievedResource | None:
+    def _store(self, definition: ResourceDefinition) -> RetrievedResource | None:
         """The resource as it is stored, unless it is missing or wrong."""
         identifier = definition.identifier
         if not self._connector.has_resource(identifier):
@@ -275,7 +275,7 @@ class _Run:
                 self._workers.check()
         return digest.hexdigest()
 
-    def _fetched(self, definition: ResourceDefinition) -> RetrievedResource:
+    def _fetch(self, definition: ResourceDefinition) -> RetrievedResource:
         """The resource, from the first source that delivers it."""
         attempts: list[tuple[str, str]] = []
         is_corrupt = False
@@ -292,11 +292,11 @@ class _Run:
                     except ChecksumMismatchError as error:
                         is_corrupt = True
                         page = self._transfers[definition.identifier].head
-                        came = f"; what came is {described_page(page)}" if looks_like_page(page) else ""
+                        came = f"; what came is {describe_page(page)}" if looks_like_page(page) else ""
                         said.append(f"sent {error.algorithm} {error.actual}, expected {error.expected}{came}")
             except SourceError as error:
-                said.append(redacted(error.said, source))
-            attempts.append((shown(source), "; then ".join(dict.fromkeys(said))))
+                said.append(redact(error.said, source))
+            attempts.append((shorten(source), "; then ".join(dict.fromkeys(said))))
             # Of the last source, and of those not asked, the error will tell.
             level = logging.INFO if self._offline or source == sources[-1] else logging.WARNING
             logger.log(level, "resource %r could not be had from %s: %s", definition.identifier, *attempts[-1])
@@ -366,15 +366,15 @@ def _deliver(
                 ("md5", definition.md5_sum, transfer.md5),
             ):
                 if expected is not None and expected != actual:
-                    raise ChecksumMismatchError(identifier, shown(source), str(expected), str(actual), algorithm)
+                    raise ChecksumMismatchError(identifier, shorten(source), str(expected), str(actual), algorithm)
     except OSError as error:
         if isinstance(error, StorageError):
             raise
         raise StorageError(f"could not store {identifier!r}: {error.strerror or error}", error.errno) from error
     if not verified:
-        logger.warning("resource %r names no digest: what came from %s is stored unverified", identifier, shown(source))
-    logger.info("retrieved resource %r from %s, %d bytes", identifier, shown(source), writer.digest.size)
-    return RetrievedResource(identifier, shown(source), writer.digest.size, writer.digest.sha256, verified)
+        logger.warning("resource %r names no digest: what came from %s is stored unverified", identifier, shorten(source))
+    logger.info("retrieved resource %r from %s, %d bytes", identifier, shorten(source), writer.digest.size)
+    return RetrievedResource(identifier, shorten(source), writer.digest.size, writer.digest.sha256, verified)
 
 
 def _expected(definition: ResourceDefinition) -> str | None:

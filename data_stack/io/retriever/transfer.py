@@ -135,7 +135,7 @@ class Transfer:
         now = time.monotonic()
         self._due = min(now + self.timeout_seconds, due + (now - started) + len(view) / self.limits.least_bytes_per_second)
 
-    def taken_up(self) -> str | None:
+    def take_up(self) -> str | None:
         """Count what an earlier retrieval of this source left, before anything is written.
 
         Returns:
@@ -146,7 +146,7 @@ class Transfer:
             return None
         most = self.limits.max_bytes if self.definition.size is None else self.definition.size
         try:
-            for data in self._writer.taken_up():
+            for data in self._writer.take_up():
                 self.check()
                 self._md5.update(data)
                 self.head += data[: max(0, _HEAD_BYTES - len(self.head))]
@@ -251,14 +251,14 @@ def _storage_error(identifier: str, error: OSError) -> StorageError:
 # ---------------------------------------------------------------------- what may be shown
 
 
-def shown(source: str) -> str:
+def shorten(source: str) -> str:
     """A source as it may stand in an error, a log or a manifest: without credentials or control characters."""
     if userinfo := _userinfo(source):
         source = source.replace(f"{userinfo}@", "***@", 1)
     return _without_secrets(source)
 
 
-def redacted(text: str, *sources: str) -> str:
+def redact(text: str, *sources: str) -> str:
     """``text``, which may come from a server or library, without the credentials in any of ``sources``."""
     for source in sources:
         for secret in sorted(_secrets(source), key=len, reverse=True):
@@ -276,7 +276,7 @@ def looks_like_page(head: bytes) -> bool:
     return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:20].lower().startswith((b"<!doctype html", b"<html"))
 
 
-def described_page(head: bytes) -> str:
+def describe_page(head: bytes) -> str:
     """Say what HTML page begins with ``head``."""
     title = _TITLE.search(head)
     if title is None:

@@ -84,7 +84,7 @@ class BlockedSource(ByteSource):
         self._end_of_last = end
         n_ahead = min(self._run_bytes, self._blocks.ahead_bytes) // block_bytes
         position = offset
-        for number, data in self._obtained(range(offset // block_bytes, -(-end // block_bytes)), n_ahead):
+        for number, data in self._obtain(range(offset // block_bytes, -(-end // block_bytes)), n_ahead):
             start = position - number * block_bytes
             part = memoryview(data)[start : start + end - position]
             buffer[position - offset : position - offset + len(part)] = part
@@ -100,7 +100,7 @@ class BlockedSource(ByteSource):
             if offset < end:
                 for number in range(offset // block_bytes, -(-end // block_bytes)):
                     touching.setdefault(number, []).append(index)
-        for number, data in self._obtained(sorted(touching)):
+        for number, data in self._obtain(sorted(touching)):
             start = number * block_bytes
             for index in touching[number]:
                 offset, size = ranges[index]
@@ -124,7 +124,7 @@ class BlockedSource(ByteSource):
                 break
             numbers.update(touched)
             n_ranges += 1
-        for _ in self._obtained(sorted(numbers)[:room]):
+        for _ in self._obtain(sorted(numbers)[:room]):
             pass
         return n_ranges
 
@@ -134,7 +134,7 @@ class BlockedSource(ByteSource):
 
     # ------------------------------------------------------------------ inside
 
-    def _obtained(self, numbers: Sequence[int], n_ahead: int = 0) -> Iterator[tuple[int, bytes]]:
+    def _obtain(self, numbers: Sequence[int], n_ahead: int = 0) -> Iterator[tuple[int, bytes]]:
         """Blocks with their numbers, out of what is kept, or else fetched; then with up to ``n_ahead`` of those that follow."""
         at_once = max(1, _MOST_AT_ONCE_BYTES // self._blocks.block_bytes)
         for start in range(0, len(numbers), at_once):

@@ -258,7 +258,7 @@ def _knowing_its_connector(get_resource: Callable[..., Any]) -> Callable[..., An
     @functools.wraps(get_resource)
     def open_resource(self: StorageConnector, *arguments: Any, **options: Any) -> Any:
         resource = get_resource(self, *arguments, **options)
-        return resource.reopened_by(self) if isinstance(resource, (StreamedResource, StreamedTextResource)) else resource
+        return resource.reopen_by(self) if isinstance(resource, (StreamedResource, StreamedTextResource)) else resource
 
     return open_resource
 

@@ -12,7 +12,7 @@ import os
 import secrets
 from dataclasses import asdict, dataclass
 
-from data_stack.io.integrity import sealed_json, unsealed_json
+from data_stack.io.integrity import seal_json, unseal_json
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.storage_connectors.partials import TEMPORARY
 
@@ -50,7 +50,7 @@ class DigestNotes:
 
     def read(self, identifier: str) -> FileVersion | None:
         """What was noted last of a resource; None if there is no note, or a damaged one, or one of an earlier format."""
-        record = unsealed_json(self._path(identifier))
+        record = unseal_json(self._path(identifier))
         try:
             return FileVersion(record["size"], record["sha256"], tuple(record["facts"]))
         except (KeyError, TypeError):
@@ -63,7 +63,7 @@ class DigestNotes:
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(temporary, "wb") as file:
-                file.write(sealed_json(asdict(version)))
+                file.write(seal_json(asdict(version)))
             os.replace(temporary, path)
         except OSError:
             with contextlib.suppress(OSError):

@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import IO, Final, NoReturn
 
 from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError, StorageError
-from data_stack.io.identifiers import checked_prefix
+from data_stack.io.identifiers import check_prefix
 from data_stack.io.integrity import Digest
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import (
@@ -43,7 +43,7 @@ from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersi
 from data_stack.io.storage_connectors.file_source import FileSource, OpenedFile
 from data_stack.io.storage_connectors.file_tree import OWN_FOLDER, FileTree
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine, this_process
-from data_stack.io.storage_connectors.partials import PARTIAL, TEMPORARY, Partial, removed
+from data_stack.io.storage_connectors.partials import PARTIAL, TEMPORARY, Partial, remove
 from data_stack.io.storage_connectors.writer import COPY_BYTES, ResourceWriter, store_bytes
 from data_stack.io.storage_errors import storage_error
 
@@ -84,7 +84,7 @@ class FileStorageConnector(StorageConnector):
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
         identifier = self._tree.checked(identifier)
-        with self._located(identifier):
+        with self._locate(identifier):
             fail = functools.partial(self._raise, "read", identifier)
             source = FileSource(functools.partial(self._open_file, identifier), fail)
         return typed(StreamedResource.sealed(identifier, source, self), resource_type)
@@ -95,14 +95,14 @@ class FileStorageConnector(StorageConnector):
 
     def has_resource(self, identifier: str) -> bool:
         try:
-            with self._located(self._tree.checked(identifier)):
+            with self._locate(self._tree.checked(identifier)):
                 return True
         except ResourceNotFoundError:
             return False
 
     def delete_resource(self, identifier: str) -> None:
         identifier = self._tree.checked(identifier)
-        with self._located(identifier) as (folder, name, _), self._storage_errors("delete", identifier):
+        with self._locate(identifier) as (folder, name, _), self._storage_errors("delete", identifier):
             self._notes.remove(identifier)
             try:
                 os.unlink(name, dir_fd=folder)
@@ -112,7 +112,7 @@ class FileStorageConnector(StorageConnector):
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         identifier, new_identifier = self._tree.checked(identifier), self._tree.checked(new_identifier)
-        with self._located(identifier) as (folder, name, _), self._opened_file(identifier) as file:
+        with self._locate(identifier) as (folder, name, _), self._opened_file(identifier) as file:
             with self._storage_errors("store", new_identifier):
                 target, new_name = self._tree.target(new_identifier)
                 try:
@@ -130,26 +130,26 @@ class FileStorageConnector(StorageConnector):
                     os.close(target)
 
     def list_resources(self, prefix: str = "") -> list[str]:
-        checked_prefix(prefix)
+        check_prefix(prefix)
         with self._storage_errors("list", prefix):
             return sorted({identifier for identifier in self._tree.walk(prefix) if identifier.startswith(prefix)})
 
     def stat(self, identifier: str) -> ResourceInfo:
         identifier = self._tree.checked(identifier)
-        with self._located(identifier) as (_, _, status):
+        with self._locate(identifier) as (_, _, status):
             noted = self._notes.read(identifier)
             if noted is None or not noted.is_of(status):
                 return ResourceInfo(identifier, status.st_size, None, status.st_mtime)
             return ResourceInfo(identifier, status.st_size, noted.sha256, status.st_mtime)
 
     def create(self, identifier: str) -> contextlib.AbstractContextManager[ResourceWriter]:
-        return self._written(identifier)
+        return self._write(identifier)
 
     def create_resumable(self, identifier: str, key: str) -> contextlib.AbstractContextManager[ResourceWriter]:
-        return self._written(identifier, key)
+        return self._write(identifier, key)
 
     @contextlib.contextmanager
-    def _written(self, identifier: str, key: str | None = None) -> Iterator[ResourceWriter]:
+    def _write(self, identifier: str, key: str | None = None) -> Iterator[ResourceWriter]:
         identifier = self._tree.checked(identifier)
         with self._storage_errors("store", identifier):
             folder, name = self._tree.target(identifier)
@@ -199,13 +199,13 @@ class FileStorageConnector(StorageConnector):
         """
         identifier = self._tree.checked(identifier)
         with self._opened_file(identifier) as file:
-            found = self._digested(identifier, file)
+            found = self._digest(identifier, file)
             promised = sha256 or (None if file.noted is None else file.noted.sha256)
             if promised in (None, found.sha256):
                 if file.version is None or file.version.sha256 != found.sha256:
                     self._note(identifier, found)
                 return ResourceInfo(identifier, found.size, found.sha256, file.status.st_mtime)
-            with self._located(identifier) as (_, _, now):
+            with self._locate(identifier) as (_, _, now):
                 was_replaced = not os.path.samestat(now, file.status)
             if not was_replaced:
                 if file.version is not None:
@@ -219,21 +219,21 @@ class FileStorageConnector(StorageConnector):
         return contextlib.closing(FileLease(os.path.join(self.root_path, OWN_FOLDER, "leases", name)))
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
-        return [garbage.name for garbage in self._abandoned(prefix)]
+        return [garbage.name for garbage in self._abandon(prefix)]
 
     # ------------------------------------------------------------------ upkeep
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
-        return list(self._abandoned(dry_run=dry_run, grace_seconds=grace_seconds))
+        return list(self._abandon(dry_run=dry_run, grace_seconds=grace_seconds))
 
-    def _abandoned(self, prefix: str = "", *, dry_run: bool = False, grace_seconds: float = DAY_SECONDS) -> Iterator[Garbage]:
+    def _abandon(self, prefix: str = "", *, dry_run: bool = False, grace_seconds: float = DAY_SECONDS) -> Iterator[Garbage]:
         """Remove what writers that died left below ``prefix``; of downloads, which can go on, after the grace period."""
-        below = checked_prefix(prefix).rpartition("/")[0]
+        below = check_prefix(prefix).rpartition("/")[0]
         for start in (below, os.path.join(OWN_FOLDER, "digests", below)):
             for folder, _, files in os.walk(os.path.join(self.root_path, start)):
                 for path in (os.path.join(folder, file) for file in files if file.startswith(TEMPORARY)):
                     if os.path.basename(path).startswith(PARTIAL):
-                        size = removed(path, grace_seconds, dry_run=dry_run)
+                        size = remove(path, grace_seconds, dry_run=dry_run)
                         if size is not None:
                             yield Garbage(os.path.relpath(path, self.root_path), size, "an interrupted download")
                     elif _is_abandoned(path):
@@ -246,7 +246,7 @@ class FileStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ files and notes
 
     @contextlib.contextmanager
-    def _located(self, identifier: str) -> Iterator[tuple[int, str, os.stat_result]]:
+    def _locate(self, identifier: str) -> Iterator[tuple[int, str, os.stat_result]]:
         """The folder (as an open handle), file name and status of a stored resource."""
         with self._storage_errors("look for", identifier):
             found = self._tree.found(identifier)
@@ -266,7 +266,7 @@ class FileStorageConnector(StorageConnector):
             os.close(file.handle)
 
     def _open_file(self, identifier: str) -> OpenedFile:
-        with self._located(identifier) as (folder, name, _), self._storage_errors("read", identifier):
+        with self._locate(identifier) as (folder, name, _), self._storage_errors("read", identifier):
             handle = os.open(name, _READ_FLAGS, dir_fd=folder)
             try:
                 return OpenedFile(handle, os.fstat(handle), self._notes.read(identifier))
@@ -281,13 +281,13 @@ class FileStorageConnector(StorageConnector):
     def _note(self, identifier: str, version: FileVersion) -> None:
         """Note what the file of a resource is, unless that is another one by now."""
         self._notes.write(identifier, version)
-        with contextlib.suppress(ResourceNotFoundError), self._located(identifier) as (_, _, status):
+        with contextlib.suppress(ResourceNotFoundError), self._locate(identifier) as (_, _, status):
             if version.is_of(status):
                 return
         with contextlib.suppress(OSError):  # another writer was faster, and ours may lie over its note
             self._notes.remove(identifier)
 
-    def _digested(self, identifier: str, file: OpenedFile) -> FileVersion:
+    def _digest(self, identifier: str, file: OpenedFile) -> FileVersion:
         """Read an open file whole."""
         digest = Digest()
         try:

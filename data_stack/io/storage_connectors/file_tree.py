@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from data_stack.exception import MalformedIdentifierError, MaliciousFilePathError
-from data_stack.io.identifiers import checked_identifier
+from data_stack.io.identifiers import check_identifier
 
 __all__ = ["OWN_FOLDER", "FileTree"]
 
@@ -38,11 +38,11 @@ class FileTree:
         if type(identifier) is str and identifier.startswith("/"):
             for root in (self.root_path, os.path.realpath(self.root_path)):
                 if identifier.startswith(root.rstrip("/") + "/"):
-                    return checked_identifier(identifier[len(root.rstrip("/")) + 1 :])
+                    return check_identifier(identifier[len(root.rstrip("/")) + 1 :])
             raise MaliciousFilePathError(
                 f"identifier {identifier!r} leaves the store at {self.root_path}; give a path relative to it"
             )
-        return checked_identifier(identifier)
+        return check_identifier(identifier)
 
     def found(self, identifier: str) -> tuple[int, str, os.stat_result] | None:
         """The folder (as an open handle, for the caller to close), file name and status of a resource; None if there is none."""
@@ -115,7 +115,7 @@ class FileTree:
                     continue
                 if entry.is_file(follow_symlinks=False):
                     with contextlib.suppress(MalformedIdentifierError):
-                        yield checked_identifier(path)
+                        yield check_identifier(path)
 
 
 def _make_folders(path: str) -> None:

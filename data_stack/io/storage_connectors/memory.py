@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from data_stack.exception import ResourceNotFoundError
-from data_stack.io.identifiers import checked_identifier, checked_prefix
+from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector, typed
 from data_stack.io.storage_connectors.writer import ResourceWriter, sealing, store_bytes
@@ -37,14 +37,14 @@ class InMemoryStorageConnector(StorageConnector):
             store_bytes(resource, writer)
 
     def has_resource(self, identifier: str) -> bool:
-        return checked_identifier(identifier) in self._stored
+        return check_identifier(identifier) in self._stored
 
     def delete_resource(self, identifier: str) -> None:
         self._found(identifier)
         self._stored.pop(identifier, None)
 
     def list_resources(self, prefix: str = "") -> list[str]:
-        checked_prefix(prefix)
+        check_prefix(prefix)
         return sorted(identifier for identifier in list(self._stored) if identifier.startswith(prefix))
 
     def stat(self, identifier: str) -> ResourceInfo:
@@ -52,7 +52,7 @@ class InMemoryStorageConnector(StorageConnector):
 
     @contextlib.contextmanager
     def create(self, identifier: str) -> Iterator[ResourceWriter]:
-        checked_identifier(identifier)
+        check_identifier(identifier)
         buffer = io.BytesIO()
         writer = ResourceWriter(identifier, buffer)
         with sealing(writer):
@@ -66,7 +66,7 @@ class InMemoryStorageConnector(StorageConnector):
 
     def _found(self, identifier: str) -> tuple[bytes, ResourceInfo]:
         try:
-            return self._stored[checked_identifier(identifier)]
+            return self._stored[check_identifier(identifier)]
         except KeyError:
             raise ResourceNotFoundError(identifier, repr(self)) from None
 

@@ -12,7 +12,7 @@ __all__ = ["is_dead", "is_of_this_machine", "this_machine", "this_process"]
 
 def this_process() -> str:
     """``machine-pid-start``: names this process and no other one, before or after, here or elsewhere."""
-    return f"{this_machine()}-{os.getpid()}-{_started(os.getpid())}"
+    return f"{this_machine()}-{os.getpid()}-{_start(os.getpid())}"
 
 
 def is_of_this_machine(owner: str) -> bool:
@@ -24,7 +24,7 @@ def is_dead(owner: str) -> bool:
     """Whether ``owner`` is known to have ended. What ran elsewhere, or is no name of a process, is not known to be dead."""
     try:
         machine, pid, started = owner.split("-")
-        return machine == this_machine() and _started(int(pid)) != started
+        return machine == this_machine() and _start(int(pid)) != started
     except ValueError:
         return False
 
@@ -40,7 +40,7 @@ def this_machine() -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:12]
 
 
-def _started(pid: int) -> str | None:
+def _start(pid: int) -> str | None:
     """When a process began, in clock ticks since boot: tells it from a later one of the same number. None: there is none."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:

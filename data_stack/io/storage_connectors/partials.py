@@ -19,7 +19,7 @@ from typing import IO, Final
 from data_stack.exception import ChecksumMismatchError, StorageFullError
 from data_stack.util.lock_file import try_lock
 
-__all__ = ["PARTIAL", "TEMPORARY", "Partial", "local_partial", "removed", "removed_locally"]
+__all__ = ["PARTIAL", "TEMPORARY", "Partial", "local_partial", "remove", "remove_locally"]
 
 #: What names of unfinished files begin with; no identifier can.
 TEMPORARY: Final = ".~"
@@ -96,7 +96,7 @@ class Partial:
                 os.unlink(self.name, dir_fd=self._folder)
 
 
-def removed(path: str, least_age_seconds: float, *, dry_run: bool) -> int | None:
+def remove(path: str, least_age_seconds: float, *, dry_run: bool) -> int | None:
     """Remove a partial file that no process has and that is so old; its size. None: it is to stay."""
     with contextlib.suppress(OSError):
         handle = os.open(path, _FLAGS)
@@ -118,12 +118,12 @@ def local_partials() -> str:
     return os.path.join(tempfile.gettempdir(), f"data_stack-{os.getuid()}")
 
 
-def removed_locally(least_age_seconds: float, *, dry_run: bool) -> Iterator[tuple[str, int]]:
+def remove_locally(least_age_seconds: float, *, dry_run: bool) -> Iterator[tuple[str, int]]:
     """Remove partial files of this user for stores that are elsewhere; their paths and sizes."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(local_partials()):
             if entry.name.startswith(PARTIAL):
-                size = removed(entry.path, least_age_seconds, dry_run=dry_run)
+                size = remove(entry.path, least_age_seconds, dry_run=dry_run)
                 if size is not None:
                     yield entry.path, size
 
@@ -131,7 +131,7 @@ def removed_locally(least_age_seconds: float, *, dry_run: bool) -> Iterator[tupl
 @contextlib.contextmanager
 def local_partial(key: str) -> Iterator[tuple[Partial, IO[bytes]] | None]:
     """The partial file of ``key`` for a store that is elsewhere; None if there cannot be one. Those of a day ago are removed."""
-    list(removed_locally(_KEPT_SECONDS, dry_run=False))
+    list(remove_locally(_KEPT_SECONDS, dry_run=False))
     folder = -1
     partial = None
     try:

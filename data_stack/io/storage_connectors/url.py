@@ -21,7 +21,7 @@ from data_stack.io.url import StorageURL
 if TYPE_CHECKING:
     from data_stack.io.storage_connectors.cached import CachedStorageConnector
 
-__all__ = ["BUILT_IN_STORAGE_SCHEMES", "Connect", "parsed_bytes", "storage_connector_from_url"]
+__all__ = ["BUILT_IN_STORAGE_SCHEMES", "Connect", "parse_bytes", "storage_connector_from_url"]
 
 Connect = Callable[[str], StorageConnector]
 """Makes a storage connector of a URL of its scheme."""
@@ -73,7 +73,7 @@ def storage_connector_from_url(
     return _cached(schemes[scheme](str(url.without_parameters(_CACHE))), *cache)
 
 
-def parsed_bytes(text: str) -> int | None:
+def parse_bytes(text: str) -> int | None:
     """A number of bytes such as ``"50GB"``, ``"1.5 TiB"`` or ``"1000"``; None if ``text`` is none, or less than 1."""
     number = _BYTES.fullmatch(text.strip())
     if number is None or (number[3] and not number[2]):
@@ -97,7 +97,7 @@ def _cache_of(url: StorageURL) -> tuple[str, int | None] | None:
             f"the parameter cache of a {url.scheme}:// URL names no folder; write ?cache=/absolute/folder, with '#' as %23"
         )
     most_bytes = None
-    if "cacheBytes" in given and (most_bytes := parsed_bytes(given["cacheBytes"])) is None:
+    if "cacheBytes" in given and (most_bytes := parse_bytes(given["cacheBytes"])) is None:
         raise ConfigError(
             f"the parameter cacheBytes of a {url.scheme}:// URL is no number of bytes; write 50GB, 512MiB or 1000000"
         )

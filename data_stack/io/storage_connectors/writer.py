@@ -93,7 +93,7 @@ class ResourceWriter(io.BufferedIOBase):
             n_written += self._file.write(view[n_written:])
         return len(view)
 
-    def taken_up(self) -> Iterator[bytes]:
+    def take_up(self) -> Iterator[bytes]:
         """The bytes that are in the file from before; each piece counts as written once it is handed out."""
         self._file.seek(0)
         while data := self._file.read(COPY_BYTES):
@@ -218,12 +218,12 @@ def binary_chunks(resource: Storable) -> Iterator[Buffer]:
     source: Any = resource
     if not hasattr(source, "read"):
         for piece in source:
-            yield _checked_bytes(piece)
+            yield _check_bytes(piece)
         return
     if can_seek(source):
         source.seek(0)
     while piece := source.read(COPY_BYTES):
-        yield _checked_bytes(piece)
+        yield _check_bytes(piece)
 
 
 def in_pieces(source: Iterable[Buffer], piece_bytes: int) -> Iterator[bytes]:
@@ -253,7 +253,7 @@ def can_seek(file: Any) -> bool:
     return hasattr(file, "seek")
 
 
-def _checked_bytes(piece: Any) -> Buffer:
+def _check_bytes(piece: Any) -> Buffer:
     if isinstance(piece, (bytes, bytearray, memoryview)):
         return piece
     raise TypeError(

@@ -269,7 +269,7 @@ def _n_bytes_held(iterator: DatasetIteratorIF) -> int:
     while todo:
         layer = todo.pop()
         n_bytes += held.of(layer)[1]
-        for below in layer._stacked_on():
+        for below in layer._stack_on():
             if id(below) not in seen:
                 seen.add(id(below))
                 todo.append(below)

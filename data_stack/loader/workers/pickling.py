@@ -70,11 +70,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         if kind is np.ndarray:
             return NotImplemented
         if kind is np.memmap:
-            if (reopened := _reduced_memmap(value)) is not None:
+            if (reopened := _reduce_memmap(value)) is not None:
                 return reopened
         elif kind is types.FunctionType or isinstance(value, type):
             self._look_at_module(value.__module__)
-        elif kind.__module__ == "torch" and kind.__name__ == "Tensor" and (reduced := _reduced_tensor(value)) is not None:
+        elif kind.__module__ == "torch" and kind.__name__ == "Tensor" and (reduced := _reduce_tensor(value)) is not None:
             return reduced
         return super().reducer_override(value)
 
@@ -90,7 +90,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             self.by_value.append(module)
 
 
-def _reduced_memmap(array: np.memmap[Any, Any]) -> Any:
+def _reduce_memmap(array: np.memmap[Any, Any]) -> Any:
     """A map of a file is opened again, unless it is none or has been cut up."""
     file_map = array._mmap  # type: ignore[attr-defined]  # numpy does not say so in its types
     if file_map is None or not array.filename or not array.flags.forc or array.dtype.hasobject or array.mode == "c":
@@ -104,7 +104,7 @@ def _reduced_memmap(array: np.memmap[Any, Any]) -> Any:
     return np.memmap, (os.path.abspath(array.filename), array.dtype, mode, start, array.shape, order)
 
 
-def _reduced_tensor(tensor: Any) -> Any:
+def _reduce_tensor(tensor: Any) -> Any:
     """A torch tensor as one on an array of its bytes; None where that is not plainly memory here, which torch pickles."""
     torch = sys.modules["torch"]
     is_plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.requires_grad

@@ -85,7 +85,7 @@ class ProcessWorkers(Workers):
             # They are started first: while they import numpy, the iterator is packed.
             for number in range(self.n_workers):
                 self._workers.append(_Worker(number, self.n_workers))
-            package = _packed(self._maker)
+            package = _pack(self._maker)
             for worker in self._workers:
                 worker.process.channel.send(("package",), package)
         except BaseException:
@@ -286,7 +286,7 @@ def _end_all(workers: list[_Worker]) -> None:
         workers.pop()
 
 
-def _packed(maker: BatchMaker) -> Parcel:
+def _pack(maker: BatchMaker) -> Parcel:
     """What workers need to make batches.
 
     Raises:

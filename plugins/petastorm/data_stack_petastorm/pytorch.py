@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader import Loader
 from data_stack_petastorm.iteration import Reader, lanes_of, n_rows_of
@@ -55,7 +55,7 @@ class _ReaderLoader:
     def __init__(
         self, reader: Any, batch_size: int, shuffling_queue_capacity: int, drop_last: bool, collate_fn: Any = None
     ) -> None:
-        self.reader, self.batch_size = reader, checked_integer("batch_size", batch_size, at_least=1)
+        self.reader, self.batch_size = reader, check_integer("batch_size", batch_size, at_least=1)
         self.shuffling_queue_capacity = shuffling_queue_capacity
         self._drop_last, self._collate = bool(drop_last), collate_fn
         self._n_passes, self._is_entered = 0, False
@@ -101,7 +101,7 @@ class _ReaderLoader:
         rows = _rows_of(self.reader)
         if self.shuffling_queue_capacity:
             seed = f"{getattr(self.reader, 'seed', 0)} {self._n_passes}"
-            rows = _shuffled(rows, self.shuffling_queue_capacity, random.Random(seed))  # noqa: S311  # no secret
+            rows = _shuffle(rows, self.shuffling_queue_capacity, random.Random(seed))  # noqa: S311  # no secret
         batch: list[dict[Any, Any]] = []
         for row in rows:
             batch.append(row)
@@ -264,10 +264,10 @@ class InMemBatchedDataLoader:
         rows_capacity: int | None = 1024,
         shuffle: bool = False,
     ) -> None:
-        checked_integer("batch_size", batch_size, at_least=1)
+        check_integer("batch_size", batch_size, at_least=1)
         for name, value, least in (("rows_capacity", rows_capacity, 1), ("num_epochs", num_epochs, 0)):
             if value is not None:
-                checked_integer(name, value, at_least=least)
+                check_integer(name, value, at_least=least)
         self._batch_size, self._num_epochs, self._seed, self._shuffle = batch_size, num_epochs, seed, bool(shuffle)
         n_in_epoch = reader.loader(1).plan.n_batch_samples() if isinstance(reader, Reader) else None
         if n_in_epoch is None and rows_capacity is None and reader.num_epochs is None:
@@ -280,7 +280,7 @@ class InMemBatchedDataLoader:
             )
         # as many at once for each shard, or they would divide the rows in different ways
         n_at_once = min(_ROWS_AT_ONCE, rows_capacity or _ROWS_AT_ONCE)
-        self._columns = _kept(reader, n_at_once, capacity, transform_fn or torch.as_tensor)
+        self._columns = _keep(reader, n_at_once, capacity, transform_fn or torch.as_tensor)
 
     def __iter__(self) -> Iterator[Any]:
         """The batches: dicts of tensors."""
@@ -313,7 +313,7 @@ class InMemBatchedDataLoader:
         """The rows stay where they are."""
 
 
-def _kept(reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[Any], Any]) -> dict[Any, Any]:
+def _keep(reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[Any], Any]) -> dict[Any, Any]:
     """The first ``capacity`` rows of a reader as tensors; it is stopped then."""
     parts: list[dict[Any, Any]] = []
     n_rows = 0
@@ -344,10 +344,10 @@ class _RowCollate:
         self._function = function
 
     def __call__(self, rows: list[Any]) -> Any:
-        return self._function([_by_field(row, lambda _, value: _promoted(value)) for row in rows])
+        return self._function([_by_field(row, lambda _, value: _promote(value)) for row in rows])
 
 
-def _promoted(value: Any) -> Any:
+def _promote(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)) and (dtype := _PROMOTED_OF_ROWS.get(value.dtype.str[1:])) is not None:
         return value.astype(dtype)
     return value
@@ -371,7 +371,7 @@ def _as_dict(row: Any) -> dict[Any, Any]:
     return {step: part._asdict() for step, part in row.items()} if isinstance(row, dict) else row._asdict()
 
 
-def _shuffled(rows: Iterator[Any], capacity: int, draws: random.Random) -> Iterator[Any]:
+def _shuffle(rows: Iterator[Any], capacity: int, draws: random.Random) -> Iterator[Any]:
     """The rows, drawn from a buffer of ``capacity`` of them."""
     buffer: list[Any] = []
     for row in rows:

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from data_stack.dataset.iterator.indices import checked_integer
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet import NGram, NGramIterator, ParquetDataset, TransformSpec
 from data_stack.formats.parquet.selecting import as_predicate
@@ -168,10 +168,10 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
         schema = schema.view(ngram.get_field_names_at_all_timesteps())
     if given.reader_pool_type not in _KINDS:
         raise ConfigError(f"reader_pool_type is one of {', '.join(map(repr, _KINDS))}, not {given.reader_pool_type!r:.40}")
-    n_workers = checked_integer("workers_count", given.workers_count, at_least=1)
+    n_workers = check_integer("workers_count", given.workers_count, at_least=1)
     if dataset.is_local and spec is None:  # nothing is waited for but processors
         n_workers = min(n_workers, _MOST_WORKERS_PER_PROCESSOR * n_processors())
-    n_mixed = checked_integer("shuffle_row_drop_partitions", given.shuffle_row_drop_partitions, at_least=1)
+    n_mixed = check_integer("shuffle_row_drop_partitions", given.shuffle_row_drop_partitions, at_least=1)
     shuffles_row_groups = bool(given.shuffle_row_groups)
     return Reader(
         dataset,
@@ -208,7 +208,7 @@ def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, NGr
         "filesystem": filesystem,
     }
     if not isinstance(schema_fields, NGram):
-        columns = None if schema_fields is None else [_column(each) for each in _listed(schema_fields)]
+        columns = None if schema_fields is None else [_column(each) for each in _list(schema_fields)]
         return ParquetDataset(source, columns, **options), None
     dataset = ParquetDataset(source, **options)
     if spec is not None:  # it is given what is wanted of any row
@@ -255,7 +255,7 @@ def _open(given: ReaderArguments) -> tuple[Any, Any]:
     return source, filesystem
 
 
-def _listed(schema_fields: Any) -> list[Any]:
+def _list(schema_fields: Any) -> list[Any]:
     if isinstance(schema_fields, (str, Mapping)) or not isinstance(schema_fields, Iterable):
         raise ConfigError(
             f"schema_fields is a list of names, regular expressions or fields, or an NGram, not {schema_fields!r:.80}"
@@ -271,7 +271,7 @@ def _column(choice: Any) -> Any:
 def _columns_of(ngram: NGram, names: Sequence[str]) -> list[str] | None:
     """The fields that an n-gram names; None if it names some that the transform makes."""
     try:
-        resolved = ngram.resolved(names)
+        resolved = ngram.resolve(names)
     except ConfigError:
         return None
     others = [resolved.timestamp_field] + ([] if resolved.group_field is None else [resolved.group_field])

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from data_stack.dataset.randomness.seeds import derived_seed
+from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader.state import check_seal, seal
 from data_stack_petastorm.iteration import Reader
@@ -66,7 +66,7 @@ class WeightedSamplingReader:
     def _begin(self, n_drawn: int = 0) -> None:
         self._n_drawn = n_drawn
         self._alive = self._weights.copy()
-        self._draws = np.random.Generator(np.random.PCG64(derived_seed("weighted", self.seed)).advance(n_drawn))
+        self._draws = np.random.Generator(np.random.PCG64(derive_seed("weighted", self.seed)).advance(n_drawn))
         self._is_over = False
 
     # ------------------------------------------------------------------ iteration
@@ -112,7 +112,7 @@ class WeightedSamplingReader:
         """Begin anew, with the next epoch of each reader, and other draws."""
         for reader in self._readers:
             reader.reset()
-        self.seed = derived_seed("another pass", self.seed)
+        self.seed = derive_seed("another pass", self.seed)
         self._begin()
 
     def stop(self) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from data_stack.distributed.attempts import attempt
 
-__all__ = ["attempted_by_spark"]
+__all__ = ["attempt_by_spark"]
 
 
-def attempted_by_spark(sent: Any, ends: Any, numbered: tuple[int, Any]) -> None:
+def attempt_by_spark(sent: Any, ends: Any, numbered: tuple[int, Any]) -> None:
     """Try a task in an executor.
 
     Args:

@@ -23,7 +23,7 @@ from data_stack.util.logger import logger
 from data_stack_spark.hadoop import HadoopFolder
 from data_stack_spark.session import folder_of_url, local_path, spark_session
 
-__all__ = ["WrittenFrame", "delete_at_exit", "delete_folder", "files_and_rows", "register_delete_dir_handler", "written_once"]
+__all__ = ["WrittenFrame", "delete_at_exit", "delete_folder", "files_and_rows", "register_delete_dir_handler", "write_once"]
 
 #: Who wrote a folder, or "kept" for one that stays, and a name of its own.
 _NAME: Final = re.compile(r"data-stack-converter-(kept|[0-9a-f]{12}-\d+-\d+)-[0-9a-f]{12}")
@@ -60,7 +60,7 @@ class WrittenFrame:
     n_rows: int
 
 
-def written_once(
+def write_once(
     frame: DataFrame, parent: str, options: tuple[Any, ...], write: Callable[[str], None], *, keep: bool
 ) -> WrittenFrame:
     """What this process wrote of the same rows with the same options; if there is no such folder, ``write`` makes one.

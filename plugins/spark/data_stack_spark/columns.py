@@ -13,13 +13,13 @@ from pyspark.sql.types import DataType, StructField, StructType, UserDefinedType
 from data_stack.exception import ConfigError
 from data_stack.util.logger import logger
 
-__all__ = ["PRECISIONS", "converted_columns"]
+__all__ = ["PRECISIONS", "convert_columns"]
 
 PRECISIONS: Final = (None, "float32", "float64")
 _VECTORS: Final = ("pyspark.ml.linalg", "pyspark.mllib.linalg")
 
 
-def converted_columns(frame: DataFrame, dtype: str | None) -> DataFrame:
+def convert_columns(frame: DataFrame, dtype: str | None) -> DataFrame:
     """A DataFrame with vectors as arrays and floating-point numbers as asked; which columns lose precision is logged.
 
     Args:

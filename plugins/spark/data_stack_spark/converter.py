@@ -20,8 +20,8 @@ from data_stack.formats.parquet import ParquetDataset
 from data_stack.loader import Loader
 from data_stack.util.logger import logger
 from data_stack.util.named_rows import row_type
-from data_stack_spark.cache import delete_folder, files_and_rows, register_delete_dir_handler, written_once
-from data_stack_spark.columns import PRECISIONS, converted_columns
+from data_stack_spark.cache import delete_folder, files_and_rows, register_delete_dir_handler, write_once
+from data_stack_spark.columns import PRECISIONS, convert_columns
 from data_stack_spark.materialize import writing_settings
 from data_stack_spark.session import folder_of_url, local_path, readable_source
 
@@ -240,7 +240,7 @@ def make_spark_converter(
         if dtype is not None or compression_codec is not None:
             raise ConfigError("a path is used as it is; to convert it, give spark.read.parquet(path)")
         return _of_path(os.fspath(df))
-    frame = written_once(
+    frame = write_once(
         df,
         _cache_url(cache_dir, df.sparkSession),
         (size, codec, dtype),
@@ -251,7 +251,7 @@ def make_spark_converter(
 
 
 def _write(df: DataFrame, url: str, row_group_bytes: int, codec: str, dtype: str | None) -> None:
-    writer = converted_columns(df, dtype).write.option("compression", codec).option("parquet.block.size", row_group_bytes)
+    writer = convert_columns(df, dtype).write.option("compression", codec).option("parquet.block.size", row_group_bytes)
     # wide rows make few rows a row group; by default its size is looked at every 100 rows
     writer = writer.option("parquet.page.size.row.check.min", 3).option("parquet.summary.metadata.level", "NONE")
     try:

@@ -19,7 +19,7 @@ from data_stack.dataset.engine import PreparationEngine
 from data_stack.distributed.attempts import Failure, pack
 from data_stack.exception import ConfigError
 from data_stack.util.logger import logger
-from data_stack_spark.attempts import attempted_by_spark
+from data_stack_spark.attempts import attempt_by_spark
 
 __all__ = ["SparkEngine"]
 
@@ -103,7 +103,7 @@ class SparkEngine(PreparationEngine):
                 f"there is a Spark session in this process already, and no second one with master {self._master!r} can be beside "
                 f"it; use SparkEngine(session=...), or stop it"
             )
-        session = _started(self._master, title)
+        session = _start(self._master, title)
         try:
             context = session.sparkContext
             context.setLogLevel("ERROR")  # what fails is told by us
@@ -116,7 +116,7 @@ class _JobError(Exception):
     """Spark gave a job up."""
 
 
-def _started(master: str, title: str) -> SparkSession:
+def _start(master: str, title: str) -> SparkSession:
     """A session of our own, as little of it as the tasks need."""
     builder = SparkSession.builder.appName(title).master(master)
     builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
@@ -148,7 +148,7 @@ def _job(
     # What has ended comes with the news that the task has, so what is done is known before the job is, and if it never is.
     ends: Any = context.accumulator([], AddingAccumulatorParam[Any]([]))
     sent = context.broadcast(package)
-    rdd = context.parallelize(list(enumerate(arguments)), len(arguments)).map(functools.partial(attempted_by_spark, sent, ends))
+    rdd = context.parallelize(list(enumerate(arguments)), len(arguments)).map(functools.partial(attempt_by_spark, sent, ends))
     problems: list[str] = []
 
     def run() -> None:

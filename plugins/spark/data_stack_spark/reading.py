@@ -13,9 +13,9 @@ from pyspark import RDD, Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from data_stack.formats.parquet import Field, ParquetDataset
-from data_stack.util.named_rows import named_row
+from data_stack.util.named_rows import make_row_class
 from data_stack_spark.session import map_in_arrow, readable_source, spark_session
-from data_stack_spark.types import as_spark_column, decoded_schema, decoded_type
+from data_stack_spark.types import as_spark_column, decode_schema, decode_type
 
 __all__ = ["dataset_as_dataframe", "dataset_as_rdd"]
 
@@ -82,8 +82,8 @@ def dataset_as_dataframe(
     """
     session = spark_session(spark)
     dataset = ParquetDataset(_source(dataset_url), columns, filters, schema=schema)
-    struct = decoded_schema(dataset.schema)
-    types = {field.name: decoded_type(field) for field in dataset.schema}
+    struct = decode_schema(dataset.schema)
+    types = {field.name: decode_type(field) for field in dataset.schema}
     parts = _parts(dataset)
     reader = functools.partial(_read_batches, session.sparkContext.broadcast(dataset), types, parts)
     return map_in_arrow(session.range(0, len(parts), 1, max(1, len(parts))), reader, struct)
@@ -105,7 +105,7 @@ def _read_rows(shared: Broadcast[ParquetDataset], part: tuple[int, int]) -> Iter
     name, fields = dataset.schema.name, tuple(dataset.schema.fields)
     for start in range(*part, _ROWS_AT_ONCE):
         for sample in dataset.__getitems__(np.arange(start, min(start + _ROWS_AT_ONCE, part[1]))):
-            yield named_row(name, fields, tuple(sample.values()))
+            yield make_row_class(name, fields, tuple(sample.values()))
 
 
 def _read_batches(

@@ -42,7 +42,7 @@ def dict_to_spark_row(schema: Schema, row: Mapping[str, Any]) -> Row:
     Raises:
         ConfigError: a field is missing or unknown, null where it must not be, or its value is none of the field.
     """
-    return next(_encoded_rows([row], schema, list(schema), first_row=None))
+    return next(_encode_rows([row], schema, list(schema), first_row=None))
 
 
 def encode_rows(
@@ -67,22 +67,22 @@ def encode_rows(
     struct = spark_schema(schema)
     if isinstance(rows, DataFrame):
         _check_names(set(rows.columns), schema, "the DataFrame")
-        return map_in_arrow(rows, functools.partial(_encoded_batches, schema), struct)
+        return map_in_arrow(rows, functools.partial(_encode_batches, schema), struct)
     session = spark_session(spark)
     if not isinstance(rows, RDD):
         rows = session.sparkContext.parallelize(list(rows))
-    return session.createDataFrame(rows.mapPartitions(functools.partial(_encoded_partition, schema)), struct)
+    return session.createDataFrame(rows.mapPartitions(functools.partial(_encode_partition, schema)), struct)
 
 
-def _encoded_partition(schema: Schema, rows: Iterable[Any]) -> Iterator[Row]:
+def _encode_partition(schema: Schema, rows: Iterable[Any]) -> Iterator[Row]:
     """Encode the dicts of a partition, in an executor."""
     rows, fields, first = iter(rows), list(schema), 0
     while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
-        yield from _encoded_rows(some, schema, fields, first_row=first)
+        yield from _encode_rows(some, schema, fields, first_row=first)
         first += len(some)
 
 
-def _encoded_batches(schema: Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _encode_batches(schema: Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Encode the record batches of a DataFrame, in an executor."""
     first = 0
     for batch in batches:
@@ -92,12 +92,12 @@ def _encoded_batches(schema: Schema, batches: Iterable[pa.RecordBatch]) -> Itera
                 values = [_as_field(field, value) for value in batch.column(field.name).to_pylist()]
             else:
                 values = [None] * batch.num_rows
-            cells.append(_encoded(field, values, first))
+            cells.append(_encode(field, values, first))
         yield pa.RecordBatch.from_arrays(cells, [field.name for field in schema])
         first += batch.num_rows
 
 
-def _encoded_rows(rows: list[Any], schema: Schema, fields: list[Field], first_row: int | None) -> Iterator[Row]:
+def _encode_rows(rows: list[Any], schema: Schema, fields: list[Field], first_row: int | None) -> Iterator[Row]:
     for number, row in enumerate(rows):
         where = "the row" if first_row is None else f"row {first_row + number} of the partition"
         if isinstance(row, Row):
@@ -105,12 +105,12 @@ def _encoded_rows(rows: list[Any], schema: Schema, fields: list[Field], first_ro
         if not isinstance(row, Mapping):
             raise ConfigError(f"{where} is a dict of a value for each field, not {row!r:.80}")
         _check_names(row.keys(), schema, where)
-    columns = [_encoded(field, [row.get(field.name) for row in rows], first_row).to_pylist() for field in fields]
+    columns = [_encode(field, [row.get(field.name) for row in rows], first_row).to_pylist() for field in fields]
     make = Row(*[field.name for field in fields])
     return (make(*values) for values in zip(*columns, strict=True))
 
 
-def _encoded(field: Field, values: list[Any], first_row: int | None) -> pa.Array:
+def _encode(field: Field, values: list[Any], first_row: int | None) -> pa.Array:
     """The cells of values, of a type that Spark has."""
 
     def where(row: int) -> str:

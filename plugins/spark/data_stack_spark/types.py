@@ -16,7 +16,7 @@ from data_stack.formats.parquet import Field, NestedCodec, ScalarCodec, Schema
 from data_stack.formats.parquet.plain_times import plain_time
 from data_stack.formats.parquet.types import arrow_for_spark, arrow_type_of_dtype
 
-__all__ = ["as_spark_column", "decoded_schema", "decoded_type", "spark_schema", "spark_type"]
+__all__ = ["as_spark_column", "decode_schema", "decode_type", "spark_schema", "spark_type"]
 
 
 def spark_schema(schema: Schema) -> spark.StructType:
@@ -51,7 +51,7 @@ def spark_type(type_: pa.DataType) -> spark.DataType:
         raise ConfigError(f"Spark has no type like {type_}") from error
 
 
-def decoded_type(field: Field) -> pa.DataType:
+def decode_type(field: Field) -> pa.DataType:
     """The type of a field's decoded values in Arrow, as Spark takes it: arrays are lists of lists.
 
     Raises:
@@ -68,7 +68,7 @@ def decoded_type(field: Field) -> pa.DataType:
     return arrow_for_spark(type_)
 
 
-def decoded_schema(schema: Schema) -> spark.StructType:
+def decode_schema(schema: Schema) -> spark.StructType:
     """The columns of a schema as Spark has them when their cells are decoded.
 
     Raises:
@@ -77,7 +77,7 @@ def decoded_schema(schema: Schema) -> spark.StructType:
     found = []
     for field in schema:
         try:
-            found.append(spark.StructField(field.name, _nullable(spark_type(decoded_type(field))), field.nullable))
+            found.append(spark.StructField(field.name, _nullable(spark_type(decode_type(field))), field.nullable))
         except ConfigError as error:
             raise ConfigError(f"field {field.name!r}: {error}") from error
     return spark.StructType(found)
@@ -88,7 +88,7 @@ def as_spark_column(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
 
     Args:
         values: numbers with any shape, or objects with None for null, which may be arrays.
-        type_: of :func:`decoded_type`.
+        type_: of :func:`decode_type`.
     """
     if values.dtype == object or values.dtype.kind in "SU":
         return _of_objects(values, type_)

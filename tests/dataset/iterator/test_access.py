@@ -22,7 +22,7 @@ from data_stack.dataset.iterator import (
     SourceAccess,
     access_to,
 )
-from data_stack.dataset.iterator.contract import adapted
+from data_stack.dataset.iterator.contract import as_iterator
 from data_stack.exception import LoadingError
 from data_stack.loader import BlockShuffled, Loader
 from data_stack.loader.jobs import BatchMaker, EpochStacks
@@ -80,7 +80,7 @@ class Negated(AccessedDatasetIterator):
         self._numbers = numbers
 
     def make_access(self) -> SampleAccess:
-        return NegatedAccess(access_to(adapted(self._numbers)))
+        return NegatedAccess(access_to(as_iterator(self._numbers)))
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:

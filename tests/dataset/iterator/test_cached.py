@@ -20,7 +20,7 @@ from PIL import Image
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.cached import CachedDatasetIterator
-from data_stack.dataset.iterator.sample_columns import estimated_bytes
+from data_stack.dataset.iterator.sample_columns import estimate_bytes
 from data_stack.exception import ConfigError
 
 
@@ -220,4 +220,4 @@ class Box:
     ],
 )
 def test_the_memory_of_a_value_is_estimated(value: Any, at_least: int) -> None:
-    assert at_least <= estimated_bytes(value) <= at_least + 1500
+    assert at_least <= estimate_bytes(value) <= at_least + 1500

@@ -176,7 +176,7 @@ def test_a_position_outside_is_refused(layer: str, index: Any) -> None:
 def test_a_layer_is_rebuilt_from_its_arguments_and_from_its_pickle(layer: str) -> None:
     iterator = LAYERS[layer](SOURCES["arrays"]())
 
-    rebuilt = type(iterator)._rebuilt(iterator._stacked_on(), iterator._arguments())
+    rebuilt = type(iterator)._rebuilt(iterator._stack_on(), iterator._arguments())
     copy = pickle.loads(pickle.dumps(iterator))
 
     assert type(rebuilt) is type(copy) is type(iterator)

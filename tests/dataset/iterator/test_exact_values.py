@@ -164,7 +164,7 @@ def test_padded_and_ragged_batches_have_each_pair_of_values_as_it_is_or_refuse_i
     for first, second in itertools.product(values, values):
         column = stack_values([first, second])
         try:
-            made = collation.collated(column)
+            made = collation.collate(column)
         except ConfigError:
             continue
         kept = made[0] if isinstance(made, tuple) else made

@@ -21,8 +21,8 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
     sample_or_view,
 )
-from data_stack.dataset.iterator.indices import checked_positions
-from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array, composed, narrowed, taken
+from data_stack.dataset.iterator.indices import check_positions
+from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array, compose, narrow, take
 from data_stack.exception import DatasetOutOfBoundsError
 
 
@@ -65,7 +65,7 @@ def positions_in(draw: st.DrawFn, n_samples: int) -> Positions:
     if kind == "formula":
         return Doubled((n_samples + 1) // 2)
     values = draw(st.lists(st.integers(0, n_samples - 1), max_size=12)) if n_samples else []
-    return narrowed(np.asarray(values, dtype=np.intp), n_samples)
+    return narrow(np.asarray(values, dtype=np.intp), n_samples)
 
 
 @st.composite
@@ -86,18 +86,18 @@ def test_composed_positions_are_positions_of_positions(drawn: tuple[list[Positio
     result: Positions | None = None
 
     for positions in chain:
-        result = composed(positions, result)
+        result = compose(positions, result)
         expected = [expected[position] for position in as_index_array(positions).tolist()]
 
     assert result is not None
     assert as_index_array(result).tolist() == expected
     assert [int(result[index]) for index in range(len(result))] == expected
     backwards = np.arange(len(expected))[::-1]
-    assert taken(result, backwards).tolist() == expected[::-1]
+    assert take(result, backwards).tolist() == expected[::-1]
 
 
 def test_an_index_array_takes_four_bytes_a_position_where_they_suffice() -> None:
-    few, many = checked_positions(np.array([0, 1]), 2**31), checked_positions(np.array([0, 2**31]), 2**31 + 1)
+    few, many = check_positions(np.array([0, 1]), 2**31), check_positions(np.array([0, 2**31]), 2**31 + 1)
 
     assert (as_index_array(few).dtype.name, as_index_array(many).dtype.name) == ("int32", "int64")
     assert as_index_array(many).tolist() == [0, 2**31]
@@ -106,7 +106,7 @@ def test_an_index_array_takes_four_bytes_a_position_where_they_suffice() -> None
 @pytest.mark.parametrize("indices", [range(11), range(-11, 0), range(5, 20, 5), range(20, 5, -5)])
 def test_a_range_that_leaves_the_iterator_names_the_position(indices: range) -> None:
     with pytest.raises(DatasetOutOfBoundsError, match=r"position (-11|10|15|20) is outside of an iterator of 10 samples"):
-        checked_positions(indices, 10)
+        check_positions(indices, 10)
 
 
 def test_an_index_outside_is_named_with_its_place() -> None:

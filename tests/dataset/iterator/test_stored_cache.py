@@ -570,7 +570,7 @@ def test_the_fluent_method_makes_one_and_it_is_rebuilt_from_its_arguments() -> N
     storage, source = InMemoryStorageConnector(), SequenceDatasetIterator([[1, 2]])
 
     cache = source.cache(storage=storage, identifier="x")
-    rebuilt = type(cache)._rebuilt(cache._stacked_on(), cache._arguments())
+    rebuilt = type(cache)._rebuilt(cache._stack_on(), cache._arguments())
 
     assert isinstance(rebuilt, StoredCacheDatasetIterator)
     assert rebuilt._arguments() == {"storage": storage, "version": None}

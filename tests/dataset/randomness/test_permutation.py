@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from data_stack.dataset.randomness.keyed import hashed, hashed_array, high_product, high_product_array, permuted, permuted_array
+from data_stack.dataset.randomness.keyed import hash_array, hash_of, high_product, high_product_array, permute_array, permuted
 from data_stack.dataset.randomness.permutation import KeyedPermutation
 
 KEYS = st.integers(0, 2**64 - 1)
@@ -50,7 +50,7 @@ def test_one_position_and_many_agree(data: st.DataObject, n: int, key: int) -> N
 
 def test_hashes_are_those_of_splitmix64() -> None:
     # the generator's published first outputs for the seed 1234567, https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64
-    assert [hashed(1234567, index) for index in range(5)] == [
+    assert [hash_of(1234567, index) for index in range(5)] == [
         6457827717110365317,
         3203168211198807973,
         9817491932198370423,
@@ -113,8 +113,8 @@ def test_orders_never_change(n: int) -> None:
 def test_hashes_of_one_index_and_of_many_agree(key: int, indices: list[int]) -> None:
     array = np.array(indices, dtype=np.uint64)
 
-    assert hashed_array(key, array).tolist() == [hashed(key, index) for index in indices]
-    assert hashed_array(array, np.full(len(array), 5)).tolist() == [hashed(each, 5) for each in indices]
+    assert hash_array(key, array).tolist() == [hash_of(key, index) for index in indices]
+    assert hash_array(array, np.full(len(array), 5)).tolist() == [hash_of(each, 5) for each in indices]
 
 
 @given(pairs=st.lists(st.tuples(KEYS, KEYS), min_size=1, max_size=20))
@@ -145,7 +145,7 @@ def test_no_position_is_favoured_at_any_index(n: int, at: str) -> None:
     n_bins = min(n, 50)
     ends = [-(-n * number // n_bins) for number in range(n_bins + 1)]
 
-    positions = permuted_array(n, np.arange(N_KEYS, dtype=np.uint64), np.full(N_KEYS, index))
+    positions = permute_array(n, np.arange(N_KEYS, dtype=np.uint64), np.full(N_KEYS, index))
 
     counts, _ = np.histogram(positions.astype(np.float64), bins=np.array(ends, dtype=np.float64))
     assert is_as_expected(counts, np.diff(ends) / n * N_KEYS)
@@ -155,7 +155,7 @@ def test_no_position_is_favoured_at_any_index(n: int, at: str) -> None:
 def test_every_order_of_a_few_is_as_likely(n: int) -> None:
     keys = np.arange(N_KEYS, dtype=np.uint64)
 
-    orders = np.stack([permuted_array(n, keys, np.full(N_KEYS, index)) for index in range(n)], axis=1)
+    orders = np.stack([permute_array(n, keys, np.full(N_KEYS, index)) for index in range(n)], axis=1)
 
     found, counts = np.unique(orders, axis=0, return_counts=True)
     assert found.tolist() == [list(order) for order in permutations(range(n))]
@@ -165,7 +165,7 @@ def test_every_order_of_a_few_is_as_likely(n: int) -> None:
 @pytest.mark.parametrize("n", [10, 16, 17, 25, 36])
 def test_neighbours_do_not_stay_neighbours(n: int) -> None:
     keys = np.arange(N_KEYS, dtype=np.uint64)
-    firsts, seconds = (permuted_array(n, keys, np.full(N_KEYS, index)).astype(np.intp) for index in (4, 5))
+    firsts, seconds = (permute_array(n, keys, np.full(N_KEYS, index)).astype(np.intp) for index in (4, 5))
 
     pairs = np.bincount(firsts * n + seconds, minlength=n * n).reshape(n, n)
 

@@ -142,6 +142,6 @@ def test_the_report_comes_in_every_format() -> None:
 def test_digests_that_agree_in_one_half_only_are_no_duplicates() -> None:
     words = np.array([[1, 1], [1, 2], [1, 1], [2, 1], [0, 9], [1, 2]], dtype=np.uint64)
 
-    numbers = leakage._numbered(words).tolist()
+    numbers = leakage._number(words).tolist()
 
     assert [numbers.index(number) for number in numbers] == [0, 1, 0, 3, 4, 1]

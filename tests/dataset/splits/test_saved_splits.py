@@ -20,7 +20,7 @@ from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.splits.parts import Fold
 from data_stack.dataset.splits.saved_splits import SavedSplits
 from data_stack.dataset.splitter import SplitterFactory
-from data_stack.dataset.strict_json import sealed_json
+from data_stack.dataset.strict_json import seal_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.repository.splits import load_splits, save_splits
@@ -91,7 +91,7 @@ def test_any_positions_survive(n: int, parts: list[list[int]], in_order: bool) -
     loaded = SavedSplits.from_json(saved.to_json())
 
     assert loaded == saved
-    assert samples(loaded.applied_to(iterator)) == chosen
+    assert samples(loaded.apply_to(iterator)) == chosen
 
 
 def test_a_part_is_a_view_of_the_iterator_given_and_still_knows_its_dataset(storage: InMemoryStorageConnector) -> None:
@@ -103,7 +103,7 @@ def test_a_part_is_a_view_of_the_iterator_given_and_still_knows_its_dataset(stor
     assert loaded["val"].underlying_iterators == [iterator]
     assert loaded["val"].dataset_meta.dataset_tag == "train/val"
     assert loaded["val"].dataset_meta.identifier == "digits"
-    assert loaded["val"]._stacked_on()[0].view_tags == {"part": "val"}
+    assert loaded["val"]._stack_on()[0].view_tags == {"part": "val"}
 
 
 def test_views_through_views_are_saved_for_the_iterator_that_is_named(storage: InMemoryStorageConnector) -> None:
@@ -177,19 +177,19 @@ def test_splits_cut_short_anywhere_are_refused() -> None:
 
     for length in range(len(data)):
         with pytest.raises(DatasetFileCorruptError):
-            SavedSplits.from_json(data[:length]).applied_to(dataset())
+            SavedSplits.from_json(data[:length]).apply_to(dataset())
 
 
 def test_a_flipped_bit_anywhere_is_noticed() -> None:
     data = stored().rstrip()
-    right = samples(SavedSplits.from_json(data).applied_to(dataset()))
+    right = samples(SavedSplits.from_json(data).apply_to(dataset()))
 
     for position in range(0, len(data), 3):
         for bit in (1, 32):
             damaged = bytearray(data)
             damaged[position] ^= bit
             try:
-                found = samples(SavedSplits.from_json(bytes(damaged)).applied_to(dataset()))
+                found = samples(SavedSplits.from_json(bytes(damaged)).apply_to(dataset()))
             except DatasetFileCorruptError:
                 continue
             assert found == right, "only white space may change unnoticed"
@@ -218,4 +218,4 @@ def test_splits_that_contradict_themselves_are_refused(changes: Any, of_part: An
     fields["parts"][0].update(of_part)
 
     with pytest.raises(DatasetFileCorruptError, match=message):
-        SavedSplits.from_json(sealed_json(fields)).applied_to(dataset())
+        SavedSplits.from_json(seal_json(fields)).apply_to(dataset())

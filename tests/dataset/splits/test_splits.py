@@ -30,7 +30,7 @@ from data_stack.dataset.iterator import (
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.dataset.splits.parts import Fold, FoldPartIterator, SplitPartIterator
-from data_stack.dataset.splits.splitting import Shares, divided
+from data_stack.dataset.splits.splitting import Shares, divide
 from data_stack.exception import ConfigError
 
 N = 23
@@ -196,7 +196,7 @@ def test_classes_of_any_sizes_are_divided_to_less_than_one_from_every_share(coun
     labels = np.repeat(np.arange(len(counts)), counts)
     shares = Shares(tuple(weights), sum(weights))
 
-    part_of = divided(len(labels), shares, None, class_numbers(labels, ""))
+    part_of = divide(len(labels), shares, None, class_numbers(labels, ""))
 
     for part, weight in enumerate(weights):
         assert abs((part_of == part).sum() - Fraction(len(labels) * weight, shares.total)) < 1
@@ -453,8 +453,8 @@ def test_named_parts_of_an_informed_iterator_are_tagged_with_their_names() -> No
     assert [part.dataset_meta.dataset_tag for part in numbered] == ["train"] * 4
     assert [part.dataset_meta.provenance for part in numbered] == [("split",)] * 2 + [("fold",)] * 2
     assert parts["a"].dataset_meta.identifier == "digits"
-    assert isinstance(parts["a"]._stacked_on()[0], SplitPartIterator)
-    assert isinstance(numbered[2]._stacked_on()[0], FoldPartIterator)
+    assert isinstance(parts["a"]._stack_on()[0], SplitPartIterator)
+    assert isinstance(numbered[2]._stack_on()[0], FoldPartIterator)
 
 
 # --- what cannot be divided ----------------------------------------------------------------------------------------

@@ -144,16 +144,16 @@ class FaultyTCPProxy:
 
     def _harmed(self, data: bytes, way: str) -> tuple[bytes, bool]:
         """What is passed on of ``data``, and whether the connection ends there."""
-        at = self._counted(f"flip_{way}", len(data))
+        at = self._count(f"flip_{way}", len(data))
         if at is not None:
             data = data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :]
-        at = self._counted(f"swallow_{way}", len(data), stays=True)
+        at = self._count(f"swallow_{way}", len(data), stays=True)
         if at is not None:
             return data[:at], False
-        at = self._counted(f"cut_{way}", len(data))
+        at = self._count(f"cut_{way}", len(data))
         return (data, False) if at is None else (data[:at], True)
 
-    def _counted(self, fault: str, n_bytes: int, *, stays: bool = False) -> int | None:
+    def _count(self, fault: str, n_bytes: int, *, stays: bool = False) -> int | None:
         """Where in the next ``n_bytes`` a fault happens; None if it does not."""
         left = self._faults.get(fault)
         if left is None:

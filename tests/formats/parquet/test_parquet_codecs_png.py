@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image, PngImagePlugin
 
-from data_stack.codecs.opencv_png import decoded_png, plain_png
+from data_stack.codecs.opencv_png import decode_png, plain_png
 from data_stack.codecs.png import PngCodec
 
 pytest.importorskip("cv2")
@@ -41,7 +41,7 @@ def test_plain_files_are_decoded_as_pillow_decodes_them(shape: tuple[int, ...]) 
     pixels = PngCodec().decode(record)
 
     assert plain is not None
-    assert decoded_png(record, plain) is not None
+    assert decode_png(record, plain) is not None
     assert np.array_equal(pixels, by_pillow(record))
     assert np.array_equal(pixels, pixels_of(shape))
     assert pixels.flags.c_contiguous
@@ -57,7 +57,7 @@ def test_a_file_of_many_parts_with_notes_is_plain() -> None:
 
     assert record.count(b"IDAT") > 2
     assert plain is not None
-    assert np.array_equal(decoded_png(record, plain), pixels_of((400, 300, 3)))  # type: ignore[arg-type]
+    assert np.array_equal(decode_png(record, plain), pixels_of((400, 300, 3)))  # type: ignore[arg-type]
 
 
 def test_what_is_not_plain_is_left_to_pillow() -> None:
@@ -76,7 +76,7 @@ def test_what_is_not_plain_is_left_to_pillow() -> None:
 
     for what, record in records.items():
         plain = plain_png(record)
-        assert plain is None or decoded_png(record, plain) is None, what
+        assert plain is None or decode_png(record, plain) is None, what
         assert np.array_equal(PngCodec().decode(record), by_pillow(record)), what
 
 

@@ -55,10 +55,10 @@ class CountedCache(GroupCache):
 
     def __init__(self, max_bytes: int, first_bytes: int = 8 * N_ROWS) -> None:
         self.n_reads: collections.Counter[int] = collections.Counter()
-        super().__init__(functools.partial(Made, self._counted), max_bytes, size_of)
+        super().__init__(functools.partial(Made, self._count), max_bytes, size_of)
         self._limit = first_bytes
 
-    def _counted(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
+    def _count(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
         self.n_reads[group] += 1
         return {name: column(group) for name in names}
 

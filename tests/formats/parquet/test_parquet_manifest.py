@@ -86,10 +86,10 @@ def test_generated_metadata_of_files_of_one_size_replace_those_of_the_files_befo
 
 
 def test_a_manifest_of_an_earlier_version_is_refused_and_made_anew(foreign: Path) -> None:
-    from data_stack.dataset.strict_json import sealed_json
+    from data_stack.dataset.strict_json import seal_json
 
     manifest = foreign / "_data_stack_manifest.json"
-    manifest.write_bytes(sealed_json({"format": "data_stack parquet 3", "files": []}))
+    manifest.write_bytes(seal_json({"format": "data_stack parquet 3", "files": []}))
     with pytest.raises(DatasetFileCorruptError, match=r"parquet 3'.*generate-metadata` makes it anew"):
         ParquetDataset(foreign)
 

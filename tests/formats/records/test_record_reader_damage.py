@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from layer_laws import as_plain
 from sizes import sized
 
-from data_stack.dataset.strict_json import sealed_json
+from data_stack.dataset.strict_json import seal_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceNotFoundError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
@@ -296,7 +296,7 @@ def test_a_manifest_of_an_earlier_format_is_refused_with_what_to_do(dataset: Pat
     shutil.copytree(dataset, folder)
     fields = json.loads((folder / "manifest.json").read_bytes())
     del fields["digest"]
-    (folder / "manifest.json").write_bytes(sealed_json({**fields, "format": "data_stack records 1"}))
+    (folder / "manifest.json").write_bytes(seal_json({**fields, "format": "data_stack records 1"}))
 
     with pytest.raises(DatasetFileCorruptError, match=r"'data_stack records 1'.* reads 'data_stack records 2'.*remove manifest"):
         RecordReader(folder)

@@ -14,7 +14,7 @@ from typing import Any
 import msgpack
 from fuzz_datasets import Files, FuzzDataset, bag_of, index_of, records_in
 
-from data_stack.dataset.strict_json import sealed_json
+from data_stack.dataset.strict_json import seal_json
 from data_stack.formats.records.layout import REFS
 from data_stack.formats.records.manifest import MANIFEST
 from data_stack.io.integrity import digests_of_blocks
@@ -326,7 +326,7 @@ def resealed(manifest: bytes, files: Mapping[str, bytes]) -> bytes:
             each["size"], each["sha256"] = len(data), hashlib.sha256(data).hexdigest()
             each["blocks"] = base64.b64encode(digests_of_blocks(data)).decode("ascii")
     fields.pop("digest", None)
-    return sealed_json(fields)
+    return seal_json(fields)
 
 
 def _reseal(mutant: Mutant, chance: random.Random, *, n_lies: int | None = None) -> None:
@@ -340,7 +340,7 @@ def _reseal(mutant: Mutant, chance: random.Random, *, n_lies: int | None = None)
             for _ in range(chance.choice((0, 0, 1, 1, 1, 2)) if n_lies is None else n_lies):
                 fields = mutated_json(fields, chance)
             fields.pop("digest", None)
-            mutant.files[file] = sealed_json(fields)
+            mutant.files[file] = seal_json(fields)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return  # the manifest was damaged before
     mutant.done.append("manifest sealed again")

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from data_stack.exception import ResourceNotFoundError
-from data_stack.io.identifiers import checked_identifier
+from data_stack.io.identifiers import check_identifier
 from data_stack.io.resources import ResourceFactory, Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY, StorageConnector
 from data_stack.io.storage_connectors.writer import binary_chunks
@@ -28,11 +28,11 @@ class MinimalStorageConnector(StorageConnector):
         return cast(StreamedResource, ResourceFactory.get_resource(identifier, buffer, resource_type=resource_type))
 
     def set_resource(self, identifier: str, resource: Storable) -> Any:
-        checked_identifier(identifier)
+        check_identifier(identifier)
         self._stored[identifier] = b"".join(bytes(chunk) for chunk in binary_chunks(resource))
 
     def has_resource(self, identifier: str) -> bool:
-        return checked_identifier(identifier) in self._stored
+        return check_identifier(identifier) in self._stored
 
 
 class TestMinimalStorageConnector(StorageConnectorContract):

@@ -22,7 +22,7 @@ from data_stack.exception import (
     StorageError,
     StorageFullError,
 )
-from data_stack.io.integrity import sealed_json
+from data_stack.io.integrity import seal_json
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
 
 
@@ -228,7 +228,7 @@ def test_a_damaged_record_only_makes_the_digest_unknown(connector: FileStorageCo
     connector.set_resource("x", b"abc")
     note = note_on(root, "x").read_bytes()
     earlier_format = b'{"format": 3, "size": 3, "sha256": "", "facts": []}\n' + bytes(16)
-    for damage in (b"", b"{", note[:-1], note[:20] + b"?" + note[21:], sealed_json({"size": 3}), earlier_format):
+    for damage in (b"", b"{", note[:-1], note[:20] + b"?" + note[21:], seal_json({"size": 3}), earlier_format):
         note_on(root, "x").write_bytes(damage)
 
         assert connector.stat("x").sha256 is None

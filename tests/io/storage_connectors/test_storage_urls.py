@@ -20,7 +20,7 @@ from data_stack.io.storage_connectors import (
     InMemoryStorageConnector,
     StorageConnector,
 )
-from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, parsed_bytes, storage_connector_from_url
+from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, parse_bytes, storage_connector_from_url
 
 MONGODB = ["mongodb", "mongodb+srv"]
 CLOUD = ["s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "sftp", "ssh", "hdfs"]
@@ -213,5 +213,5 @@ def test_a_url_with_a_cache_is_that_store_behind_one(tmp_path: Path) -> None:
 
 def test_a_number_of_bytes_has_a_unit_or_none() -> None:
     right = {"1000": 1000, "50GB": 50 * 10**9, "50 gb": 50 * 10**9, "1.5TiB": 3 << 39, "2k": 2000, "7B": 7}
-    assert {text: parsed_bytes(text) for text in right} == right
-    assert [parsed_bytes(text) for text in ("0", "-1", "", "GB", "1iB", "1e9", "nan")] == [None] * 7
+    assert {text: parse_bytes(text) for text in right} == right
+    assert [parse_bytes(text) for text in ("0", "-1", "", "GB", "1iB", "1e9", "nan")] == [None] * 7

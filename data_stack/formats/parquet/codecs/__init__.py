@@ -30,7 +30,7 @@ __all__ = [
     "ScalarCodec",
     "TensorCodec",
     "cells_of",
-    "checked_codec",
+    "check_codec",
     "default_codec",
     "stored_codec",
 ]
@@ -74,7 +74,7 @@ def default_codec(field: FieldLike) -> FieldCodec:
     return ListCodec() if len(field.shape) == 1 else NdarrayCodec()
 
 
-def checked_codec(name: str, codec: Any) -> FieldCodec:
+def check_codec(name: str, codec: Any) -> FieldCodec:
     """The codec that was given for a field: one, or its type such as ``"zstd(json)"``.
 
     Raises:

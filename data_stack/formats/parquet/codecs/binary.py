@@ -14,7 +14,7 @@ from data_stack.codecs.fitting import check_shape, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
 from data_stack.formats.parquet.codecs.cells import CellViews, cell_bytes
-from data_stack.formats.parquet.codecs.checks import FieldValues, checked_array, checked_scalar
+from data_stack.formats.parquet.codecs.checks import FieldValues, check_array, check_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
 from data_stack.formats.parquet.types import FieldLike
 
@@ -50,7 +50,7 @@ class BinaryCells(ArrowCodec):
         return not has_nulls and self._layout(field) is not None
 
     def encode(self, field: FieldLike, value: Any) -> Any:
-        return self._adapted(field).encode(_checked(field, value))
+        return self._adapted(field).encode(_check(field, value))
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         if isinstance(values, np.ndarray) and values.dtype != object and values.ndim > 1:
@@ -117,16 +117,16 @@ class _Decoder:
         return value if value.ndim else value[()]
 
 
-def _checked(field: FieldLike, value: Any) -> Any:
+def _check(field: FieldLike, value: Any) -> Any:
     """The value, if it is of the field's dtype and shape."""
     dtype = _dtype_of(field)
     if dtype is None:
         return value
     if field.shape:
-        return checked_array(field, value)
+        return check_array(field, value)
     if isinstance(value, np.ndarray) or dtype.kind == "c":
-        return checked_array(field, value)[()]
-    scalar = checked_scalar(field, value)
+        return check_array(field, value)[()]
+    scalar = check_scalar(field, value)
     return dtype.type(scalar) if dtype.kind in "biuf" else scalar
 
 

@@ -15,7 +15,7 @@ from data_stack.codecs.fitting import check_shape, fit_array
 from data_stack.dataset.iterator.stacking import as_array, exact_array
 from data_stack.formats.parquet.types import FieldLike, numpy_dtype
 
-__all__ = ["FieldValues", "checked_array", "checked_scalar", "is_missing", "same_time"]
+__all__ = ["FieldValues", "check_array", "check_scalar", "is_missing", "same_time"]
 
 FieldValues: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
 """Values of a field: one each, or an array of shape ``(n, ...)``."""
@@ -32,7 +32,7 @@ def is_missing(value: Any) -> bool:
     return bool(np.isnat(value))
 
 
-def checked_scalar(field: FieldLike, value: Any) -> Any:
+def check_scalar(field: FieldLike, value: Any) -> Any:
     """``value`` as ``pyarrow.array`` takes it, if it is a scalar of the field's dtype.
 
     Numbers may be of any dtype, if they fit.
@@ -47,12 +47,12 @@ def checked_scalar(field: FieldLike, value: Any) -> Any:
             raise ValueError(f"a scalar is expected, not an array of shape {array.shape}")
         value = array[()]
     if dtype is Decimal:
-        return _checked_decimal(value)
+        return _check_decimal(value)
     dtype = numpy_dtype(dtype)
     return _SCALARS[dtype.kind](value, dtype) if dtype.kind in _SCALARS else value
 
 
-def checked_array(field: FieldLike, value: Any) -> npt.NDArray[Any]:
+def check_array(field: FieldLike, value: Any) -> npt.NDArray[Any]:
     """``value`` as an array of the field's dtype and shape, as :func:`~data_stack.codecs.fitting.fit_array` takes it; text and
     times likewise.
 
@@ -62,7 +62,7 @@ def checked_array(field: FieldLike, value: Any) -> npt.NDArray[Any]:
     dtype = numpy_dtype(field.dtype)
     has_dtype = hasattr(value, "__array__") or hasattr(value, "__array_interface__") or hasattr(value, "detach")
     if dtype.kind in "US":
-        array = _checked_text(as_array(value) if has_dtype else np.asarray(value, object), dtype.kind)
+        array = _check_text(as_array(value) if has_dtype else np.asarray(value, object), dtype.kind)
         check_shape(array.shape, field.shape)
         return array
     if not has_dtype and dtype.kind in "mM":
@@ -72,7 +72,7 @@ def checked_array(field: FieldLike, value: Any) -> npt.NDArray[Any]:
     return fit_array(value, dtype, field.shape)
 
 
-def _checked_text(array: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
+def _check_text(array: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
     """An array of numpy's own strings."""
     if array.dtype.kind == kind:
         return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
@@ -93,32 +93,32 @@ def _checked_text(array: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
 # ---------------------------------------------------------------------- scalars, by the kind of their dtype
 
 
-def _checked_decimal(value: Any) -> Decimal:
+def _check_decimal(value: Any) -> Decimal:
     if isinstance(value, Decimal):
         if not value.is_finite():
             raise ValueError(f"Parquet has no {value}; a missing value is None")
         return value
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return Decimal(int(value))
-    raise TypeError(f"a Decimal is expected, not {_told(value)}")
+    raise TypeError(f"a Decimal is expected, not {_tell(value)}")
 
 
-def _checked_str(value: Any, dtype: np.dtype[Any]) -> str:
+def _check_str(value: Any, dtype: np.dtype[Any]) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"a string is expected, not {_told(value)}")
+        raise TypeError(f"a string is expected, not {_tell(value)}")
     return str(value)
 
 
-def _checked_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
+def _check_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     if not isinstance(value, (bytes, bytearray, memoryview)):
-        raise TypeError(f"bytes are expected, not {_told(value)}")
+        raise TypeError(f"bytes are expected, not {_tell(value)}")
     return bytes(value)
 
 
-def _checked_number(value: Any, dtype: np.dtype[Any]) -> Any:
+def _check_number(value: Any, dtype: np.dtype[Any]) -> Any:
     kinds = {"b": (bool, np.bool_), "f": (int, float, np.integer, np.floating)}.get(dtype.kind, (int, np.integer))
     if not isinstance(value, kinds) or (isinstance(value, bool) and dtype.kind != "b"):
-        raise TypeError(f"a value of dtype {dtype} is expected, not {_told(value)}")
+        raise TypeError(f"a value of dtype {dtype} is expected, not {_tell(value)}")
     try:
         with np.errstate(over="ignore"):
             number = np.array(value).astype(dtype).item()
@@ -126,11 +126,11 @@ def _checked_number(value: Any, dtype: np.dtype[Any]) -> Any:
         number = None
     rounds = type(value) is float and number is not None and math.isfinite(number)
     if number != value and value == value and not rounds:
-        raise ValueError(f"{_told(value)} does not fit into dtype {dtype}")
+        raise ValueError(f"{_tell(value)} does not fit into dtype {dtype}")
     return number
 
 
-def _checked_datetime(value: Any, dtype: np.dtype[Any]) -> Any:
+def _check_datetime(value: Any, dtype: np.dtype[Any]) -> Any:
     if hasattr(value, "to_datetime64"):  # of pandas: an instant in nanoseconds
         value = value.to_datetime64()
     if isinstance(value, datetime.datetime):
@@ -140,11 +140,11 @@ def _checked_datetime(value: Any, dtype: np.dtype[Any]) -> Any:
     elif isinstance(value, datetime.date):
         value = np.datetime64(value, "D")
     if not isinstance(value, np.datetime64):
-        raise TypeError(f"a time of dtype {dtype} is expected, not {_told(value)}")
+        raise TypeError(f"a time of dtype {dtype} is expected, not {_tell(value)}")
     return same_time(value, dtype)
 
 
-def _checked_timedelta(value: Any, dtype: np.dtype[Any]) -> Any:
+def _check_timedelta(value: Any, dtype: np.dtype[Any]) -> Any:
     if hasattr(value, "to_timedelta64"):
         value = value.to_timedelta64()
     if isinstance(value, datetime.time):
@@ -152,7 +152,7 @@ def _checked_timedelta(value: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, datetime.timedelta):
         value = np.timedelta64(value, "us")
     if not isinstance(value, np.timedelta64):
-        raise TypeError(f"a duration of dtype {dtype} is expected, not {_told(value)}")
+        raise TypeError(f"a duration of dtype {dtype} is expected, not {_tell(value)}")
     return same_time(value, dtype)
 
 
@@ -170,14 +170,14 @@ def same_time(value: Any, dtype: np.dtype[Any]) -> Any:
     return found
 
 
-def _told(value: Any) -> str:
+def _tell(value: Any) -> str:
     return f"{type(value).__name__} {value!r:.60}"
 
 
 _SCALARS: dict[str, Callable[[Any, np.dtype[Any]], Any]] = {
-    "U": _checked_str,
-    "S": _checked_bytes,
-    **dict.fromkeys("biuf", _checked_number),
-    "M": _checked_datetime,
-    "m": _checked_timedelta,
+    "U": _check_str,
+    "S": _check_bytes,
+    **dict.fromkeys("biuf", _check_number),
+    "M": _check_datetime,
+    "m": _check_timedelta,
 }

@@ -17,12 +17,12 @@ from data_stack.formats.parquet.codecs.buffers import null_mask
 from data_stack.formats.parquet.codecs.cells import plain_cells
 from data_stack.formats.parquet.codecs.checks import (
     FieldValues,
-    checked_array,
-    checked_scalar,
+    check_array,
+    check_scalar,
     is_missing,
     same_time,
 )
-from data_stack.formats.parquet.codecs.native_values import conformed, list_parts, plain_objects, plain_values, time_dtype
+from data_stack.formats.parquet.codecs.native_values import conform, list_parts, plain_objects, plain_values, time_dtype
 from data_stack.formats.parquet.columns import (
     ArrayColumn,
     CellError,
@@ -32,7 +32,7 @@ from data_stack.formats.parquet.columns import (
     ObjectColumn,
     objects,
 )
-from data_stack.formats.parquet.types import FieldLike, described_type, element_type, is_list, type_described
+from data_stack.formats.parquet.types import FieldLike, describe_type, element_type, is_list, type_described
 
 __all__ = ["ListCodec", "NestedCodec", "ScalarCodec", "TensorCodec"]
 
@@ -46,7 +46,7 @@ class _TypedCodec(ArrowCodec):
             if spark_name is not None:
                 type = spark_name()  # noqa: A001  # likewise
             elif isinstance(type, pa.DataType):
-                type = described_type(type)  # noqa: A001  # likewise
+                type = describe_type(type)  # noqa: A001  # likewise
             type_described(type)
             if not isinstance(type, str):
                 raise ConfigError(f"the type of scalars is a name such as 'bigint', not {type!r:.60}")
@@ -82,7 +82,7 @@ class ScalarCodec(_TypedCodec):
         return True
 
     def encode(self, field: FieldLike, value: Any) -> Any:
-        return _stored_scalar(checked_scalar(field, value), self.arrow_type(field))
+        return _stored_scalar(check_scalar(field, value), self.arrow_type(field))
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         type_ = self.arrow_type(field)
@@ -93,7 +93,7 @@ class ScalarCodec(_TypedCodec):
         return super()._encode_column(field, values) if cells is None else cells
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        found = conformed(plain_values(cells, field.dtype), field.dtype)
+        found = conform(plain_values(cells, field.dtype), field.dtype)
         array = found.array
         if not has_nulls:
             return ArrayColumn(array) if array.dtype != object else ObjectColumn(array, _object_bytes(cells))
@@ -120,12 +120,12 @@ class ListCodec(_TypedCodec):
     def encode(self, field: FieldLike, value: Any) -> Any:
         type_ = element_type(field.dtype, self.type)
         if isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuf" and not _has_none(value):
-            return _stored_array(checked_array(field, value), type_)
+            return _stored_array(check_array(field, value), type_)
         size = field.shape[0]
         elements = list(value)
         if isinstance(value, (str, bytes)) or (size is not None and len(elements) != size):
             raise ValueError(f"a list of shape {field.shape} is expected, not {type(value).__name__} of length {len(elements)}")
-        return [None if element is None else _stored_scalar(checked_scalar(field, element), type_) for element in elements]
+        return [None if element is None else _stored_scalar(check_scalar(field, element), type_) for element in elements]
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         flat_type = element_type(field.dtype, self.type)
@@ -150,11 +150,11 @@ class ListCodec(_TypedCodec):
                 row = int(np.flatnonzero(wrong)[0])
                 raise CellError(row, f"a list of {sizes[row]} elements where the field's shape is {field.shape}")
         try:
-            found = conformed(plain_values(elements, field.dtype), field.dtype)
+            found = conform(plain_values(elements, field.dtype), field.dtype)
         except CellError as error:
             raise CellError(int(np.searchsorted(offsets, error.row, "right")) - 1, error.why) from error
         if not has_nulls and found.is_null is None and len(sizes) and (sizes == sizes[0]).all():
-            return ArrayColumn(found.array.reshape(len(sizes), sizes[0]), _held_bytes(found.array, elements))
+            return ArrayColumn(found.array.reshape(len(sizes), sizes[0]), _hold_bytes(found.array, elements))
         return ListColumn(found.array, offsets, is_null, found.is_null, as_objects=has_nulls)
 
 
@@ -176,7 +176,7 @@ class TensorCodec(_TypedCodec):
         return pa.fixed_shape_tensor(element_type(field.dtype, self.type), sizes)
 
     def encode(self, field: FieldLike, value: Any) -> Any:
-        return _stored_array(checked_array(field, value).reshape(-1), element_type(field.dtype, self.type))
+        return _stored_array(check_array(field, value).reshape(-1), element_type(field.dtype, self.type))
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         permutation = getattr(cells.type, "permutation", None)
@@ -189,7 +189,7 @@ class TensorCodec(_TypedCodec):
             if len(offsets) > 1 and (np.diff(offsets) != offsets[1] - offsets[0]).any():
                 raise ValueError("the lists of this column differ in length, tensors do not")
             elements = plain_cells(elements)
-        found = conformed(plain_values(elements, field.dtype), field.dtype)
+        found = conform(plain_values(elements, field.dtype), field.dtype)
         if len(found.array) != len(cells) * math.prod(sizes):
             raise ValueError(f"arrays of shape {field.shape} are expected, the column is of type {cells.type}")
         array = found.array.reshape(len(cells), *sizes)
@@ -200,10 +200,10 @@ class TensorCodec(_TypedCodec):
             if lost.any():
                 raise CellError(int(np.flatnonzero(lost)[0]), "a number of the tensor is null")
         if not has_nulls:
-            return ArrayColumn(array, _held_bytes(array, elements))
+            return ArrayColumn(array, _hold_bytes(array, elements))
         nulls = np.zeros(len(cells), bool) if is_null is None else is_null
         return MadeColumn(
-            len(cells), lambda rows: [None if nulls[row] else array[row].copy() for row in rows], _held_bytes(array, elements)
+            len(cells), lambda rows: [None if nulls[row] else array[row].copy() for row in rows], _hold_bytes(array, elements)
         )
 
 
@@ -214,7 +214,7 @@ class NestedCodec(ArrowCodec):
     times and durations numpy's.
 
     Args:
-        type: the type of the column: Arrow's, or as :func:`~data_stack.formats.parquet.types.described_type` describes it, for
+        type: the type of the column: Arrow's, or as :func:`~data_stack.formats.parquet.types.describe_type` describes it, for
             example ``{"struct": {"name": "string", "boxes": {"list": {"list": "float"}}}}``.
         arrow: the same, where it is Arrow's.
 
@@ -228,7 +228,7 @@ class NestedCodec(ArrowCodec):
         given = type if arrow is None else arrow
         if given is None:
             raise ConfigError("a NestedCodec needs the type of its column, such as {'struct': {'name': 'string'}}")
-        self.type = described_type(given) if isinstance(given, pa.DataType) else given
+        self.type = describe_type(given) if isinstance(given, pa.DataType) else given
         self._arrow = type_described(self.type)
 
     def to_json(self) -> dict[str, Any]:
@@ -245,7 +245,7 @@ class NestedCodec(ArrowCodec):
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         if pa.types.is_null(plain_cells(cells).type):
             return ObjectColumn(objects([None] * len(cells)))
-        return MadeColumn(len(cells), lambda rows: plain_objects(_taken(cells, rows)), cells.nbytes)
+        return MadeColumn(len(cells), lambda rows: plain_objects(_take(cells, rows)), cells.nbytes)
 
 
 # ---------------------------------------------------------------------- writing
@@ -324,7 +324,7 @@ def _has_none(value: Any) -> bool:
 # ---------------------------------------------------------------------- reading
 
 
-def _taken(cells: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
+def _take(cells: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
     return cells.slice(int(rows[0]), 1) if len(rows) == 1 else cells.take(pa.array(rows))
 
 
@@ -333,5 +333,5 @@ def _object_bytes(cells: pa.Array) -> int:
     return int(cells.nbytes) + 57 * len(cells)
 
 
-def _held_bytes(array: npt.NDArray[Any], elements: pa.Array) -> int:
+def _hold_bytes(array: npt.NDArray[Any], elements: pa.Array) -> int:
     return _object_bytes(elements) if array.dtype == object else array.nbytes

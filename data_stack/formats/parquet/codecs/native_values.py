@@ -15,7 +15,7 @@ from data_stack.formats.parquet.codecs.cells import as_binary, plain_cells
 from data_stack.formats.parquet.columns import CellError, objects
 from data_stack.formats.parquet.types import FieldDtype, dtype_name, is_bytes, is_list, is_text
 
-__all__ = ["Values", "conformed", "list_parts", "plain_objects", "plain_values", "time_dtype"]
+__all__ = ["Values", "conform", "list_parts", "plain_objects", "plain_values", "time_dtype"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def plain_values(cells: pa.Array, dtype: FieldDtype | None = None) -> Values:
     raise ValueError(f"scalars are expected, the column is of type {type_}")
 
 
-def conformed(values: Values, dtype: FieldDtype) -> Values:
+def conform(values: Values, dtype: FieldDtype) -> Values:
     """Values as the dtype of a field, none of them changed.
 
     Raises:
@@ -95,7 +95,7 @@ def conformed(values: Values, dtype: FieldDtype) -> Values:
         plain = isinstance(dtype, np.dtype) and dtype.kind not in "USO"
         return Values(np.zeros(len(array), dtype), is_null) if plain else values
     if array.dtype == object:
-        return Values(_conformed_objects(array, is_null, dtype), is_null)
+        return Values(_conform_objects(array, is_null, dtype), is_null)
     if dtype is Decimal and array.dtype.kind in "iu":
         return Values(objects([Decimal(number) for number in array.tolist()]), is_null)
     is_other_time = isinstance(dtype, np.dtype) and dtype.kind != array.dtype.kind and {dtype.kind, array.dtype.kind} & {*"mM"}
@@ -191,13 +191,13 @@ def _times(cells: pa.Array) -> npt.NDArray[Any]:
     return array.astype("M8[D]") if pa.types.is_date64(type_) else array
 
 
-def _conformed_objects(
+def _conform_objects(
     array: npt.NDArray[np.object_], is_null: npt.NDArray[np.bool_] | None, dtype: FieldDtype
 ) -> npt.NDArray[Any]:
     """Text, bytes and decimals as a dtype.
 
     Raises:
-        CellError, ValueError: as :func:`conformed`.
+        CellError, ValueError: as :func:`conform`.
     """
     first = next((value for value in array if value is not None), None)
     if first is None:

@@ -28,7 +28,7 @@ __all__ = [
     "Refusal",
     "SetNode",
     "decode_pickle",
-    "described",
+    "describe",
     "text_of",
 ]
 
@@ -100,7 +100,7 @@ def text_of(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def described(value: Any) -> str:
+def describe(value: Any) -> str:
     """A short name of a value for a message; never more of it than a few characters."""
     if isinstance(value, ObjectNode):
         value = value.known
@@ -177,7 +177,7 @@ class _Machine:
                 module, attribute = map(text_of, self._popped(2))
                 self._push_global(f"{module}.{attribute}")
             case "REDUCE":
-                made = self._made_by_call(*self._popped(2))
+                made = self._make_by_call(*self._popped(2))
                 self._spend(len(made) // _BYTES_PER_STEP if isinstance(made, (str, bytes)) else 0)
                 self.stack.append(made)
             case "NEWOBJ":
@@ -246,7 +246,7 @@ class _Machine:
     def _target(self, kind: type[T]) -> T:
         target = self._top()
         if not isinstance(target, kind):
-            raise Refusal(f"values added to {described(target)}")
+            raise Refusal(f"values added to {describe(target)}")
         return target
 
     # Names and calls
@@ -257,16 +257,16 @@ class _Machine:
             raise Refusal(f"the global {name[:80]}, which is none of those that Petastorm writes")
         self.stack.append(known)
 
-    def _made_by_call(self, function: Any, arguments: Any) -> Any:
+    def _make_by_call(self, function: Any, arguments: Any) -> Any:
         """What ``function(*arguments)`` would be, made without calling it.
 
         Raises:
             Refusal: it is no function that we have a rule for, or its arguments are not those that Petastorm gives.
         """
         if not isinstance(function, KnownGlobal) or function.role != "function":
-            raise Refusal(f"a call of {described(function)}, which is no function that we know")
+            raise Refusal(f"a call of {describe(function)}, which is no function that we know")
         if not isinstance(arguments, tuple):
-            raise Refusal(f"{described(arguments)} where a tuple of arguments belongs")
+            raise Refusal(f"{describe(arguments)} where a tuple of arguments belongs")
         try:
             match function.name, arguments:
                 # How protocols 0 and 1 make an object: its class, its base, what to make the base from.
@@ -296,10 +296,10 @@ class _Machine:
 def _new_object(known: Any, arguments: Any) -> ObjectNode:
     """What ``known.__new__(known, *arguments)`` would be: only a field takes arguments, and it takes all five."""
     if not isinstance(known, KnownGlobal) or known.role not in ("schema", "field", "codec", "indexer", "spark_type"):
-        raise Refusal(f"a new object of {described(known)}, which is no class that we know")
+        raise Refusal(f"a new object of {describe(known)}, which is no class that we know")
     expected = len(_FIELD_ATTRIBUTES) if known.role == "field" else 0
     if not isinstance(arguments, tuple) or len(arguments) != expected:
-        raise Refusal(f"a new {known.name} made from {described(arguments)} instead of {expected} values")
+        raise Refusal(f"a new {known.name} made from {describe(arguments)} instead of {expected} values")
     return ObjectNode(known, arguments)
 
 
@@ -319,7 +319,7 @@ def _build(*, state: Any, target: Any) -> None:
                     if name in _TIME_UNITS:
                         target.unit = f"[{count}{name}]"
                         return
-    raise Refusal(f"{described(target)} given {described(state)} as its attributes")
+    raise Refusal(f"{describe(target)} given {describe(state)} as its attributes")
 
 
 def _plain_value(function: str, arguments: tuple[Any, ...]) -> Any:

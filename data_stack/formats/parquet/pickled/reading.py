@@ -24,7 +24,7 @@ from data_stack.formats.parquet.pickled.machine import (
     Refusal,
     SetNode,
     decode_pickle,
-    described,
+    describe,
     text_of,
 )
 from data_stack.formats.parquet.pickled.values import PickledCodec, PickledField, PickledIndex, PickledSchema
@@ -55,14 +55,14 @@ def read_pickled_schema(data: bytes) -> PickledSchema:
         attributes = _attributes(_object(decode_pickle(data), "schema"))
         declared = attributes.get("_fields")
         if not isinstance(declared, DictNode):
-            raise Refusal(f"a schema whose fields are {described(declared)}")
+            raise Refusal(f"a schema whose fields are {describe(declared)}")
         fields = {_text(name, "the name of a field"): _field(_object(node, "field")) for name, node in declared.items}
         for name, field in fields.items():
             if name != field.name:
                 raise Refusal(f"the field {field.name!r} under the name {name!r}")
         return PickledSchema(_text(attributes.get("_name", "Unischema"), "the name of the schema"), tuple(fields.values()))
     except Refusal as error:
-        raise _refused("schema", error) from error
+        raise _refusal("schema", error) from error
 
 
 def read_pickled_indexes(data: bytes) -> dict[str, PickledIndex]:
@@ -79,17 +79,17 @@ def read_pickled_indexes(data: bytes) -> dict[str, PickledIndex]:
     try:
         root = decode_pickle(data)
         if not isinstance(root, DictNode):
-            raise Refusal(f"{described(root)} instead of a dict of indexes")
+            raise Refusal(f"{describe(root)} instead of a dict of indexes")
         if len(root.items) > _MAX_INDEXES:
             raise Refusal(f"{len(root.items):,} indexes")
         convert = _IndexConversion()
         names = [(_text(name, "the name of an index"), node) for name, node in root.items]
         return {name: convert.index(name, _object(node, "indexer")) for name, node in names}
     except Refusal as error:
-        raise _refused("row-group index", error) from error
+        raise _refusal("row-group index", error) from error
 
 
-def _refused(what: str, error: Refusal) -> DatasetFileCorruptError:
+def _refusal(what: str, error: Refusal) -> DatasetFileCorruptError:
     return DatasetFileCorruptError(
         f"Petastorm's pickled {what} holds {error}. It is damaged, or no {what} at all; data_stack decodes only what Petastorm "
         f"itself writes there, and never runs a pickle. If you trust its source, write the metadata again, e.g. with "
@@ -104,9 +104,9 @@ def _field(node: ObjectNode) -> PickledField:
     name, numpy_type, shape, codec, nullable = node.arguments
     name = _text(name, "the name of a field")
     if not isinstance(nullable, (bool, int, type(None))) or nullable not in (False, True, None):
-        raise Refusal(f"the field {name!r}, nullable: {described(nullable)}")
+        raise Refusal(f"the field {name!r}, nullable: {describe(nullable)}")
     if not isinstance(shape, (tuple, list)) or len(shape) > _MAX_DIMENSIONS or not all(map(_is_size, shape)):
-        raise Refusal(f"the field {name!r} with {described(shape)} as its shape that is none")
+        raise Refusal(f"the field {name!r} with {describe(shape)} as its shape that is none")
     stored = None if codec is None else _codec(_object(codec, "codec"))
     return PickledField(name, _numpy_type(numpy_type, name), tuple(shape), stored, bool(nullable))
 
@@ -122,7 +122,7 @@ def _numpy_type(node: Any, name: str) -> str:
         code = node.code[0] if node.code[0] in "SU" else node.code
         known = KNOWN_GLOBALS.get(f"numpy.{np.dtype(code).type.__name__}")
     if not isinstance(known, KnownGlobal) or known.numpy_type is None:
-        raise Refusal(f"the field {name!r} with the type {described(node)}")
+        raise Refusal(f"the field {name!r} with the type {describe(node)}")
     return known.numpy_type
 
 
@@ -135,7 +135,7 @@ def _codec(node: ObjectNode) -> PickledCodec:
         image_format = _text(attributes.get("_image_codec"), "the format of an image").lower()
         quality = attributes.get("_quality", 80)
         if not _IMAGE_FORMAT.fullmatch(image_format) or type(quality) is not int or not 0 <= quality <= 100:
-            raise Refusal(f"images of format {described(image_format)}, quality {described(quality)}")
+            raise Refusal(f"images of format {describe(image_format)}, quality {describe(quality)}")
         return PickledCodec(kind, image_format="jpeg" if image_format == ".jpg" else image_format[1:], quality=quality)
     return PickledCodec(kind)
 
@@ -146,7 +146,7 @@ def _spark_type(node: ObjectNode) -> str:
     attributes = _attributes(node)
     precision, scale = attributes.get("precision", 10), attributes.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision <= 38 or precision < 1:
-        raise Refusal(f"a decimal type of precision {described(precision)} and scale {described(scale)}")
+        raise Refusal(f"a decimal type of precision {describe(precision)} and scale {describe(scale)}")
     return f"decimal({precision},{scale})"
 
 
@@ -167,7 +167,7 @@ class _IndexConversion:
         if node.known.name == "not_null":
             return PickledIndex(name, "not_null", column, ordinals=self._ordinals(content))
         if not isinstance(content, DictNode):
-            raise Refusal(f"an index whose values are {described(content)}")
+            raise Refusal(f"an index whose values are {describe(content)}")
         if id(content) not in self._mappings:
             self._mappings[id(content)] = self._mapping(content)
         return PickledIndex(name, "single_field", column, row_groups=self._mappings[id(content)])
@@ -192,11 +192,11 @@ class _IndexConversion:
 
     def _ordinals(self, node: Any) -> frozenset[int]:
         if not isinstance(node, SetNode):
-            raise Refusal(f"{described(node)} where a set of row groups belongs")
+            raise Refusal(f"{describe(node)} where a set of row groups belongs")
         if id(node) not in self._sets:
             for item in node.items:
                 if type(item) is not int or not 0 <= item <= _MAX_ROW_GROUP:
-                    raise Refusal(f"{described(item)} where the number of a row group belongs")
+                    raise Refusal(f"{describe(item)} where the number of a row group belongs")
             self._sets[id(node)] = frozenset(node.items)
         return self._sets[id(node)]
 
@@ -208,7 +208,7 @@ def _plain_value(value: Any) -> Any:
     # A bool is an int, a datetime is a date.
     if isinstance(value, (str, bytes, int, float, complex, Decimal, date, time, timedelta, np.datetime64, np.timedelta64)):
         return value
-    raise Refusal(f"{described(value)} as a value of an index")
+    raise Refusal(f"{describe(value)} as a value of an index")
 
 
 # What both are made of
@@ -216,7 +216,7 @@ def _plain_value(value: Any) -> Any:
 
 def _object(value: Any, role: str) -> ObjectNode:
     if not isinstance(value, ObjectNode) or value.known.role != role:
-        raise Refusal(f"{described(value)} where a {role.replace('_', ' ')} belongs")
+        raise Refusal(f"{describe(value)} where a {role.replace('_', ' ')} belongs")
     return value
 
 
@@ -228,5 +228,5 @@ def _attributes(node: ObjectNode) -> dict[str, Any]:
 def _text(value: Any, what: str) -> str:
     text = text_of(value)
     if text is None:
-        raise Refusal(f"{described(value)} as {what}")
+        raise Refusal(f"{describe(value)} as {what}")
     return text

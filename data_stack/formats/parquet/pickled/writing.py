@@ -43,7 +43,7 @@ def write_pickled_schema(schema: PickledSchema) -> bytes:
         for number, field in enumerate(schema.fields)
         if field.name not in _OWN_ATTRIBUTES and not (field.name.startswith("__") and field.name.endswith("__"))
     )
-    ordered = _named("collections.OrderedDict") + b")R(" + fields + b"u"
+    ordered = _name_of("collections.OrderedDict") + b")R(" + fields + b"u"
     state = _text("_name") + _text(schema.name) + _text("_fields") + ordered + attributes
     return b"\x80\x02" + _object("petastorm.unischema.Unischema", state) + b"."
 
@@ -55,8 +55,8 @@ def _field(field: PickledField) -> bytes:
         raise ConfigError(f"Petastorm has no type {field.numpy_type!r}, which the field {field.name!r} is to have")
     shape = b"(" + b"".join(b"N" if size is None else _integer(size) for size in field.shape) + b"t"
     codec = b"N" if field.codec is None else _codec(field.codec)
-    values = _text(field.name) + _named(type_name) + shape + codec + (b"\x88" if field.nullable else b"\x89")
-    return _named("petastorm.unischema.UnischemaField") + b"(" + values + b"t\x81"
+    values = _text(field.name) + _name_of(type_name) + shape + codec + (b"\x88" if field.nullable else b"\x89")
+    return _name_of("petastorm.unischema.UnischemaField") + b"(" + values + b"t\x81"
 
 
 def _codec(codec: PickledCodec) -> bytes:
@@ -81,10 +81,10 @@ def _spark_type(spark_type: str) -> bytes:
 
 def _object(name: str, state: bytes = b"") -> bytes:
     """An object made without arguments, with attributes: pairs of names and values."""
-    return _named(name) + b")\x81" + (b"}(" + state + b"ub" if state else b"")
+    return _name_of(name) + b")\x81" + (b"}(" + state + b"ub" if state else b"")
 
 
-def _named(name: str) -> bytes:
+def _name_of(name: str) -> bytes:
     module, _, attribute = name.rpartition(".")
     return f"c{module}\n{attribute}\n".encode("ascii")
 

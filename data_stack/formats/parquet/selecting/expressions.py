@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.codecs.plain_data import shown
+from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting.predicate import (
@@ -22,15 +22,15 @@ from data_stack.formats.parquet.selecting.predicate import (
 )
 from data_stack.formats.parquet.selecting.values import Members, as_numpy_time, compare, values_and_nulls
 
-__all__ = ["Expression", "checked_field", "col"]
+__all__ = ["Expression", "check_field", "col"]
 
 _OPPOSITES: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
-def checked_field(name: Any, what: str) -> str:
+def check_field(name: Any, what: str) -> str:
     """The name of a field, if it is one."""
     if not isinstance(name, str) or not name:
-        raise ConfigError(f"{what} takes the name of a field, got {shown(name)}")
+        raise ConfigError(f"{what} takes the name of a field, got {shorten(name)}")
     return name
 
 
@@ -46,7 +46,7 @@ def col(name: str) -> Expression:
     Values compare as those of numpy and Python do, and times without a zone are UTC. For nulls see :class:`Predicate`; NaN is no
     null, and as everywhere it is different from all and neither less nor greater.
     """
-    return Expression(checked_field(name, "col"))
+    return Expression(check_field(name, "col"))
 
 
 class _OfColumn(Predicate):
@@ -87,10 +87,10 @@ class _OfColumn(Predicate):
         return True
 
     def content(self) -> Any:
-        return [self._field, self._modulus, *self._asked()]
+        return [self._field, self._modulus, *self._ask()]
 
     @abstractmethod
-    def _asked(self) -> tuple[Any, ...]:
+    def _ask(self) -> tuple[Any, ...]:
         """Plain data that names what is asked."""
 
 
@@ -119,7 +119,7 @@ class _Comparison(_OfColumn):
         except PredicateError:  # it is raised again when the rows are looked at
             return True
 
-    def _asked(self) -> tuple[Any, ...]:
+    def _ask(self) -> tuple[Any, ...]:
         return self._sign, content_of(self._value)
 
     def __repr__(self) -> str:
@@ -141,7 +141,7 @@ class _IsIn(_OfColumn):
     def _could_be(self, truth: bool, known: ColumnStatistics) -> bool:
         return not truth or self._members.could_contain(known)
 
-    def _asked(self) -> tuple[Any, ...]:
+    def _ask(self) -> tuple[Any, ...]:
         return "isin", self._members.content()
 
     def __repr__(self) -> str:
@@ -160,7 +160,7 @@ class _IsNull(_OfColumn):
         known = statistics.get(self._field)
         return known is None or known.n_nulls != (0 if truth else known.n_rows)
 
-    def _asked(self) -> tuple[Any, ...]:
+    def _ask(self) -> tuple[Any, ...]:
         return ("is_null",)
 
     def __repr__(self) -> str:
@@ -179,7 +179,7 @@ class Expression(_Comparison):
 
     def between(self, low: Any, high: Any) -> Predicate:
         """Whether ``low <= value <= high``."""
-        return self._compared(">=", low) & self._compared("<=", high)
+        return self._compare(">=", low) & self._compare("<=", high)
 
     def is_null(self) -> Predicate:
         """Whether there is no value. NaN is a value."""
@@ -192,35 +192,35 @@ class Expression(_Comparison):
     def __mod__(self, modulus: int) -> Expression:
         given: Any = modulus
         if not isinstance(given, int) or given < 1 or self._modulus:
-            raise ConfigError(f"{self!r} % takes an integer from 1 on, got {shown(modulus)}")
+            raise ConfigError(f"{self!r} % takes an integer from 1 on, got {shorten(modulus)}")
         return Expression(self._field, modulus)
 
-    def _compared(self, sign: str, value: Any) -> Predicate:
+    def _compare(self, sign: str, value: Any) -> Predicate:
         if value is None:
             raise ConfigError(f"nothing compares with null; write {self!r}.{'is_not_null' if sign == '!=' else 'is_null'}()")
         if isinstance(value, (Predicate, list, tuple, set, frozenset, dict, np.ndarray)):
             raise ConfigError(
-                f"{self!r} {sign} takes a single value, not {shown(value)}. Put comparisons in parentheses; for several "
+                f"{self!r} {sign} takes a single value, not {shorten(value)}. Put comparisons in parentheses; for several "
                 f"values see isin([…]), for other columns expressions of pyarrow.compute"
             )
         return _Comparison(self._field, self._modulus, sign, value)
 
     def __gt__(self, other: Any) -> Predicate:
-        return self._compared(">", other)
+        return self._compare(">", other)
 
     def __ge__(self, other: Any) -> Predicate:
-        return self._compared(">=", other)
+        return self._compare(">=", other)
 
     def __lt__(self, other: Any) -> Predicate:
-        return self._compared("<", other)
+        return self._compare("<", other)
 
     def __le__(self, other: Any) -> Predicate:
-        return self._compared("<=", other)
+        return self._compare("<=", other)
 
     def __eq__(self, other: object) -> Predicate:  # type: ignore[override]  # as numpy, pandas, pyarrow and Spark have it
-        return self._compared("==", other)
+        return self._compare("==", other)
 
     def __ne__(self, other: object) -> Predicate:  # type: ignore[override]
-        return self._compared("!=", other)
+        return self._compare("!=", other)
 
     __hash__ = None  # type: ignore[assignment]  # in a set or dict, __eq__ would have to say true or false

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_stack.codecs.plain_data import shown
+from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting.expressions import Expression, col
-from data_stack.formats.parquet.selecting.petastorm_predicates import in_negate, wrapped
+from data_stack.formats.parquet.selecting.petastorm_predicates import in_negate, wrap
 from data_stack.formats.parquet.selecting.predicate import Bools, Columns, Predicate, PredicateError, column_of
 from data_stack.formats.parquet.selecting.values import OPERATORS
 
@@ -49,10 +49,10 @@ class ArrowPredicate(Predicate):
             # what pickle would be given: an Arrow file, in whose metadata the expression stands
             self._serialized = expression.__reduce__()[1][0].to_pybytes()
         except pa.ArrowException as error:
-            raise ConfigError(f"columns of {shown(expression)} are named: {error}") from error
+            raise ConfigError(f"columns of {shorten(expression)} are named: {error}") from error
         super().__init__(_fields_in(self._serialized))
         if not self.fields:
-            raise ConfigError(f"{shown(expression)} needs no field, so it says the same of all rows")
+            raise ConfigError(f"{shorten(expression)} needs no field, so it says the same of all rows")
 
     def truths(self, columns: Columns) -> tuple[Bools, Bools]:
         import pyarrow.dataset  # brings pandas, which is slow to import
@@ -68,7 +68,7 @@ class ArrowPredicate(Predicate):
                 return true, ~false
             except (pa.ArrowException, ValueError, TypeError) as error:
                 problem = problem or error
-        raise PredicateError(f"pyarrow cannot evaluate {shown(self._expression)}: {problem}") from problem
+        raise PredicateError(f"pyarrow cannot evaluate {shorten(self._expression)}: {problem}") from problem
 
     def content(self) -> Any:
         return {"arrow": hashlib.sha256(self._serialized).hexdigest()}
@@ -103,13 +103,13 @@ def as_predicate(value: Any) -> Predicate:
     Raises:
         ConfigError: it is none of these.
     """
-    found = wrapped(value)
+    found = wrap(value)
     if found is not None:
         return found
     if isinstance(value, (list, tuple, pc.Expression)):
         return predicate_of_filters(value)
     raise ConfigError(
-        f'no predicate: {shown(value)}. Give col("speed") > 3, in_set([…], "field"), in_lambda(["field"], function), '
+        f'no predicate: {shorten(value)}. Give col("speed") > 3, in_set([…], "field"), in_lambda(["field"], function), '
         f"filters such as [{_FORM}], or an expression of pyarrow.compute"
     )
 
@@ -131,7 +131,7 @@ def predicate_of_filters(filters: Any) -> Predicate:
     if isinstance(filters, tuple) and len(filters) == 3 and isinstance(filters[0], str) and isinstance(filters[1], str):
         filters = [filters]
     if not isinstance(filters, (list, tuple)) or not filters:
-        raise ConfigError(f"filters are a list of conditions such as {_FORM}, or a list of such lists; got {shown(filters)}")
+        raise ConfigError(f"filters are a list of conditions such as {_FORM}, or a list of such lists; got {shorten(filters)}")
     if all(isinstance(part, list) for part in filters):
         return reduce(operator.or_, map(_conjunction, filters))
     return _conjunction(filters)
@@ -145,17 +145,17 @@ def _conjunction(conditions: Sequence[Any]) -> Predicate:
 
 def _condition(condition: Any) -> Predicate:
     if not isinstance(condition, (tuple, list)) or len(condition) != 3:
-        raise ConfigError(f"{shown(condition)} is no condition of a filter; it should be (field, operator, value) as {_FORM}")
+        raise ConfigError(f"{shorten(condition)} is no condition of a filter; it should be (field, operator, value) as {_FORM}")
     name, sign, value = condition
     if not isinstance(sign, str) or sign not in _OPERATORS:
         raise ConfigError(
-            f"condition {shown(condition)} of the filters has an unknown operator {shown(sign)}; there are "
+            f"condition {shorten(condition)} of the filters has an unknown operator {shorten(sign)}; there are "
             f"{', '.join(_OPERATORS)}"
         )
     try:
         return _OPERATORS[sign](col(name), value)
     except ConfigError as error:
-        raise ConfigError(f"condition {shown(condition)} of the filters: {error}") from error
+        raise ConfigError(f"condition {shorten(condition)} of the filters: {error}") from error
 
 
 def _is_in(column: Expression, values: Any) -> Predicate:

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.plain_data import shown
+from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.recipes.functions import code_content
-from data_stack.dataset.recipes.functions import shown as shown_function
+from data_stack.dataset.recipes.functions import shorten as shown_function
 from data_stack.dataset.recipes.recipe_values import content_of, known_content
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import objects
-from data_stack.formats.parquet.selecting.expressions import checked_field
+from data_stack.formats.parquet.selecting.expressions import check_field
 from data_stack.formats.parquet.selecting.predicate import (
     Bools,
     Columns,
@@ -41,7 +41,7 @@ __all__ = [
     "in_pseudorandom_split",
     "in_reduce",
     "in_set",
-    "wrapped",
+    "wrap",
 ]
 
 _N_BUCKETS = 2**63 - 1  # sys.maxsize of the machines that Petastorm runs on
@@ -66,7 +66,7 @@ class _TrueOrFalse(Predicate):
         return {type(self).__name__: list(map(_content, self._arguments))}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(map(_shown, self._arguments))})"
+        return f"{type(self).__name__}({', '.join(map(_shorten, self._arguments))})"
 
     def truths(self, columns: Columns) -> tuple[Bools, Bools]:
         answers = self._answers(columns)
@@ -86,12 +86,12 @@ def _content(argument: Any) -> Any:
     return [content_of(argument), code_content(argument, known_content)] if callable(argument) else content_of(argument)
 
 
-def _shown(argument: Any) -> str:
+def _shorten(argument: Any) -> str:
     if isinstance(argument, (Members, Predicate)):
         return repr(argument)
     if isinstance(argument, list):
-        return f"[{', '.join(map(_shown, argument))}]"
-    return shown_function(argument) if callable(argument) else shown(argument)
+        return f"[{', '.join(map(_shorten, argument))}]"
+    return shown_function(argument) if callable(argument) else shorten(argument)
 
 
 class in_set(_TrueOrFalse):  # noqa: N801  # Petastorm's spelling
@@ -104,7 +104,7 @@ class in_set(_TrueOrFalse):  # noqa: N801  # Petastorm's spelling
 
     def __init__(self, inclusion_values: Iterable[Any], predicate_field: str) -> None:
         self._members = Members(inclusion_values, "in_set")
-        self._field = checked_field(predicate_field, "in_set")
+        self._field = check_field(predicate_field, "in_set")
         super().__init__([predicate_field], self._members, predicate_field)
 
     def _answers(self, columns: Columns) -> Bools:
@@ -139,7 +139,7 @@ class in_intersection(_TrueOrFalse):  # noqa: N801
 
     def __init__(self, inclusion_values: Iterable[Any], _predicate_field: str) -> None:
         self._members = Members(inclusion_values, "in_intersection")
-        self._field = checked_field(_predicate_field, "in_intersection")
+        self._field = check_field(_predicate_field, "in_intersection")
         super().__init__([_predicate_field], self._members, _predicate_field)
 
     def _answers(self, columns: Columns) -> Bools:
@@ -148,13 +148,13 @@ class in_intersection(_TrueOrFalse):  # noqa: N801
             if column.ndim > 1:
                 each = _are_members(column.reshape(-1), self._members)
                 return np.asarray(each.reshape(column.shape).any(axis=tuple(range(1, column.ndim))), dtype=bool)
-            rows = [_listed(value) for value in values_for_functions(column)]
+            rows = [_list(value) for value in values_for_functions(column)]
             return np.fromiter((bool(_are_members(row, self._members).any()) for row in rows), bool, len(rows))
         except PredicateError as error:
             raise PredicateError(f"in {self!r}: {error}") from error
 
 
-def _listed(value: Any) -> npt.NDArray[Any]:
+def _list(value: Any) -> npt.NDArray[Any]:
     """What is in a row's value, shape (n,)."""
     if isinstance(value, np.ndarray) and value.ndim:
         return value.reshape(-1)
@@ -162,7 +162,7 @@ def _listed(value: Any) -> npt.NDArray[Any]:
         return objects(value or ())
     if isinstance(value, (str, bytes)):
         return objects([value])
-    raise PredicateError(f"{shown(value)} is no list or array; use in_set")
+    raise PredicateError(f"{shorten(value)} is no list or array; use in_set")
 
 
 def values_for_functions(column: npt.NDArray[Any]) -> list[Any]:
@@ -189,7 +189,7 @@ class RowFunction(_TrueOrFalse):
             try:
                 answers.append(bool(self.ask(values)))
             except Exception as error:
-                told = ", ".join(f"{name}={shown(value)}" for name, value in values.items())
+                told = ", ".join(f"{name}={shorten(value)}" for name, value in values.items())
                 what = f"{self!r} raised {type(error).__name__}: {error}, given {told}"
                 raise PredicateError(what, len(answers)) from error
         return np.array(answers, dtype=bool)
@@ -207,10 +207,10 @@ class in_lambda(RowFunction):  # noqa: N801
 
     def __init__(self, predicate_fields: Sequence[str], predicate_func: Callable[..., Any], state_arg: Any = None) -> None:
         if not isinstance(predicate_fields, (list, tuple)) or not predicate_fields:
-            raise ConfigError(f"in_lambda takes a list of at least one field, got {shown(predicate_fields)}")
+            raise ConfigError(f"in_lambda takes a list of at least one field, got {shorten(predicate_fields)}")
         if not callable(predicate_func):
-            raise ConfigError(f"in_lambda takes a function, got {shown(predicate_func)}")
-        fields = [checked_field(name, "in_lambda") for name in predicate_fields]
+            raise ConfigError(f"in_lambda takes a function, got {shorten(predicate_func)}")
+        fields = [check_field(name, "in_lambda") for name in predicate_fields]
         super().__init__(fields, fields, predicate_func, *([] if state_arg is None else [state_arg]))
 
     def ask(self, values: Mapping[str, Any]) -> Any:
@@ -226,7 +226,7 @@ class in_negate(_TrueOrFalse):  # noqa: N801
     """
 
     def __init__(self, predicate: Any) -> None:
-        self._predicate = _checked_predicate(predicate, "in_negate")
+        self._predicate = _check_predicate(predicate, "in_negate")
         super().__init__(self._predicate.fields, self._predicate)
 
     def _answers(self, columns: Columns) -> Bools:
@@ -243,11 +243,11 @@ class in_reduce(_TrueOrFalse):  # noqa: N801
     """
 
     def __init__(self, predicate_list: Iterable[Any], reduce_func: Callable[..., Any]) -> None:
-        self._predicates = [_checked_predicate(predicate, "in_reduce") for predicate in predicate_list]
+        self._predicates = [_check_predicate(predicate, "in_reduce") for predicate in predicate_list]
         if not self._predicates:
             raise ConfigError("in_reduce takes at least one predicate")
         if not callable(reduce_func):
-            raise ConfigError(f"in_reduce takes a function such as all or any, got {shown(reduce_func)}")
+            raise ConfigError(f"in_reduce takes a function such as all or any, got {shorten(reduce_func)}")
         names = (name for predicate in self._predicates for name in predicate.fields)
         super().__init__(names, self._predicates, reduce_func)
         self._function = reduce_func
@@ -284,10 +284,10 @@ class in_pseudorandom_split(_TrueOrFalse):  # noqa: N801
     def __init__(self, fraction_list: Sequence[float], subset_index: int, predicate_field: str) -> None:
         fractions = [float(fraction) for fraction in fraction_list]
         if not all(0 <= fraction <= 1 for fraction in fractions) or sum(fractions) > 1 + 1e-9:
-            raise ConfigError(f"fractions lie between 0 and 1, and their sum is at most 1; got {shown(fraction_list)}")
+            raise ConfigError(f"fractions lie between 0 and 1, and their sum is at most 1; got {shorten(fraction_list)}")
         if not 0 <= subset_index < len(fractions):
             raise ConfigError(f"subset_index {subset_index} is not in [0, {len(fractions)}), the subsets that have a fraction")
-        self._field = checked_field(predicate_field, "in_pseudorandom_split")
+        self._field = check_field(predicate_field, "in_pseudorandom_split")
         super().__init__([predicate_field], fractions, int(subset_index), predicate_field)
         # In floats, as Petastorm does: the last places decide in which part a bucket at a border lies.
         high_borders = [sum(fraction_list[: i + 1]) for i in range(len(fraction_list))]
@@ -319,17 +319,17 @@ class PetastormPredicate(RowFunction):
     def __init__(self, predicate: Any) -> None:
         names = predicate.get_fields()
         if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
-            raise ConfigError(f"get_fields() of {shown(predicate)} gives a set of names of fields, not {shown(names)}")
-        super().__init__((checked_field(name, f"get_fields() of {shown(predicate)}") for name in names), predicate)
+            raise ConfigError(f"get_fields() of {shorten(predicate)} gives a set of names of fields, not {shorten(names)}")
+        super().__init__((check_field(name, f"get_fields() of {shorten(predicate)}") for name in names), predicate)
         if not self.fields:
-            raise ConfigError(f"get_fields() of {shown(predicate)} names no field")
+            raise ConfigError(f"get_fields() of {shorten(predicate)} names no field")
         self._predicate = predicate
 
     def ask(self, values: Mapping[str, Any]) -> Any:
         return self._predicate.do_include(values)
 
 
-def wrapped(value: Any) -> Predicate | None:
+def wrap(value: Any) -> Predicate | None:
     """A predicate of ours as it is, one of Petastorm's kind as one of ours; None for anything else."""
     if isinstance(value, Predicate):
         return value
@@ -337,8 +337,10 @@ def wrapped(value: Any) -> Predicate | None:
     return PetastormPredicate(value) if has_methods and not isinstance(value, type) else None
 
 
-def _checked_predicate(value: Any, what: str) -> Predicate:
-    found = wrapped(value)
+def _check_predicate(value: Any, what: str) -> Predicate:
+    found = wrap(value)
     if found is None:
-        raise ConfigError(f'{what} takes predicates such as in_set(["rain"], "weather") or col("speed") > 3, got {shown(value)}')
+        raise ConfigError(
+            f'{what} takes predicates such as in_set(["rain"], "weather") or col("speed") > 3, got {shorten(value)}'
+        )
     return found

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.plain_data import canonical_json, shown
+from data_stack.codecs.plain_data import canonical_json, shorten
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import objects
 
@@ -125,7 +125,7 @@ class Predicate(ABC):
 
     def __bool__(self) -> NoReturn:
         raise ConfigError(
-            f"{shown(self)} is neither true nor false by itself, it says so of rows. Combine predicates with &, | and ~ instead "
+            f"{shorten(self)} is neither true nor false by itself, it is so of rows. Combine predicates with &, | and ~ instead "
             f"of and, or and not, and put each comparison in parentheses; for a < x < b write col(…).between(a, b)"
         )
 
@@ -140,7 +140,7 @@ def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:
         ConfigError: there is none of that name.
     """
     if name not in columns:
-        raise ConfigError(f"the predicate needs column {name!r}, which is not there; there are {shown(sorted(columns))}")
+        raise ConfigError(f"the predicate needs column {name!r}, which is not there; there are {shorten(sorted(columns))}")
     return np.asarray(columns[name])
 
 

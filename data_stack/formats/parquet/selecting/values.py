@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.plain_data import canonical_json, shown
+from data_stack.codecs.plain_data import canonical_json, shorten
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting.predicate import Bools, ColumnStatistics, PredicateError
@@ -70,7 +70,7 @@ def compare(values: npt.NDArray[Any], sign: str, value: Any) -> Bools:
             return np.asarray(OPERATORS[sign](values, value), dtype=bool)
     except (TypeError, ValueError, ArithmeticError) as error:
         kind = type(values[0]).__name__ if len(values) else str(values.dtype)
-        raise PredicateError(f"values such as {kind} cannot be compared with {shown(value)}: {error}") from error
+        raise PredicateError(f"values such as {kind} cannot be compared with {shorten(value)}: {error}") from error
 
 
 class Members:
@@ -86,7 +86,7 @@ class Members:
 
     def __init__(self, values: Iterable[Any], what: str) -> None:
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-            raise ConfigError(f"{what} takes a list or a set of values, got {shown(values)}: write [{shown(values)}]")
+            raise ConfigError(f"{what} takes a list or a set of values, got {shorten(values)}: write [{shorten(values)}]")
         items = [as_numpy_time(value) for value in values]
         items = [item.item() if isinstance(item, np.generic) and item.dtype.kind not in "mM" else item for item in items]
         try:
@@ -132,6 +132,6 @@ class Members:
         return [self.has_null, sorted(canonical_json(content_of(value)) for value in self._values)]
 
     def __repr__(self) -> str:
-        values = sorted(map(shown, self._values)) + ["None"] * self.has_null
+        values = sorted(map(shorten, self._values)) + ["None"] * self.has_null
         more = [f"… {len(values):,} in all"] if len(values) > _MOST_SHOWN else []
         return f"[{', '.join(values[:_MOST_SHOWN] + more)}]"

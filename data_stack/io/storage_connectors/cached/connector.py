@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from data_stack.exception import ConfigError, ResourceNotFoundError, StorageFullError, StorageUnavailableError
-from data_stack.io.identifiers import checked_identifier
+from data_stack.io.identifiers import check_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.cached.folder import CacheFolder, Content
 from data_stack.io.storage_connectors.cached.source import CachedSource, Remote
@@ -133,7 +133,7 @@ class CachedStorageConnector(StorageConnector):
         return typed(StreamedResource.sealed(identifier, CachedSource(self._asked, identifier, content), self), resource_type)
 
     def has_resource(self, identifier: str) -> bool:
-        checked_identifier(identifier)
+        check_identifier(identifier)
         noted = self._folder.noted(identifier)
         if self._asked.is_silent() and noted is not False:
             return noted is not None
@@ -243,7 +243,7 @@ class CachedStorageConnector(StorageConnector):
 
     def _look_up(self, identifier: str, *, must_be_held: bool = True) -> ResourceInfo:
         """What the remote says of a resource; while it is away, what it said last."""
-        checked_identifier(identifier)
+        check_identifier(identifier)
         when, said = self._last.get(identifier, _NOTHING)
         if said and time.monotonic() - when < self._fresh_seconds:
             return said
@@ -287,7 +287,7 @@ class CachedStorageConnector(StorageConnector):
     @contextlib.contextmanager
     def _changing(self, identifier: str) -> Iterator[None]:
         """Know nothing of a resource while and after it is changed; whoever reads it meanwhile may note the old one again."""
-        self._forget(checked_identifier(identifier))
+        self._forget(check_identifier(identifier))
         try:
             yield
         finally:

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple
 
-from data_stack.io.integrity import block_digest_at, sealed_json, unsealed_json
+from data_stack.io.integrity import block_digest_at, seal_json, unseal_json
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo
 from data_stack.io.storage_connectors.digest_notes import FileVersion, facts_of
 from data_stack.io.storage_connectors.file_source import OpenedFile
@@ -192,11 +192,11 @@ class CacheFolder:
         """Remember what the remote said of a resource (None: that there is none)."""
         if self.noted(identifier) != info:
             record = {"identifier": identifier} if info is None else asdict(info)
-            self._replace(self._note_path(identifier), sealed_json(record))
+            self._replace(self._note_path(identifier), seal_json(record))
 
     def noted(self, identifier: str) -> ResourceInfo | Literal[False] | None:
         """What the remote said last of a resource: None, that there is none; False: nothing is known."""
-        record = unsealed_json(self._note_path(identifier))
+        record = unseal_json(self._note_path(identifier))
         if record.pop("identifier", None) != identifier:
             return False
         try:
@@ -278,7 +278,7 @@ class CacheFolder:
 
     def unnamed(self, grace_seconds: float, *, dry_run: bool) -> Iterator[Garbage]:
         """Remove content that no note of any remote names, and that was not used for a while: of what was replaced or deleted."""
-        notes = [unsealed_json(item.path) for item in self._items(("notes",))]
+        notes = [unseal_json(item.path) for item in self._items(("notes",))]
         named = {f"{note.get('sha256')}-{note.get('size')}" for note in notes}
         for item in list(self._items(("unfinished", "parts", "whole"))):
             if os.path.basename(item.path) not in named and time.time() - item.used > grace_seconds:
@@ -317,7 +317,7 @@ class CacheFolder:
         except OSError as error:
             self.cannot("write to", error)
 
-    def opened_parts(self, content: Content, size: int) -> int:
+    def open_parts(self, content: Content, size: int) -> int:
         """A descriptor of the file of blocks, ``size`` bytes long.
 
         Raises:

@@ -242,7 +242,7 @@ class _CachedBlocks(Blocks):
         self._handle, self._keeps, self._n_put, self._n_missing = -1, remote.folder.admits(content.size), 0, 0
         if self._keeps:
             try:
-                self._handle = remote.folder.opened_parts(content, self._slots + self._n_blocks * DIGEST_BYTES)
+                self._handle = remote.folder.open_parts(content, self._slots + self._n_blocks * DIGEST_BYTES)
                 self._count()
             except OSError as error:
                 self._give_up(error)
@@ -255,7 +255,7 @@ class _CachedBlocks(Blocks):
         found = {number: block for number in numbers if (block := self._kept(number)) is not None}
         missing = [number for number in numbers if number not in found]
         if missing:
-            fetched = dict(zip(missing, self._fetched(missing), strict=True))
+            fetched = dict(zip(missing, self._fetch(missing), strict=True))
             found |= fetched
             if self._keeps:
                 self._keep(fetched)
@@ -285,7 +285,7 @@ class _CachedBlocks(Blocks):
             self._give_up(error)
         return None
 
-    def _fetched(self, numbers: Sequence[int]) -> list[bytes]:
+    def _fetch(self, numbers: Sequence[int]) -> list[bytes]:
         resource = self._resource = self._resource or self._source.open_remote_again()
         ranges = [(number * BLOCK_BYTES, min(BLOCK_BYTES, self.size - number * BLOCK_BYTES)) for number in numbers]
         if numbers[-1] - numbers[0] == len(numbers) - 1:

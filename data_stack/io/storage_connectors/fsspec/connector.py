@@ -38,7 +38,7 @@ from data_stack.exception import (
     StorageError,
     StorageUnavailableError,
 )
-from data_stack.io.identifiers import checked_identifier, checked_prefix
+from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.integrity import BlockDigests
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
@@ -51,7 +51,7 @@ from data_stack.io.storage_connectors.connector import (
     StorageConnector,
     typed,
 )
-from data_stack.io.storage_connectors.fsspec.object_blocks import ObjectBlocks, adopted_blocks
+from data_stack.io.storage_connectors.fsspec.object_blocks import ObjectBlocks, adopt_blocks
 from data_stack.io.storage_connectors.fsspec.pointer import (
     MAX_POINTER_BYTES,
     MAX_RESOURCE_BYTES,
@@ -157,11 +157,11 @@ class FsspecStorageConnector(StorageConnector):
             file = self._files.info(identifier)
             if file is None:
                 raise ResourceNotFoundError(identifier, repr(self))
-            blocks = adopted_blocks(self._files, identifier, file, self._noted(identifier, file))
+            blocks = adopt_blocks(self._files, identifier, file, self._noted(identifier, file))
         return typed(StreamedResource.sealed(identifier, BlockedSource(blocks), self), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
-        checked_identifier(identifier)
+        check_identifier(identifier)
         self._check_writable(identifier)
         size = _size_of(resource)
         if size is None:
@@ -171,7 +171,7 @@ class FsspecStorageConnector(StorageConnector):
         self._publish(self._stored(identifier, resource, size))
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
-        self._check_writable(checked_identifier(new_identifier))
+        self._check_writable(check_identifier(new_identifier))
         pointer = self._pointer(identifier)
         if pointer is None:
             super().move_resource(identifier, new_identifier)
@@ -180,12 +180,12 @@ class FsspecStorageConnector(StorageConnector):
             self.delete_resource(identifier)
 
     def has_resource(self, identifier: str) -> bool:
-        checked_identifier(identifier)
+        check_identifier(identifier)
         return self._files.exists(_pointer_path(identifier)) or self._files.exists(identifier)
 
     def delete_resource(self, identifier: str) -> None:
         # The pointer last: interrupted, we leave the resource, not what it once replaced.
-        paths = [path for path in (checked_identifier(identifier), _pointer_path(identifier)) if self._files.exists(path)]
+        paths = [path for path in (check_identifier(identifier), _pointer_path(identifier)) if self._files.exists(path)]
         if not paths:
             raise ResourceNotFoundError(identifier, repr(self))
         self._check_writable(identifier)
@@ -195,7 +195,7 @@ class FsspecStorageConnector(StorageConnector):
             self._files.delete(_note_path(identifier))
 
     def list_resources(self, prefix: str = "") -> list[str]:
-        adopted = self._adopted(prefix)
+        adopted = self._adopt(prefix)
         folder = prefix.rpartition("/")[0]
         pointers = self._files.files(f"{_RESOURCES}/{folder}" if folder else _RESOURCES)
         identifiers = {_identifier_of(file.path) for file in pointers} | adopted
@@ -220,7 +220,7 @@ class FsspecStorageConnector(StorageConnector):
         return found
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
-        checked_identifier(identifier)
+        check_identifier(identifier)
         if self._read_only:
             return contextlib.nullcontext(Lease())
         path = f"{_LEASES}/{hashlib.sha256(identifier.encode()).hexdigest()}"
@@ -267,7 +267,7 @@ class FsspecStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ pointers
 
     def _pointer(self, identifier: str) -> Pointer | None:
-        document = self._files.read(_pointer_path(checked_identifier(identifier)), MAX_POINTER_BYTES + 1)
+        document = self._files.read(_pointer_path(check_identifier(identifier)), MAX_POINTER_BYTES + 1)
         return None if document is None else Pointer.decoded(document, identifier, repr(self))
 
     def _pointers(self) -> Iterator[Pointer]:
@@ -344,9 +344,9 @@ class FsspecStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ listing
 
-    def _adopted(self, prefix: str) -> set[str]:
+    def _adopt(self, prefix: str) -> set[str]:
         """The identifiers of what other tools put there."""
-        folder = checked_prefix(prefix).rpartition("/")[0]
+        folder = check_prefix(prefix).rpartition("/")[0]
         if folder.startswith(_OWN_FOLDER):
             return set()
         found, folders = self._files.entries(folder)
@@ -356,7 +356,7 @@ class FsspecStorageConnector(StorageConnector):
         identifiers = set()
         for file in found:
             with contextlib.suppress(MalformedIdentifierError):
-                identifiers.add(checked_identifier(file.path))
+                identifiers.add(check_identifier(file.path))
         return identifiers
 
     def _without_writer(self, *, dry_run: bool) -> list[str]:
@@ -394,7 +394,7 @@ def _identifier_of(pointer_path: str) -> str | None:
     if not pointer_path.endswith("~"):
         return None
     with contextlib.suppress(MalformedIdentifierError):
-        return checked_identifier(pointer_path.removeprefix(_RESOURCES + "/")[:-1])
+        return check_identifier(pointer_path.removeprefix(_RESOURCES + "/")[:-1])
     return None
 
 

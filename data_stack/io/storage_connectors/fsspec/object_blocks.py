@@ -10,7 +10,7 @@ from data_stack.io.storage_connectors.blocks import Blocks
 from data_stack.io.storage_connectors.fsspec.pointer import PART_BYTES, Pointer, part_path
 from data_stack.io.storage_connectors.fsspec.remote import RemoteFile, RemoteFiles
 
-__all__ = ["ObjectBlocks", "adopted_blocks"]
+__all__ = ["ObjectBlocks", "adopt_blocks"]
 
 _ADOPTED_BLOCK_BYTES = 256 << 10
 
@@ -105,7 +105,7 @@ class ObjectBlocks(Blocks):
         raise ResourceChangedError(self._pointer.identifier, f"{before}, {self.size:,} bytes", now or "nothing")
 
 
-def adopted_blocks(files: RemoteFiles, identifier: str, file: RemoteFile, sha256: str | None) -> ObjectBlocks:
+def adopt_blocks(files: RemoteFiles, identifier: str, file: RemoteFile, sha256: str | None) -> ObjectBlocks:
     """The blocks of a file of another tool; ``sha256`` is what was found of it, if anything was."""
     described = Pointer(identifier, file.size, sha256 or "", _ADOPTED_BLOCK_BYTES, b"", None)
     return ObjectBlocks(files, described, lambda: None, file)

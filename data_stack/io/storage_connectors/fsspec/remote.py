@@ -154,7 +154,7 @@ class RemoteFiles:
             info = self._call("look for", path, "info", self._full(path))
         except _MISSING:
             return None
-        return self._described(info) if self._is_ours(info) else None
+        return self._describe(info) if self._is_ours(info) else None
 
     def exists(self, path: str) -> bool:
         """Whether there is a file at ``path``."""
@@ -172,7 +172,7 @@ class RemoteFiles:
             found = self._call("list", folder, "find", self._full(folder), detail=True, listing=True, **strictly).values()
         except _MISSING:
             return []
-        files = [self._described(info) for info in found if self._is_ours(info)]
+        files = [self._describe(info) for info in found if self._is_ours(info)]
         return [file for file in files if file.path != folder]
 
     def entries(self, folder: str) -> tuple[list[RemoteFile], list[str]]:
@@ -181,7 +181,7 @@ class RemoteFiles:
             found = self._call("list", folder, "ls", self._full(folder), detail=True, listing=True)
         except _MISSING:
             return [], []
-        files = [self._described(info) for info in found if self._is_ours(info)]
+        files = [self._describe(info) for info in found if self._is_ours(info)]
         folders = [self._relative(info["name"]) for info in found if info.get("type") == "directory"]
         return [file for file in files if file.path != folder], folders
 
@@ -328,7 +328,7 @@ class RemoteFiles:
             key = (self._class, fsspec.utils.tokenize(options))
             handle = _SHARED.get(key)
             if handle is None:
-                made = self._connected(options)
+                made = self._connect(options)
                 handle = _SHARED.setdefault(key, made)
                 if handle is not made:  # another thread was faster
                     made.close()
@@ -375,7 +375,7 @@ class RemoteFiles:
             options.setdefault("auth_timeout", 2 * seconds)  # never before connect_seconds: it would be taken for a refusal
         return options
 
-    def _connected(self, options: Mapping[str, Any]) -> _Handle:
+    def _connect(self, options: Mapping[str, Any]) -> _Handle:
         try:
             file_system = self._class(**options, skip_instance_cache=True)
         except TypeError as error:
@@ -398,7 +398,7 @@ class RemoteFiles:
         """Whether this is a file, and no link, which may lead elsewhere."""
         return info.get("type") == "file" and not info.get("islink")
 
-    def _described(self, info: Mapping[str, Any]) -> RemoteFile:
+    def _describe(self, info: Mapping[str, Any]) -> RemoteFile:
         modified = next(
             (
                 info[key]

@@ -98,8 +98,8 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
         except paramiko.BadHostKeyException as error:
             self.client.close()
             raise StorageError(
-                f"the SFTP server {self.host} shows another host key than the known one ({_described(error.key)}, expected "
-                f"{_described(error.expected_key)}): somebody may be in between. No login was sent. If its operator confirms the "
+                f"the SFTP server {self.host} shows another host key than the known one ({_describe(error.key)}, expected "
+                f"{_describe(error.expected_key)}): somebody may be in between. No login was sent. If its operator confirms the "
                 f"new key, replace the old one in known_hosts."
             ) from None
         except paramiko.AuthenticationException as error:
@@ -148,12 +148,12 @@ class _Refusal(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
         raise StorageError(
-            f"the host key of the SFTP server {hostname} is not known ({_described(key)}), so whoever answers there could be "
+            f"the host key of the SFTP server {hostname} is not known ({_describe(key)}), so whoever answers there could be "
             f"anybody; no login was sent. If its operator confirms this key, add it: `ssh-keyscan -p PORT HOST >> "
             f"~/.ssh/known_hosts`, or name a file that holds it (known_hosts=…, ?knownHosts=…). host_key_policy='auto_add' "
             f"(?hostKeyPolicy=auto_add) trusts whoever answers."
         )
 
 
-def _described(key: paramiko.PKey) -> str:
+def _describe(key: paramiko.PKey) -> str:
     return f"{key.get_name()} {key.fingerprint}"

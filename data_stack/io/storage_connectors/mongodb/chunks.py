@@ -68,7 +68,7 @@ class FileChunks(Blocks):
             found = self._found(numbers, chunks)
             if len(found) < len(numbers):  # a secondary may not have them yet
                 found = self._found(numbers, chunks.with_options(read_preference=ReadPreference.PRIMARY))
-        return [self._verified(number, found.get(number)) for number in numbers]
+        return [self._verify(number, found.get(number)) for number in numbers]
 
     def _found(self, numbers: Sequence[int], chunks: Documents) -> dict[int, dict[str, Any]]:
         first, last = numbers[0], numbers[-1]
@@ -79,19 +79,19 @@ class FileChunks(Blocks):
         with chunks.find({"files_id": self._file_id, "n": places}, _WANTED, limit=most, batch_size=most) as cursor:
             return {document["n"]: document for document in cursor if isinstance(document.get("n"), int)}
 
-    def _verified(self, number: int, document: dict[str, Any] | None) -> bytes:
+    def _verify(self, number: int, document: dict[str, Any] | None) -> bytes:
         expected = min(self.block_bytes, self.size - number * self.block_bytes)
         if document is None:
             self._on_loss()
-            raise self._damaged(number, str(expected), "nothing, for it is missing", "length")
+            raise self._damage_error(number, str(expected), "nothing, for it is missing", "length")
         data, recorded = document.get("data"), document.get("digest")
         if not isinstance(data, bytes) or len(data) != expected:
-            raise self._damaged(number, str(expected), f"{len(data)}" if isinstance(data, bytes) else "no bytes", "length")
+            raise self._damage_error(number, str(expected), f"{len(data)}" if isinstance(data, bytes) else "no bytes", "length")
         if self.sha256 is not None and recorded != (digest := chunk_digest(self._file_id, number, data)):
-            raise self._damaged(number, recorded.hex() if isinstance(recorded, bytes) else "one", digest.hex(), ALGORITHM)
+            raise self._damage_error(number, recorded.hex() if isinstance(recorded, bytes) else "one", digest.hex(), ALGORITHM)
         return data
 
-    def _damaged(self, number: int, expected: str, actual: str, algorithm: str) -> DamagedBlockError:
+    def _damage_error(self, number: int, expected: str, actual: str, algorithm: str) -> DamagedBlockError:
         return DamagedBlockError(
             self._identifier, self._connection.settings.name, number, self.block_bytes, expected, actual, algorithm
         )

@@ -88,11 +88,11 @@ class Connection:
         """The client of this process."""
         with self._lock:
             if self._client is None:
-                self._client = self._connected()
+                self._client = self._connect()
                 self._closing = weakref.finalize(self, _close, self._client)
             return self._client
 
-    def _connected(self) -> MongoClient[dict[str, Any]]:
+    def _connect(self) -> MongoClient[dict[str, Any]]:
         settings, given = self.settings, self.settings.options_given()
         defaults: dict[str, Any] = {
             "serverSelectionTimeoutMS": min(_SERVER_SELECTION_MS, int(settings.timeout_seconds * 1000)),

@@ -24,7 +24,7 @@ from data_stack.exception import (
     StorageError,
     StorageUnavailableError,
 )
-from data_stack.io.identifiers import checked_identifier, checked_prefix
+from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.integrity import Digest, block_digest
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
@@ -169,21 +169,21 @@ class MongoDBStorageConnector(StorageConnector):
         return typed(StreamedResource.sealed(identifier, source, self), resource_type)
 
     def has_resource(self, identifier: str) -> bool:
-        checked_identifier(identifier)
+        check_identifier(identifier)
         return self._document(identifier, {"_id": 1}) is not None
 
     def stat(self, identifier: str) -> ResourceInfo:
         return self._pointer(identifier, {"data": 0}).info
 
     def list_resources(self, prefix: str = "") -> list[str]:
-        checked_prefix(prefix)
+        check_prefix(prefix)
         below = {"_id": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}
         identifiers = []
         with self._connection.operation("list", prefix):
             with self._connection.readable("resources").find(below, {"_id": 1}, sort=[("_id", 1)]) as cursor:
                 for document in cursor:
                     with contextlib.suppress(MalformedIdentifierError):
-                        identifiers.append(checked_identifier(document["_id"]))
+                        identifiers.append(check_identifier(document["_id"]))
         return identifiers
 
     def from_gridfs(self, bucket: str, filename: str) -> StreamedResource:
@@ -202,7 +202,7 @@ class MongoDBStorageConnector(StorageConnector):
         return self._connection.find_one(identifier, "resources", {"_id": identifier}, projection)
 
     def _pointer(self, identifier: str, projection: Mapping[str, Any] | None = None) -> Pointer:
-        document = self._document(checked_identifier(identifier), projection)
+        document = self._document(check_identifier(identifier), projection)
         if document is None:
             raise ResourceNotFoundError(identifier, repr(self))
         pointer = Pointer.of(document, self._settings.name)
@@ -275,7 +275,7 @@ class MongoDBStorageConnector(StorageConnector):
         self._mark_replaced(deleted)
 
     def _check_writable(self, action: str, identifier: str) -> None:
-        checked_identifier(identifier)
+        check_identifier(identifier)
         if self._settings.read_only:
             raise ReadOnlyStorageError(f"could not {action} {identifier!r}: {self!r} was opened for reading only", 30)
 
@@ -394,7 +394,7 @@ class MongoDBStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ upkeep
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
-        checked_identifier(identifier)
+        check_identifier(identifier)
         if self._settings.read_only:
             return contextlib.nullcontext(Lease())
         return contextlib.closing(HeartbeatLease(_LeaseDocuments(self._connection), identifier))

@@ -47,14 +47,14 @@ class GridFSFile:
         for name, value in (("length", length), ("chunkSize", chunk_bytes)):
             is_whole = value.is_integer() if isinstance(value, float) else type(value) in (int, Int64)
             if not is_whole or value < 0:
-                raise self._damaged(identifier, f"{name!r} is {value!r:.60}")
+                raise self._damage_error(identifier, f"{name!r} is {value!r:.60}")
         length, chunk_bytes = int(length), int(chunk_bytes)
         if not (0 < chunk_bytes <= 16 << 20 and length < 1 << 53):
-            raise self._damaged(identifier, f"'chunkSize' is {chunk_bytes}, 'length' {length}")
+            raise self._damage_error(identifier, f"'chunkSize' is {chunk_bytes}, 'length' {length}")
         chunks = FileChunks(connection, identifier, document["_id"], length, chunk_bytes, None)
         return StreamedResource.sealed(identifier, BlockedSource(chunks), self)
 
-    def _damaged(self, filename: str, what: str) -> DatasetFileCorruptError:
+    def _damage_error(self, filename: str, what: str) -> DatasetFileCorruptError:
         return DatasetFileCorruptError(
             f"the document of file {filename!r} in {self._settings.name} is damaged: {what}; upload it again"
         )

@@ -95,10 +95,10 @@ class Pointer:
         """
         identifier = document.get("_id")
         if not isinstance(identifier, str):
-            raise _damaged(identifier, where, f"'_id' is {_shown(identifier)}, not of type str")
+            raise _damage_error(identifier, where, f"'_id' is {_shorten(identifier)}, not of type str")
         if type(document.get("format")) is bool or document.get("format") != FORMAT:
-            raise _damaged(
-                identifier, where, f"'format' is {_shown(document.get('format'))}; this data_stack reads format {FORMAT}"
+            raise _damage_error(
+                identifier, where, f"'format' is {_shorten(document.get('format'))}; this data_stack reads format {FORMAT}"
             )
         has_data = "digest" in document
         kinds = _KINDS | ({"digest": bytes} if has_data else {"file_id": ObjectId, "chunkSize": int})
@@ -107,7 +107,7 @@ class Pointer:
         for name, kind in kinds.items():
             value = document.get(name)
             if not isinstance(value, kind) or isinstance(value, bool):
-                raise _damaged(identifier, where, f"{name!r} is {_shown(value)}, not of type {kind.__name__}")
+                raise _damage_error(identifier, where, f"{name!r} is {_shorten(value)}, not of type {kind.__name__}")
         pointer = cls(
             identifier,
             int(document["length"]),
@@ -120,11 +120,11 @@ class Pointer:
             document["modified"],
         )
         if not 0 <= pointer.length < 1 << 53 or not (pointer.chunk_bytes is None or 0 < pointer.chunk_bytes <= 16 << 20):
-            raise _damaged(identifier, where, f"'length' is {pointer.length}, 'chunkSize' {pointer.chunk_bytes}")
+            raise _damage_error(identifier, where, f"'length' is {pointer.length}, 'chunkSize' {pointer.chunk_bytes}")
         if not _SHA256.fullmatch(pointer.sha256):
-            raise _damaged(identifier, where, "'sha256' is no digest")
+            raise _damage_error(identifier, where, "'sha256' is no digest")
         if pointer._check() != document["check"]:
-            raise _damaged(identifier, where, "its fields are not those that were written together")
+            raise _damage_error(identifier, where, "its fields are not those that were written together")
         if has_data and pointer.data is not None:
             digest = block_digest(pointer.data)
             if digest != pointer.data_digest or len(pointer.data) != pointer.length:
@@ -132,12 +132,12 @@ class Pointer:
         return pointer
 
 
-def _damaged(identifier: object, where: str, what: str) -> DatasetFileCorruptError:
+def _damage_error(identifier: object, where: str, what: str) -> DatasetFileCorruptError:
     return DatasetFileCorruptError(
         f"the pointer document of resource {identifier!r} in {where} is damaged: {what}. Store the resource again from its "
         f"source or a copy; `data-stack verify` shows what else is damaged."
     )
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     return f"{value!r:.60}"

@@ -64,7 +64,7 @@ class Settings:
     @property
     def name(self) -> str:
         """The URL without credentials and options."""
-        match = _matched(self.uri)
+        match = _match(self.uri)
         return f"{match['scheme']}://{match['authority'].rpartition('@')[2]}/{self.database}?bucket={self.bucket}"
 
     def options_given(self) -> set[str]:
@@ -72,7 +72,7 @@ class Settings:
         return {name.lower() for name, _ in parse_qsl(self.uri.partition("?")[2], keep_blank_values=True)}
 
     def __post_init__(self) -> None:
-        match = _matched(self.uri)
+        match = _match(self.uri)
         if self.database is None:
             object.__setattr__(self, "database", unquote(match["database"] or "") or DEFAULT_DATABASE)
         if not _DATABASE.fullmatch(str(self.database)):
@@ -101,20 +101,20 @@ def parse_url(url: str) -> tuple[str, dict[str, Any]]:
     """The connection string in a URL whose query may also hold ``bucket``, ``readOnly``, ``timeoutSeconds``, ``chunkBytes``,
     ``inlineBytes`` and ``allowInvalidCertificates``; and these options.
     """
-    _matched(url)  # as it was written: what is put together again below is encoded
+    _match(url)  # as it was written: what is put together again below is encoded
     head, question, query = url.partition("?")
     options: dict[str, Any] = {}
     kept = []
     for name, value in parse_qsl(query, keep_blank_values=True):
         known = _OPTIONS.get(name.lower())
         if known is not None:
-            options[known[0]] = _parsed(name, value, known[1])
+            options[known[0]] = _parse(name, value, known[1])
         else:
             kept.append((name, value))
     return head + (question + urlencode(kept, quote_via=quote) if kept else ""), options
 
 
-def _matched(uri: str) -> re.Match[str]:
+def _match(uri: str) -> re.Match[str]:
     """The parts of a connection string, the hosts of which are no part of a password."""
     match = _URI.fullmatch(str(uri))
     # An '@' after the hosts, or a port that is no number: a '/' or '?' of the password looks like the end of the hosts.
@@ -134,7 +134,7 @@ def _matched(uri: str) -> re.Match[str]:
     return match
 
 
-def _parsed(name: str, value: str, kind: type) -> Any:
+def _parse(name: str, value: str, kind: type) -> Any:
     try:
         if kind is bool:
             return {"true": True, "1": True, "false": False, "0": False}[value.lower()]

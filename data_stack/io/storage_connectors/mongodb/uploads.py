@@ -40,7 +40,7 @@ class Upload:
     def send(self, pieces: Iterable[bytes]) -> None:
         """Store pieces of ``chunk_bytes``; nobody sees them yet."""
         try:
-            insert_chunks(self._connection, self.file_id, self._identifier, self._hashed(pieces), self._beat)
+            insert_chunks(self._connection, self.file_id, self._identifier, self._hash(pieces), self._beat)
         finally:
             self.digest.finish()
 
@@ -69,7 +69,7 @@ class Upload:
         if is_swept:
             raise self.swept()
         if n_lost:
-            raise self._failed(f"the server was restarted or replaced, and {n_lost} of the chunks were lost")
+            raise self._failure(f"the server was restarted or replaced, and {n_lost} of the chunks were lost")
 
     def is_swept(self) -> bool:
         """Whether somebody took this process for dead, and the file may be deleted any time or is gone."""
@@ -78,7 +78,7 @@ class Upload:
 
     def swept(self) -> StorageError:
         """The error that says so."""
-        return self._failed("this process was not heard of for so long that its unfinished file was swept")
+        return self._failure("this process was not heard of for so long that its unfinished file was swept")
 
     def forget(self) -> None:
         """Delete the record: the file belongs to a resource now."""
@@ -90,7 +90,7 @@ class Upload:
         with self._connection.operation("clean up after", self._identifier):
             sweep(self._connection, self.file_id, {"_id": self.file_id})
 
-    def _hashed(self, pieces: Iterable[bytes]) -> Iterable[bytes]:
+    def _hash(self, pieces: Iterable[bytes]) -> Iterable[bytes]:
         for piece in pieces:
             self.digest.update(piece)
             yield piece
@@ -108,7 +108,7 @@ class Upload:
             )
         self._last_beat = time.monotonic()
 
-    def _failed(self, why: str) -> StorageError:
+    def _failure(self, why: str) -> StorageError:
         return StorageError(
             f"could not store {self._identifier!r} in {self._connection.settings.name}: {why}. Nothing was published; try again."
         )
