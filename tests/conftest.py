@@ -9,6 +9,7 @@ import gc
 import multiprocessing
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 from multiprocessing.pool import Pool
 from typing import Any
@@ -30,6 +31,11 @@ hypothesis.settings.register_profile("full", max_examples=250, deadline=None, su
 hypothesis.settings.load_profile("full" if FULL else "default")
 
 # ------------------------------------------------------------------ garbage
+
+
+def pytest_configure() -> None:
+    # A shell starts what runs in its background without Ctrl-C, which tests send to processes of their own.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -18,6 +18,8 @@ __all__ = ["StoredRowsColumn", "is_read_whole"]
 
 #: Rows that lie this close are fetched together: a read costs about as much as this many bytes.
 _GAP_BYTES = 1 << 14
+#: What one request brings at most, so that a large batch is not in memory twice.
+_REQUEST_BYTES = 16 << 20
 #: Columns of formats that could be read by row as well are read whole up to this size, for memory is faster: out of a file
 #: on this machine, and out of a store that is far away.
 _WHOLE_FILE_BYTES = 1 << 30
@@ -71,7 +73,27 @@ class StoredRowsColumn(Column):
         steps = np.diff(ascending)
         if np.all(steps == 1) and np.array_equal(ascending, indices):
             return self._run(int(indices[0]), len(indices))
-        runs = np.split(np.arange(len(ascending)), np.flatnonzero(steps > 1 + _GAP_BYTES // self._row_bytes) + 1)
+        pieces = ascending // max(1, _REQUEST_BYTES // self._row_bytes)
+        breaks = np.flatnonzero((steps > 1 + _GAP_BYTES // self._row_bytes) | (np.diff(pieces) > 0)) + 1
+        runs = np.split(np.arange(len(ascending)), breaks)
+        while runs:
+            group: list[npt.NDArray[np.int64]] = []
+            n_bytes = 0
+            while runs and (not group or n_bytes < _REQUEST_BYTES):
+                run = runs.pop()
+                n_bytes += int(ascending[run[-1]] - ascending[run[0]] + 1) * self._row_bytes
+                group.append(run)
+            self._fill(rows, order, ascending, group[::-1])
+        return rows.astype(self._dtype, copy=False)
+
+    def _fill(
+        self,
+        rows: npt.NDArray[Any],
+        order: npt.NDArray[np.int64],
+        ascending: IndexArrayOfInts,
+        runs: list[npt.NDArray[np.int64]],
+    ) -> None:
+        """Fetch runs of rows in one request, and put them in their places."""
         bounds = [(int(ascending[run[0]]), int(ascending[run[-1]]) + 1) for run in runs]
         ranges = [(self._offset + first * self._row_bytes, (end - first) * self._row_bytes) for first, end in bounds]
         for run, (first, end), data in zip(runs, bounds, self._file.read_ranges(ranges), strict=True):
@@ -79,7 +101,6 @@ class StoredRowsColumn(Column):
                 raise self._cut_short(first, end - first, len(data))
             stored: npt.NDArray[Any] = np.ndarray((end - first, *self._row_shape), self._stored_dtype, data)
             rows[order[run]] = stored[ascending[run] - first]
-        return rows.astype(self._dtype, copy=False)
 
     def _run(self, first: int, count: int) -> npt.NDArray[Any]:
         """Rows that follow each other, read into the array that is handed out."""

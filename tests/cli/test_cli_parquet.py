@@ -51,7 +51,7 @@ def test_info_prints_the_same_as_json(command: Any, dataset: Path) -> None:
 
     assert (facts["n_rows"], facts["n_files"], facts["n_row_groups"]) == (20, 2, 4)
     assert Schema.from_json(facts["schema"]) == SCHEMA
-    assert facts["indexes"] == [{"name": "by_car", "field": "car", "n_values": 2}]
+    assert facts["indexes"] == [{"kind": "SingleFieldIndex", "name": "by_car", "field": "car", "n_values": 2}]
 
 
 @pytest.mark.parametrize("name", ["timeseries", "legacy/0.7.6"])

