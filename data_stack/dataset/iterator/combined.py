@@ -6,6 +6,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -25,7 +26,7 @@ from data_stack.dataset.iterator.contract import (
 )
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.sequence import SequenceAccess
-from data_stack.dataset.iterator.stacking import join_batches, join_columns, reorder
+from data_stack.dataset.iterator.stacking import join_batches, join_columns
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
 from data_stack.exception import ConfigError
@@ -168,9 +169,8 @@ class CombinedAccess(SampleAccess):
             if self._arrays:
                 return self._batch_of_arrays(self._arrays, positions)
         requests = self._requests(positions)
-        batch = join_batches([source.batch(wanted) for source, wanted, _ in requests])
-        order = _inverse([slots for _, _, slots in requests])
-        return batch if order is None else reorder(batch, order)
+        slots = [each for _, _, each in requests]
+        return join_batches([source.batch(wanted) for source, wanted, _ in requests], partial(_assemble, slots=slots))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if positions is None and self.n_samples:
@@ -182,9 +182,8 @@ class CombinedAccess(SampleAccess):
             return [column[:0] for column in self.columns(keys, np.zeros(1, dtype=np.intp))]
         requests = self._requests(positions)
         pieces = [source.columns(keys, wanted) for source, wanted, _ in requests]
-        order = _inverse([slots for _, _, slots in requests])
-        columns = [join_columns(list(each)) for each in zip(*pieces, strict=True)]
-        return columns if order is None else [column[order] for column in columns]
+        slots = [each for _, _, each in requests]
+        return [_assemble(each, slots) for each in zip(*pieces, strict=True)]
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         first = 0
@@ -284,11 +283,18 @@ def _runs(values: _Positions) -> Iterator[tuple[int, int, int]]:
     return zip(values.take(firsts).tolist(), firsts, [*firsts[1:], len(values)], strict=True)
 
 
-def _inverse(slots: Sequence[_Positions]) -> _Positions | None:
-    """The order that puts rows read for ``slots`` into their places; None if they are there."""
-    slot_of_row = np.concatenate(slots)
+def _assemble(pieces: Sequence[Column], slots: Sequence[_Positions]) -> Column:
+    """The rows of all pieces in their places, written there at once where the pieces have one dtype and shape."""
+    first = pieces[0]
+    slot_of_row = slots[0] if len(slots) == 1 else np.concatenate(slots)
+    if len(pieces) > 1 and first.dtype != object and len({(piece.dtype, piece.shape[1:]) for piece in pieces}) == 1:
+        column: Column = np.empty((len(slot_of_row), *first.shape[1:]), first.dtype)
+        for piece, places in zip(pieces, slots, strict=True):
+            column[places] = piece
+        return column
+    joined = join_columns(pieces)
     if bool((np.diff(slot_of_row) > 0).all()):
-        return None
+        return joined
     order = np.empty_like(slot_of_row)
     order[slot_of_row] = np.arange(len(slot_of_row))
-    return order
+    return joined[order]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
 
 import numpy as np
@@ -87,27 +87,29 @@ def join_columns(pieces: Sequence[Column]) -> Column:
     return np.concatenate(pieces, dtype=dtype)
 
 
-def join_batches(batches: Sequence[Batch]) -> Batch:
+def join_batches(batches: Sequence[Batch], join: Callable[[Sequence[Column]], Column] = join_columns) -> Batch:
     """Batches one after the other.
+
+    Args:
+        batches: at least one.
+        join: what makes one column of those of all batches.
 
     Raises:
         ConfigError: they differ in their number of columns or in their keys.
     """
     first = batches[0]
-    if len(batches) == 1:
-        return first
     if isinstance(first, dict):
         dicts = [batch for batch in batches if isinstance(batch, dict) and batch.keys() == first.keys()]
         if len(dicts) == len(batches):
-            return {key: join_columns([batch[key] for batch in dicts]) for key in first}
+            return {key: join([batch[key] for batch in dicts]) for key in first}
     elif isinstance(first, tuple):
         tuples = [batch for batch in batches if isinstance(batch, tuple) and len(batch) == len(first)]
         if len(tuples) == len(batches):
-            return tuple(join_columns(columns) for columns in zip(*tuples, strict=True))
+            return tuple(join(columns) for columns in zip(*tuples, strict=True))
     else:
         arrays = [batch for batch in batches if isinstance(batch, np.ndarray)]
         if len(arrays) == len(batches):
-            return join_columns(arrays)
+            return join(arrays)
     raise ConfigError("samples of one batch differ: " + " and ".join(sorted({_structure(batch) for batch in batches})))
 
 
