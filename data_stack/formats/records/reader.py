@@ -484,11 +484,7 @@ def check_options(codecs: Codecs | None, columns: Any, mapped: bool) -> dict[str
 
 
 def _names_of(names: Any) -> list[str]:
-    """Several names of columns, each once.
-
-    Raises:
-        ConfigError: they are none.
-    """
+    """Names of columns as a list; each is there once."""
     listed = None if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__") else list(names)
     if listed is None or not all(isinstance(name, str) for name in listed) or len(set(listed)) != len(listed):
         raise ConfigError(f"columns are named by a list of strings, each once, not by {names!r:.80}")
@@ -498,10 +494,6 @@ def _names_of(names: Any) -> list[str]:
 
 
 def _check_column(name: object, known: Collection[str]) -> None:
-    """Refuse a column that is not there.
-
-    Raises:
-        ConfigError: it is not.
-    """
+    """Refuse a column that is not there."""
     if name not in known:
         raise ConfigError(f"there is no column {name!r:.80}{did_you_mean(str(name), known)}; there are: {', '.join(known)}")
