@@ -25,7 +25,7 @@ from data_stack.dataset.iterator import SequenceDatasetIterator as SequenceDatas
 from data_stack.dataset.meta import DatasetMeta as DatasetMeta
 from data_stack.dataset.meta import IteratorMeta as IteratorMeta
 from data_stack.dataset.meta import MetaFactory as MetaFactory
-from data_stack.dataset.recipes.functions import name_function as name_function
+from data_stack.dataset.recipes.functions import named_function as named_function
 from data_stack.dataset.reporting import DatasetIteratorReportGenerator as DatasetIteratorReportGenerator
 from data_stack.dataset.reports.leakage import find_duplicates as find_duplicates
 from data_stack.dataset.splitter import SplitterFactory as SplitterFactory

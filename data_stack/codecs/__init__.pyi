@@ -22,7 +22,7 @@ from data_stack.codecs.registry import Codecs as Codecs
 from data_stack.codecs.registry import codec_from_json as codec_from_json
 from data_stack.codecs.registry import codec_of as codec_of
 from data_stack.codecs.registry import register_codec as register_codec
-from data_stack.codecs.registry import register_types as register_types
+from data_stack.codecs.registry import registered_types as registered_types
 from data_stack.codecs.sound import SoundCodec as SoundCodec
 from data_stack.codecs.video import Mp4Codec as Mp4Codec
 from data_stack.codecs.video import VideoCodec as VideoCodec

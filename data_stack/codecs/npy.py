@@ -20,7 +20,7 @@ from data_stack.codecs.arrays import exactly_array
 from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.io.positional import Readable, check_unpacked, lend_or_opened, name_of, reading
+from data_stack.io.positional import Readable, check_unpacked, lend_or_open, name_of, reading
 
 __all__ = ["NpyCodec", "NpyHeader", "read_npy", "read_npy_header", "write_npy"]
 
@@ -158,7 +158,7 @@ def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
         DatasetFileCorruptError: no ``.npy`` file, cut short, or an array of Python objects.
         RequestLimitError: it would unpack to more than a request may take.
     """
-    with lend_or_opened(file) as opened:
+    with lend_or_open(file) as opened:
         header = read_npy_header(opened)
         data, name = bytearray(), name_of(opened)
         with reading(name, ".npy file"):

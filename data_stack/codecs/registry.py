@@ -25,7 +25,7 @@ __all__ = [
     "codec_of",
     "media_types",
     "register_codec",
-    "register_types",
+    "registered_types",
     "type_of_bytes",
     "type_of_extension",
     "types_by_extension",
@@ -61,7 +61,7 @@ def register_codec(codec_class: _CodecClass) -> _CodecClass:
     return codec_class
 
 
-def register_types() -> Mapping[str, type[Codec]]:
+def registered_types() -> Mapping[str, type[Codec]]:
     """The registered classes by name, those of this package among them; none of them brings a heavy package by being imported."""
     _import_own()
     return _classes
@@ -99,7 +99,7 @@ def types_by_extension(*media: str) -> dict[str, str]:
     """
     return {
         extension: name
-        for name, each in register_types().items()
+        for name, each in registered_types().items()
         if not media or (each.media_type or "").partition("/")[0] in media
         for extension in each.extensions
     }
@@ -118,7 +118,7 @@ def type_of_extension(extension: str) -> str | None:
 
 def type_of_bytes(start: bytes) -> str | None:
     """The name of the codec of a file that begins with these 16 bytes; None where none is sure."""
-    return next((name for name, each in register_types().items() if each.recognizes(start)), None)
+    return next((name for name, each in registered_types().items() if each.recognizes(start)), None)
 
 
 @functools.cache
@@ -130,7 +130,7 @@ def _import_own() -> None:
 def _codec_of(name: str, codecs: Codecs, nesting: int) -> Codec:
     if name in codecs:
         return _as_codec(name, codecs[name])
-    known = register_types()
+    known = registered_types()
     if name in known and not known[name].is_around:
         return known[name]()
     around = _AROUND.fullmatch(name)
@@ -153,7 +153,7 @@ def _codec_from_json(content: Any, nesting: int) -> Codec:
     name, options = (content.get("codec"), content.get("options", {})) if isinstance(content, Mapping) else (None, None)
     if not isinstance(name, str) or not isinstance(options, Mapping) or nesting > _MAX_NESTING:
         raise ConfigError(f"a codec has a name and options, this is {content!r:.80}")
-    codec_class: Any = register_types().get(name)
+    codec_class: Any = registered_types().get(name)
     if codec_class is None:
         codec = _codec_of(name, {}, 0)  # of a plugin, or an error
         if options:

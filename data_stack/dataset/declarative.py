@@ -230,7 +230,7 @@ class DatasetFactory(BaseDatasetFactory):
         if not definition.needs_store:
             return PreparationReport((), adopted=False, already_ready=True)
         stored = self._stored_dataset(definition)
-        return self._prepare(stored, offline, progress, lease_timeout_seconds, engine, again=again, keep_steps=keep_steps)[1]
+        return self._make_ready(stored, offline, progress, lease_timeout_seconds, engine, again=again, keep_steps=keep_steps)[1]
 
     def is_ready(self) -> bool:
         """Whether everything is there, so that using the dataset prepares nothing.
@@ -291,9 +291,9 @@ class DatasetFactory(BaseDatasetFactory):
 
     def _ready_manifest(self, stored: StoredDataset) -> Manifest:
         manifest = self._intact_unwritten_manifest(stored)
-        return manifest or self._prepare(stored, None, None, _LEASE_TIMEOUT_SECONDS)[0]
+        return manifest or self._make_ready(stored, None, None, _LEASE_TIMEOUT_SECONDS)[0]
 
-    def _prepare(
+    def _make_ready(
         self,
         stored: StoredDataset,
         offline: bool | None,

@@ -341,7 +341,7 @@ class Preparation:
         earlier = self._stored.manifest()
         in_use = earlier is not None and self._stored.difference(earlier) is not None and self._stored.damage(earlier) is None
         prepared = PreparedResources(self._stored, journal, hold=in_use, progress=self._progress)
-        made = prepared.make_in(WHOLE)
+        made = prepared.step_that_made(WHOLE)
         if made is not None and not any(made.staged) and self._incompleteness(list(made.resources)) is None:
             logger.info("dataset %r: all of it was made before", self._name)
             return list(made.resources)

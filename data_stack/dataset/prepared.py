@@ -253,7 +253,7 @@ class PreparedResources(Resources):
         self._journal = replace(self._journal, steps=())
         self._note_step(WHOLE, self._records)
 
-    def make_in(self, name: str) -> Step | None:
+    def step_that_made(self, name: str) -> Step | None:
         """What an interrupted attempt made in a step, where it is now; None if it was not done, or something of it is gone."""
         done = self._journal.step(name)
         if done is None:
@@ -282,7 +282,7 @@ class PreparedResources(Resources):
         Raises:
             ConfigError: a name is taken.
         """
-        done = self.make_in(name)
+        done = self.step_that_made(name)
         if done is None:
             return False
         for record, staged in zip(done.resources, done.staged, strict=True):

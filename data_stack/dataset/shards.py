@@ -122,7 +122,7 @@ class EnginePreparation:
             shards = (Shard(None, hashlib.sha256(b"preprocess()").hexdigest(), "preprocess()"),)
         name, started = stored.definition.card.name, time.perf_counter()
         opening = stored.open_shards(prepared.fingerprint)
-        left = {shard.name: shard for shard in shards if prepared.make_in(shard.name) is None}
+        left = {shard.name: shard for shard in shards if prepared.step_that_made(shard.name) is None}
         n_done = len(shards) - len(left)
         if n_done:
             logger.info("dataset %r: %d of %d shards were prepared before", name, n_done, len(shards))
@@ -140,7 +140,7 @@ class EnginePreparation:
                 for task, done in with_bar(results, prepared.shows_progress, **bar):
                     if done is not None:
                         prepared.note(done)
-                    if done is None or prepared.make_in(task) is None:
+                    if done is None or prepared.step_that_made(task) is None:
                         self._explain(opening, task, prepared)
         except (Exception, KeyboardInterrupt):
             stored.write_journal(prepared.journal)

@@ -222,7 +222,7 @@ class StoredDataset(StoredResources):
 
     def ready_manifest(self) -> Manifest | None:
         """The manifest, if it is there and true: then the dataset is ready, otherwise it is not."""
-        return self._hold_manifest().manifest
+        return self._find_readiness().manifest
 
     def readiness(self, code: Callable[[], str] | None) -> Readiness:
         """Whether the dataset is ready; where it is not, the reason may need a look at the journal and at other versions.
@@ -230,10 +230,10 @@ class StoredDataset(StoredResources):
         Args:
             code: gives the digest of the author's code; None: steps that other code has done are taken over too.
         """
-        held = self._hold_manifest()
+        held = self._find_readiness()
         return held if held != Readiness() else self._readiness_without_manifest(code)
 
-    def _hold_manifest(self) -> Readiness:
+    def _find_readiness(self) -> Readiness:
         try:
             manifest = self._parse_manifest()
         except DatasetFileCorruptError as error:

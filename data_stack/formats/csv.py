@@ -16,7 +16,7 @@ import numpy.typing as npt
 from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
-from data_stack.io.positional import PositionalFile, lend_or_opened, name_of, reading
+from data_stack.io.positional import PositionalFile, lend_or_open, name_of, reading
 from data_stack.io.resources import StreamedTextResource
 
 __all__ = ["CSVDatasetIterator", "read_csv", "read_csv_matrix"]
@@ -123,7 +123,7 @@ def read_csv(
     """
     wanted = {name: np.dtype(dtype) for name, dtype in columns.items()}
     dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
-    with lend_or_opened(file) as opened:
+    with lend_or_open(file) as opened:
         table = _Table(opened, name_of(opened), dialect)
         if not table.names:
             return {name: np.empty(0, dtype if dtype.kind != "U" else object) for name, dtype in wanted.items()}
@@ -150,7 +150,7 @@ def read_csv_matrix(
         DatasetFileCorruptError: ragged rows, text that is no number or does not fit ``dtype``, wrong encoding.
     """
     dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
-    with lend_or_opened(file) as opened:
+    with lend_or_open(file) as opened:
         table = _Table(opened, name_of(opened), dialect)
         columns = table.columns(dict.fromkeys(range(len(table.names)), np.dtype(dtype)))
     return np.stack(list(columns.values()), axis=1) if columns else np.empty((0, 0), dtype)

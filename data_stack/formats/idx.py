@@ -25,7 +25,7 @@ from data_stack.io.positional import (
     Readable,
     check_expansion,
     check_unpacked,
-    lend_or_opened,
+    lend_or_open,
     name_of,
     reading,
 )
@@ -138,7 +138,7 @@ def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
     Raises:
         DatasetFileCorruptError: the file is damaged, cut short or too long.
     """
-    with lend_or_opened(file) as opened:
+    with lend_or_open(file) as opened:
         return _read_all(IdxReader(opened))
 
 

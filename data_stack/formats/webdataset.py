@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec
-from data_stack.codecs.registry import codec_of, register_types, type_of_extension
+from data_stack.codecs.registry import codec_of, registered_types, type_of_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -88,7 +88,7 @@ def extension_of(type: str) -> str | None:  # noqa: A002  # as records call it
         return _STORED_AS[type]
     if type.endswith(")"):
         return None
-    codec = register_types().get(type) or codec_of(type)
+    codec = registered_types().get(type) or codec_of(type)
     return codec.extensions[0] if codec.extensions else None
 
 

@@ -30,7 +30,7 @@ __all__ = [
     "check_apart",
     "check_expansion",
     "check_unpacked",
-    "lend_or_opened",
+    "lend_or_open",
     "name_of",
     "reading",
 ]
@@ -166,7 +166,7 @@ def reading(name: str, kind: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def lend_or_opened(file: Any) -> Iterator[Any]:
+def lend_or_open(file: Any) -> Iterator[Any]:
     """A stream to read from front to end: the file at a path or URL, closed in the end, or a stream of the caller's as it is.
 
     Raises:

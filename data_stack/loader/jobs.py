@@ -15,7 +15,7 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.ownership import copy_value, detach
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
-from data_stack.dataset.recipes.recipe import at_epoch, hold_draws
+from data_stack.dataset.recipes.recipe import at_epoch, list_draws
 from data_stack.exception import LoadingError
 from data_stack.loader.collation import Collation
 from data_stack.util.forks import ForkLock
@@ -107,7 +107,7 @@ class EpochStacks:
 
     def __getstate__(self) -> dict[str, Any]:
         # in memory, samples of epoch 0 would travel without what those of other epochs are drawn from
-        held = hold_draws(self._iterator) if self._redraw else []
+        held = list_draws(self._iterator) if self._redraw else []
         sources = [(layer, layer.underlying_iterators) for layer in held]
         return {"_iterator": self._iterator, "_redraw": self._redraw, "_sources": sources}
 

@@ -111,11 +111,11 @@ def _check_encoder(kind: str, value: Any) -> bool:
 
 def _check_codec(name: str, value: Any) -> bool:
     from data_stack.codecs import Codec
-    from data_stack.codecs.registry import register_types
+    from data_stack.codecs.registry import registered_types
 
     if not isinstance(value, Codec):
         raise TypeError("not an object derived from Codec")
-    return name in register_types()
+    return name in registered_types()
 
 
 _STORAGE, _RETRIEVERS = "data_stack_storage_connectors", "data_stack_retrievers"
@@ -208,25 +208,25 @@ class PluginManager:
 
     def storage_schemes(self) -> Mapping[str, Connect]:
         """The URL schemes that plugins can store at; imports all plugins that implement hooks."""
-        return self._claim_by(_STORAGE)
+        return self._claims_of(_STORAGE)
 
     def retriever_schemes(self) -> Mapping[str, Fetch]:
         """The URL schemes that plugins can fetch from; imports all plugins that implement hooks."""
-        return self._claim_by(_RETRIEVERS)
+        return self._claims_of(_RETRIEVERS)
 
     def engines(self) -> Mapping[str, Callable[..., PreparationEngine]]:
         """The engines of preparations that plugins bring, by name; imports all plugins that implement hooks."""
-        return self._claim_by(_ENGINES)
+        return self._claims_of(_ENGINES)
 
     def encoder_kinds(self) -> Mapping[str, type[Encoder]]:
         """The encoders that plugins bring, by kind; imports all plugins that implement hooks."""
-        return self._claim_by(_ENCODERS)
+        return self._claims_of(_ENCODERS)
 
     def codecs(self) -> Mapping[str, Codec]:
         """The codecs of record columns that plugins bring, by type; imports all plugins that implement hooks."""
-        return self._claim_by(_CODECS)
+        return self._claims_of(_CODECS)
 
-    def _claim_by(self, hook: str) -> Mapping[str, Any]:
+    def _claims_of(self, hook: str) -> Mapping[str, Any]:
         self._load_behaviour()
         return self._claimed[hook]
 

@@ -21,7 +21,7 @@ from data_stack.codecs import (
     codec_from_json,
     codec_of,
     register_codec,
-    register_types,
+    registered_types,
     registry,
 )
 from data_stack.exception import ConfigError, DatasetFileCorruptError
@@ -62,7 +62,7 @@ class ScaledCodec(Codec):
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_classes", dict(register_types()))
+    monkeypatch.setattr(registry, "_classes", dict(registered_types()))
     register_codec(DegreesCodec)
     register_codec(ScaledCodec)
 

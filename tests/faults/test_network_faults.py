@@ -150,7 +150,7 @@ def test_a_bit_that_is_turned_round_in_an_answer_of_mongodb_is_told_by_our_error
     with FaultyTCPProxy("127.0.0.1", quick_mongodb.port) as proxy:
         behind = Behind(MongoDBStores(quick_mongodb.uri()), quick_mongodb.port, proxy, f"timeoutSeconds={TIMEOUT_SECONDS}")
         direct, connector = connector_for(store), connector_for(behind.through_proxy(store))
-        connector.set_resource("x", b"old")
+        direct.set_resource("x", b"old")
         for place in range(0, 400, 1 if FULL else 80):
             for work in (lambda: connector.set_resource("x", b"new"), lambda: content(connector, "x")):
                 proxy.set(flip_down=place)

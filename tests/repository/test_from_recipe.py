@@ -32,7 +32,7 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
-from data_stack.dataset.recipes.functions import name_function
+from data_stack.dataset.recipes.functions import named_function
 from data_stack.dataset.recipes.recipe import why_untold
 from data_stack.exception import ConfigError, RecipeError
 from data_stack.formats.parquet.ngram import NGram, NGramIterator
@@ -547,7 +547,7 @@ class TestFunctions:
             assert caught.value.__cause__ is not None
 
     def test_named_ones_are_found_by_their_name(self) -> None:
-        @name_function("recipes test halved")
+        @named_function("recipes test halved")
         def halved(sample: Any) -> Any:
             return sample[0] / 2
 

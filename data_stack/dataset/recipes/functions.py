@@ -20,7 +20,7 @@ __all__ = [
     "function_at",
     "importable_name",
     "is_of_a_file",
-    "name_function",
+    "named_function",
     "register_function",
     "shorten",
     "unnamed_content",
@@ -39,7 +39,7 @@ _NAMED: dict[str, Callable[..., Any]] = {}
 _PROCESS = os.urandom(8).hex()
 
 
-def name_function(name: str) -> Callable[[_Function], _Function]:
+def named_function(name: str) -> Callable[[_Function], _Function]:
     """Give a function a name for recipes, where it has none by which it could be imported: in a notebook, a script, a closure.
 
     ::
@@ -74,7 +74,7 @@ def name_function(name: str) -> Callable[[_Function], _Function]:
 
 
 def register_function(name: str) -> Callable[..., Any] | None:
-    """The function that :func:`name_function` gave this name."""
+    """The function that :func:`named_function` gave this name."""
     return _NAMED.get(name)
 
 

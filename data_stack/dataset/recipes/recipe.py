@@ -38,7 +38,7 @@ __all__ = [
     "code_digest",
     "describe_layer",
     "fingerprint",
-    "hold_draws",
+    "list_draws",
     "node_digests",
     "recipe",
     "samples_content",
@@ -360,7 +360,7 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
     return drawn[id(layers[-1].iterator)]  # type: ignore[no-any-return]
 
 
-def hold_draws(iterator: DatasetIteratorIF) -> list[InMemoryDatasetIterator]:
+def list_draws(iterator: DatasetIteratorIF) -> list[InMemoryDatasetIterator]:
     """The layers of a stack that hold in memory what random layers below them drew.
 
     Pickled, each leaves behind what it was read from, without which :func:`at_epoch` cannot draw it anew.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["LONG", "Struct", "claim_by_pages", "read_struct"]
+__all__ = ["LONG", "Struct", "bytes_claimed_by_pages", "read_struct"]
 
 Struct = dict[int, Any]
 """Values by field number: integers of 32 bits, bytes, truth values, lists and structs; integers of 64 bits by ``LONG | number``.
@@ -118,7 +118,7 @@ _TYPE, _UNPACKED, _STORED = 1, 2, 3
 _DICTIONARY: Final = 2
 
 
-def claim_by_pages(source: Any, start: int, end: int) -> tuple[int, int]:
+def bytes_claimed_by_pages(source: Any, start: int, end: int) -> tuple[int, int]:
     """Bytes that the pages between two positions of a file say that they unpack to: all together, and that of a dictionary.
 
     Args:

@@ -16,7 +16,7 @@ from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ObjectColumn
 from data_stack.formats.parquet.files import partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts
-from data_stack.formats.parquet.footer_structs import claim_by_pages
+from data_stack.formats.parquet.footer_structs import bytes_claimed_by_pages
 from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.known_values import (
     column_statistics,
@@ -312,7 +312,7 @@ class GroupReading:
         repeated = []
         for number in unchecked:
             start, n_bytes, n_raw_bytes = (each[number] for each in places)
-            claimed, dictionary = claim_by_pages(self._source, start, start + n_bytes)
+            claimed, dictionary = bytes_claimed_by_pages(self._source, start, start + n_bytes)
             if claimed > max(_HARMLESS_PAGE_BYTES, 4 * n_raw_bytes):
                 raise DatasetFileCorruptError(
                     f"{groups.footers.name_of(group)}, column {number}: its pages claim to unpack to {claimed:,} bytes, the "

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.provided import provided_codecs
-from data_stack.codecs.registry import Codecs, codec_of, register_types
+from data_stack.codecs.registry import Codecs, codec_of, registered_types
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
     ColumnKey,
@@ -475,7 +475,7 @@ def check_options(codecs: Codecs | None, columns: Any, mapped: bool) -> dict[str
     Raises:
         ConfigError: one is none.
     """
-    provided = {kind: codec for kind, codec in provided_codecs().items() if kind not in register_types()}
+    provided = {kind: codec for kind, codec in provided_codecs().items() if kind not in registered_types()}
     return {
         "codecs": {**provided, **(codecs or {})} if provided else codecs,
         "columns": None if columns is None else _names_of(columns),

@@ -29,7 +29,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import MetaFactory
 from data_stack.dataset.positions import ComputedPositions
-from data_stack.dataset.recipes.functions import name_function
+from data_stack.dataset.recipes.functions import named_function
 from data_stack.dataset.recipes.recipe import MOST_EMBEDDED_BYTES, code_digest
 from data_stack.exception import ConfigError
 
@@ -312,7 +312,7 @@ def in_a_new_process(*arguments: str, **environment: str) -> str:
 
 
 def test_a_name_is_given_once() -> None:
-    @name_function("tests first")
+    @named_function("tests first")
     def first(sample: Any) -> Any:
         return sample
 
@@ -320,7 +320,7 @@ def test_a_name_is_given_once() -> None:
         return sample
 
     with pytest.raises(ConfigError, match=r"the name 'tests first' is that of .*first"):
-        name_function("tests first")(other)
+        named_function("tests first")(other)
 
 
 # ---------------------------------------------------------------------- leaves

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from data_stack.formats.parquet.footer_structs import claim_by_pages
+from data_stack.formats.parquet.footer_structs import bytes_claimed_by_pages
 
 # Thrift's compact protocol: field 1 is the kind of page, 2 and 3 are its sizes, unpacked and stored.
 _KIND, _SIZE = b"\x15\x00", b"\x15\x08"
@@ -12,7 +12,7 @@ _KIND, _SIZE = b"\x15\x00", b"\x15\x08"
 def test_what_pages_claim_is_added_up() -> None:
     page = _KIND + _SIZE + _SIZE + b"\x00" + b"data"
 
-    assert claim_by_pages(pa.BufferReader(page * 3), 0, 3 * len(page)) == (12, 0)
+    assert bytes_claimed_by_pages(pa.BufferReader(page * 3), 0, 3 * len(page)) == (12, 0)
 
 
 @pytest.mark.parametrize("other", [b"\x1c\x00", b"\x18\x01a", b"\x11", b"\x19\x15\x02"], ids=["struct", "bytes", "truth", "list"])
@@ -23,4 +23,4 @@ def test_a_size_of_another_type_is_damage(position: int, other: bytes) -> None:
     header = b"".join(fields) + b"\x00"
 
     with pytest.raises(ValueError, match="the page at byte 0 does not tell its size"):
-        claim_by_pages(pa.BufferReader(header + b"data"), 0, len(header) + 4)
+        bytes_claimed_by_pages(pa.BufferReader(header + b"data"), 0, len(header) + 4)

@@ -154,7 +154,7 @@ class ListCodec(_TypedCodec):
         except CellError as error:
             raise CellError(int(np.searchsorted(offsets, error.row, "right")) - 1, error.why) from error
         if not has_nulls and found.is_null is None and len(sizes) and (sizes == sizes[0]).all():
-            return ArrayColumn(found.array.reshape(len(sizes), sizes[0]), _hold_bytes(found.array, elements))
+            return ArrayColumn(found.array.reshape(len(sizes), sizes[0]), _n_held_bytes(found.array, elements))
         return ListColumn(found.array, offsets, is_null, found.is_null, as_objects=has_nulls)
 
 
@@ -200,10 +200,10 @@ class TensorCodec(_TypedCodec):
             if lost.any():
                 raise CellError(int(np.flatnonzero(lost)[0]), "a number of the tensor is null")
         if not has_nulls:
-            return ArrayColumn(array, _hold_bytes(array, elements))
+            return ArrayColumn(array, _n_held_bytes(array, elements))
         nulls = np.zeros(len(cells), bool) if is_null is None else is_null
         return MadeColumn(
-            len(cells), lambda rows: [None if nulls[row] else array[row].copy() for row in rows], _hold_bytes(array, elements)
+            len(cells), lambda rows: [None if nulls[row] else array[row].copy() for row in rows], _n_held_bytes(array, elements)
         )
 
 
@@ -333,5 +333,5 @@ def _object_bytes(cells: pa.Array) -> int:
     return int(cells.nbytes) + 57 * len(cells)
 
 
-def _hold_bytes(array: npt.NDArray[Any], elements: pa.Array) -> int:
+def _n_held_bytes(array: npt.NDArray[Any], elements: pa.Array) -> int:
     return _object_bytes(elements) if array.dtype == object else array.nbytes
