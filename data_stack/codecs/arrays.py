@@ -114,7 +114,7 @@ def array_of(dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memor
         ValueError: these are no values of that dtype and shape.
     """
     array: npt.NDArray[Any] = np.ndarray(shape, dtype, values)
-    # What no array holds in its bytes would surprise whoever reads it much later.
+    # Refused here, for the reader would meet them much later.
     if dtype.kind == "b" and np.frombuffer(values, np.uint8).max(initial=0) > 1:
         raise ValueError("an array of booleans holds bytes other than 0 and 1")
     if dtype.kind == "U" and np.frombuffer(values, f"{dtype.str[0]}u4").max(initial=0) > _MAX_CODE_POINT:
@@ -135,7 +135,7 @@ def check_dtype(text: str) -> np.dtype[Any]:
     except (TypeError, ValueError):
         dtype = None
     if dtype is None or dtype.itemsize == 0:
-        raise ValueError(f"an array's record names the dtype {text!r:.60}, which is none that is stored")
+        raise ValueError(f"an array's record names the dtype {text!r:.60}, which arrays are not stored with")
     return dtype
 
 

@@ -57,7 +57,7 @@ _MOST_FETCHED_BYTES = 32 << 20
 
 _DTYPE = re.compile(r"[<>|][biufcmMSU]\d+(\[\w+\])?")
 
-#: What decoding raises of bytes that nobody encoded; RecursionError is a RuntimeError.
+#: What decoding raises for bytes that no encoder wrote; RecursionError is a RuntimeError.
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RuntimeError, MemoryError, struct.error)
 
 

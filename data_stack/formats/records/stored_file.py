@@ -57,7 +57,7 @@ class BlockChecks:
         self.is_done = not self._checked
 
     def check(self, data: memoryview, starts: _Integers, ends: _Integers) -> None:
-        """Check the blocks of some ranges of ``data``, the whole file, that nobody has checked yet.
+        """Check the blocks of some ranges of ``data``, the whole file, that have not been checked yet.
 
         Raises:
             DatasetFileCorruptError: one is not what was stored.
@@ -152,7 +152,7 @@ class StoredFile:
         return self._ranges
 
     def check(self, starts: _Integers, ends: _Integers) -> None:
-        """Check the blocks of ranges of ``buffer`` that nobody has checked yet.
+        """Check the blocks of ranges of ``buffer`` that have not been checked yet.
 
         Raises:
             DatasetFileCorruptError: one is not what was stored.
@@ -205,7 +205,7 @@ class StoredFile:
 
 
 class _CheckedRanges(PositionalFile):
-    """Reads by range, and checks the blocks that nobody has checked yet: it reads these whole, once."""
+    """Reads by range, and checks the blocks that have not been checked yet: it reads these whole, once."""
 
     checks: BlockChecks
 

@@ -254,7 +254,7 @@ class _Machine:
     def _push_global(self, name: str) -> None:
         known = KNOWN_GLOBALS.get(name)
         if known is None:
-            raise Refusal(f"the global {name[:80]}, which is none of those that Petastorm writes")
+            raise Refusal(f"the global {name[:80]}, which Petastorm does not write")
         self.stack.append(known)
 
     def _make_by_call(self, function: Any, arguments: Any) -> Any:

@@ -306,7 +306,7 @@ class _CachedBlocks(Blocks):
         """Write blocks, unless there is no room, or the file was evicted or completed by somebody else."""
         try:
             with self._remote.folder.room(sum(map(len, blocks.values())) + 8192 * len(blocks)) as fits:
-                # Once evicted, going on would fill a disk with what nobody can count or find.
+                # After an eviction, going on would fill the disk with bytes that are not counted.
                 self._keeps = fits and os.fstat(self._handle).st_nlink > 0 and not self.is_complete()
                 if not self._keeps:
                     return

@@ -148,8 +148,8 @@ class _Refusal(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
         raise StorageError(
-            f"the host key of the SFTP server {hostname} is not known ({_describe(key)}), so whoever answers there could be "
-            f"anybody; no login was sent. If its operator confirms this key, add it: `ssh-keyscan -p PORT HOST >> "
+            f"the host key of the SFTP server {hostname} is not known ({_describe(key)}), so another machine may answer in its "
+            f"place; no login was sent. If its operator confirms this key, add it: `ssh-keyscan -p PORT HOST >> "
             f"~/.ssh/known_hosts`, or name a file that holds it (known_hosts=…, ?knownHosts=…). host_key_policy='auto_add' "
             f"(?hostKeyPolicy=auto_add) trusts whoever answers."
         )

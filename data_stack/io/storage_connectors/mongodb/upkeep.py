@@ -1,4 +1,4 @@
-"""Sweeping what no resource needs, in a store that others go on using: nobody loses a file.
+"""Sweeping what no resource needs, in a store that others go on using: no reader loses a file.
 
 A file belongs to the upload that writes it, as long as that has a record in ``bucket.uploads``, and then to the one pointer
 that was published for it; another pointer gets it only when the resource is moved. Who sweeps a file first *condemns* the record
