@@ -15,8 +15,8 @@ from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.metadata import ParquetManifest
 from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY
 from data_stack.formats.parquet.schema import SCHEMA_KEY
-from data_stack.formats.parquet.stored_indexes import stored_indexes
-from data_stack.formats.parquet.stored_schema import stored_schema
+from data_stack.formats.parquet.stored_indexes import read_indexes
+from data_stack.formats.parquet.stored_schema import read_schema
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.loader.loader import Loader
 from data_stack.loader.orders import BlockShuffled
@@ -37,7 +37,7 @@ def facts_of(source: Any, *, with_values: bool = False) -> dict[str, Any]:
         DatasetFileCorruptError: a footer, or what lies beside the files, is damaged.
     """
     footers = Footers(find_files(source))
-    schema = stored_schema(footers)
+    schema = read_schema(footers)
     metadata = footers.metadata
     in_folders = partition_names(footers.files.partitions)
     stored = {field.name: 0 for field in schema if field.name not in in_folders}
@@ -94,7 +94,7 @@ def _state_of_manifest(footers: Footers) -> str:
 
 def _indexes(footers: Footers, with_values: bool) -> list[dict[str, Any]] | str:
     try:
-        facts = [index.to_json() for index in stored_indexes(footers).values()]
+        facts = [index.to_json() for index in read_indexes(footers).values()]
     except (ConfigError, DatasetFileCorruptError) as error:
         return str(error)
     for fact in facts:

@@ -21,7 +21,7 @@ from data_stack.formats.parquet import (
     Schema,
 )
 
-__all__ = ["columns_of_parquet", "parquet_schema", "stored_schema_of", "with_plain_lists"]
+__all__ = ["columns_of_parquet", "find_stored_schema", "parquet_schema", "with_plain_lists"]
 
 _LOOKED_AT: Final = 16
 #: Types of columns whose values may be None.
@@ -91,7 +91,7 @@ def with_plain_lists(schema: Schema) -> Schema:
     )
 
 
-def stored_schema_of(schema: Schema, columns: Mapping[str, Column]) -> Schema:
+def find_stored_schema(schema: Schema, columns: Mapping[str, Column]) -> Schema:
     """The same fields, with the bytes of files instead of what these show."""
     return Schema(
         schema.name,

@@ -272,7 +272,7 @@ def _open_images(location: Location) -> Source:
 
 
 def _open_parquet(location: Location) -> Source:
-    from data_stack.formats.conversion.parquet_columns import columns_of_parquet, stored_schema_of, with_plain_lists
+    from data_stack.formats.conversion.parquet_columns import columns_of_parquet, find_stored_schema, with_plain_lists
     from data_stack.formats.parquet import ParquetDataset
 
     where: Any = (location.folder, location.name) if location.is_file() else (location.as_folder(), "")
@@ -283,7 +283,7 @@ def _open_parquet(location: Location) -> Source:
     schema = columns_of_parquet(values, lambda found, name: _infer([text_of_decimals(value) for value in found], name))
     stored = None
     if any(column.codec_type in media_types() for column in schema.values()):
-        stored = ParquetDataset(where[0], prefix=where[1], schema=stored_schema_of(values.schema, schema))
+        stored = ParquetDataset(where[0], prefix=where[1], schema=find_stored_schema(values.schema, schema))
     return Source("", values, schema, {name: name for name in values.schema.fields}, stored, decimals=decimals)
 
 

@@ -26,7 +26,7 @@ from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import as_predicate
 from data_stack.formats.parquet.selection import Gathering, Located, Selection, select
-from data_stack.formats.parquet.stored_schema import stored_schema
+from data_stack.formats.parquet.stored_schema import read_schema
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.request_limit import current_request, decoding_for
 
@@ -103,7 +103,7 @@ class ParquetDataset(AccessedDatasetIterator):
         files = find_files(source, prefix, filesystem=filesystem)
         self._predicate = None if filters is None else as_predicate(filters)
         footers = Footers(files, lazily=True)
-        whole = stored_schema(footers) if schema is None else schema
+        whole = read_schema(footers) if schema is None else schema
         for name in self._predicate.fields if self._predicate is not None else ():
             whole[name]  # raises, with the names that there are
         self._schema = whole if columns is None else whole.view(columns)
@@ -231,7 +231,7 @@ class ParquetDataset(AccessedDatasetIterator):
             return [column[:0] for column in self._read(names, np.zeros(1, np.int64))]
         self._recent_names = names
         with decoding_for(current_request()):
-            return self._read_rows(names, self._select().located(positions))
+            return self._read_rows(names, self._select().locate_all(positions))
 
     def _read_rows(self, names: Sequence[str], located: Located) -> list[npt.NDArray[Any]]:
         if len(located.groups) == 1:
@@ -362,9 +362,9 @@ def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
     if choice is None:
         return np.arange(len(footers), dtype=np.int64)
     if hasattr(choice, "select"):
-        from data_stack.formats.parquet.stored_indexes import stored_indexes
+        from data_stack.formats.parquet.stored_indexes import read_indexes
 
-        choice = choice.select(stored_indexes(footers))
+        choice = choice.select(read_indexes(footers))
     numbers = np.array(list(choice) if isinstance(choice, Iterable) else choice)
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
         raise ConfigError(f"row_groups are numbers of row groups, or a selector such as SingleIndexSelector, not {choice!r:.80}")

@@ -16,8 +16,8 @@ from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.parquet.stored_indexes import stored_indexes
-from data_stack.formats.parquet.stored_schema import stored_schema
+from data_stack.formats.parquet.stored_indexes import read_indexes
+from data_stack.formats.parquet.stored_schema import read_schema
 from data_stack.formats.parquet.writer import ParquetWriter
 from data_stack.io.folder import folder_of
 
@@ -80,7 +80,7 @@ def copy_dataset(
         StorageError: it cannot be read, or the copy not be written.
     """
     footers = Footers(find_files(source))
-    whole, goal = stored_schema(footers), folder_of(target)
+    whole, goal = read_schema(footers), folder_of(target)
     for name in not_null:
         whole[name]  # there is such a field
     schema = whole if fields is None else whole.view(fields)
@@ -143,7 +143,7 @@ def _tables(row_groups: RowGroups, schema: Schema, not_null: Sequence[str], in_f
 
 def _indexes(footers: Footers, schema: Schema) -> tuple[list[Any], tuple[str, ...]]:
     try:
-        found = stored_indexes(footers)
+        found = read_indexes(footers)
     except (ConfigError, DatasetFileCorruptError):  # out of date, or damaged: what they were of is not known for sure
         return [], ("?",)
     kept = [type(index)(index.name, index.field) for index in found.values() if index.field in schema]

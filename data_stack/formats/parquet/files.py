@@ -56,7 +56,7 @@ class ParquetFiles:
         Raises:
             ResourceNotFoundError, StorageError: it cannot be opened.
         """
-        return opened_for_arrow(self.folder, self.paths[number])
+        return open_file_for_arrow(self.folder, self.paths[number])
 
     def name(self, number: int) -> str:
         """What to call a file in messages."""
@@ -158,7 +158,7 @@ def partition_of(path: str) -> dict[str, str | None]:
     return values
 
 
-def opened_for_arrow(folder: Folder, path: str) -> Any:
+def open_file_for_arrow(folder: Folder, path: str) -> Any:
     """A file of a folder as pyarrow's own kind of file where there is one: those read without the GIL."""
     if isinstance(folder, ArrowFolder):
         return folder.open_for_arrow(path)

@@ -64,7 +64,7 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind in (4, 5, 6):
         return _integer(data, at)
     if kind == 8:
-        length, at = _unsigned(data, at)
+        length, at = _read_unsigned(data, at)
         if at + length > len(data):
             raise IndexError("its end")
         return data[at : at + length], at + length
@@ -81,7 +81,7 @@ def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     head, at = data[at], at + 1
     length, kind = head >> 4, head & 0x0F
     if length == 15:
-        length, at = _unsigned(data, at)
+        length, at = _read_unsigned(data, at)
     if length > len(data) - at:  # each takes a byte at least
         raise IndexError("its end")
     found = []
@@ -92,11 +92,11 @@ def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
 
 
 def _integer(data: bytes, at: int) -> tuple[int, int]:
-    number, at = _unsigned(data, at)
+    number, at = _read_unsigned(data, at)
     return (number >> 1) ^ -(number & 1), at
 
 
-def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
     number = shift = 0
     while True:
         byte = data[at]

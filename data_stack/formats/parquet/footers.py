@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, ResourceChangedError, StorageError
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA
-from data_stack.formats.parquet.files import ParquetFiles, opened_for_arrow
+from data_stack.formats.parquet.files import ParquetFiles, open_file_for_arrow
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
 from data_stack.formats.parquet.metadata import ParquetFileRecord, ParquetManifest
 from data_stack.formats.parquet.schema import Schema
@@ -160,7 +160,7 @@ class Footers:
         folder = self.files.folder
         if self._common is None and folder.has_file(COMMON_METADATA):
             name = folder.full_name(COMMON_METADATA)
-            with reading_parquet(name), opened_for_arrow(folder, COMMON_METADATA) as source:
+            with reading_parquet(name), open_file_for_arrow(folder, COMMON_METADATA) as source:
                 self._common, _ = _parse(_tail(source, name), None)
         return self._common
 

@@ -19,8 +19,8 @@ from data_stack.formats.parquet.metadata import (
 from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY, ROW_GROUPS_KEY, UNISCHEMA_KEY, petastorm_metadata
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import SCHEMA_KEY, Schema
-from data_stack.formats.parquet.stored_indexes import stored_indexes
-from data_stack.formats.parquet.stored_schema import stored_schema
+from data_stack.formats.parquet.stored_indexes import read_indexes
+from data_stack.formats.parquet.stored_schema import read_schema
 
 __all__ = ["MetadataReport", "generate_metadata"]
 
@@ -69,7 +69,7 @@ def generate_metadata(
     if files.given:
         raise ConfigError("metadata lie beside the files of a dataset: give its folder, not one file")
     footers = Footers(files, verified=False)
-    found = stored_schema(footers) if schema is None else schema
+    found = read_schema(footers) if schema is None else schema
     RowGroups(footers, found)  # raises where a file lacks a field, or a folder's name is no value
     metadata = dict(footers.metadata)
     written = "data_stack" if SCHEMA_KEY in metadata else "petastorm" if UNISCHEMA_KEY in metadata else "inferred"
@@ -99,7 +99,7 @@ def generate_metadata(
 
 def _are_indexes_current(footers: Footers) -> bool:
     try:
-        stored_indexes(footers)
+        read_indexes(footers)
         # Petastorm's do not tell of which files they are, but which it had then.
         counts = json.loads(footers.metadata.get(ROW_GROUPS_KEY, b"null"))
     except (ConfigError, DatasetFileCorruptError, ValueError, RecursionError):

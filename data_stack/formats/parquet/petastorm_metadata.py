@@ -38,8 +38,8 @@ __all__ = [
     "UNISCHEMA_KEY",
     "is_petastorms",
     "petastorm_metadata",
-    "pickled_from_schema",
     "schema_from_pickled",
+    "schema_to_pickled",
 ]
 
 #: Its schema, pickled.
@@ -62,7 +62,7 @@ def petastorm_metadata(schema: Schema, files: Sequence[ParquetFileRecord]) -> di
         ConfigError: Petastorm knows no such field.
     """
     counts = {file.name: len(file.row_groups) for file in files}
-    return {UNISCHEMA_KEY: write_pickled_schema(pickled_from_schema(schema)), ROW_GROUPS_KEY: json.dumps(counts).encode()}
+    return {UNISCHEMA_KEY: write_pickled_schema(schema_to_pickled(schema)), ROW_GROUPS_KEY: json.dumps(counts).encode()}
 
 
 def schema_from_pickled(pickled: PickledSchema) -> Schema:
@@ -103,16 +103,16 @@ def _codec_from_pickled(field: PickledField) -> FieldCodec | None:
     )
 
 
-def pickled_from_schema(schema: Schema) -> PickledSchema:
+def schema_to_pickled(schema: Schema) -> PickledSchema:
     """The schema as Petastorm has it, so that it can read the rows.
 
     Raises:
         ConfigError: Petastorm has no such field; the message names it.
     """
-    return PickledSchema(schema.name, tuple(_pickled_field(field) for field in schema))
+    return PickledSchema(schema.name, tuple(_field_to_pickled(field) for field in schema))
 
 
-def _pickled_field(field: Field) -> PickledField:
+def _field_to_pickled(field: Field) -> PickledField:
     codec = field.codec
     if not field.name.isidentifier() or field.name.startswith("_"):
         raise ConfigError(f"Petastorm cannot name a field {field.name!r}: it makes named tuples of rows")
@@ -124,10 +124,10 @@ def _pickled_field(field: Field) -> PickledField:
         if dtype.kind not in "USbMiufc":
             raise _unknown_to_petastorm(field)
         numpy_type = names.get(dtype.kind, dtype.name)
-    return PickledField(field.name, numpy_type, field.shape, _pickled_codec(field, codec), field.nullable)
+    return PickledField(field.name, numpy_type, field.shape, _codec_to_pickled(field, codec), field.nullable)
 
 
-def _pickled_codec(field: Field, codec: FieldCodec) -> PickledCodec | None:
+def _codec_to_pickled(field: Field, codec: FieldCodec) -> PickledCodec | None:
     if isinstance(codec, ScalarCodec):
         return PickledCodec("scalar", spark_type=_spark_type(field, codec.type))
     if isinstance(codec, ListCodec):

@@ -147,7 +147,7 @@ class RowGroups:
 
     # ------------------------------------------------------------------ inside
 
-    def stored_of(self, group: int, names: Sequence[str]) -> list[str]:
+    def list_stored(self, group: int, names: Sequence[str]) -> list[str]:
         """Which columns are stored in the file of a row group; the others are partition columns, or absent."""
         absent = self._absent[int(self.footers.file_of[group])]
         return [name for name in names if name not in self._partitioned and name not in absent]
@@ -252,7 +252,7 @@ class GroupReading:
     def __init__(self, groups: RowGroups, group: int, names: Sequence[str], rows: Rows | None = None) -> None:
         self._groups, self._group, self.names, self._rows = groups, group, names, rows
         self._n_rows = int(groups.footers.n_rows[group]) if rows is None else len(rows)
-        self._stored = groups.stored_of(group, names)
+        self._stored = groups.list_stored(group, names)
         self._source: Any = None
         self._file: pq.ParquetFile | None = None
         self._table: pa.Table | None = None

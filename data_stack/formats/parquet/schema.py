@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, cells_of, check_codec, default_codec, stored_codec
+from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, cells_of, check_codec, default_codec, read_codec
 from data_stack.formats.parquet.types import FieldDtype, check_dtype, dtype_name
 from data_stack.util.named_rows import row_type
 from data_stack.util.suggestions import did_you_mean
@@ -116,7 +116,7 @@ class Field:
             raise ConfigError(
                 f"dtype, shape and nullable of field {name!r:.60} are {dtype!r:.40}, {shape!r:.40}, {nullable!r:.40}"
             )
-        return cls(name, dtype, shape, stored_codec(content), nullable)
+        return cls(name, dtype, shape, read_codec(content), nullable)
 
 
 class Schema:

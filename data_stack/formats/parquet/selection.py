@@ -160,7 +160,7 @@ class Selection:
         """The row groups of samples, those of the first samples first."""
         return list(dict.fromkeys(self.groups[self._blocks.of(positions)].tolist()))
 
-    def located(self, positions: npt.NDArray[Any]) -> Located:
+    def locate_all(self, positions: npt.NDArray[Any]) -> Located:
         """Where samples lie; ``positions`` is not empty."""
         lowest, highest = int(positions.min()), int(positions.max())
         if lowest < 0 or highest >= self.n_rows:

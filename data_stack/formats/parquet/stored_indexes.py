@@ -20,9 +20,9 @@ from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY
 from data_stack.formats.parquet.pickled import read_pickled_indexes
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.parquet.stored_schema import stored_schema
+from data_stack.formats.parquet.stored_schema import read_schema
 
-__all__ = ["build_indexes", "built_indexes", "indexes_json", "stored_indexes"]
+__all__ = ["build_indexes", "indexes_json", "make_indexes", "read_indexes"]
 
 
 def build_indexes(
@@ -54,8 +54,8 @@ def build_indexes(
     footers = Footers(find_files(source, prefix, filesystem=filesystem))
     if footers.files.given:
         raise ConfigError("indexes lie beside the files of a dataset: give its folder, not one file or a list of them")
-    schema = stored_schema(footers)
-    built = built_indexes(footers, schema, indexes)
+    schema = read_schema(footers)
+    built = make_indexes(footers, schema, indexes)
     folder = footers.files.folder
     common = read_common_metadata(folder)
     arrow_schema, metadata = (footers.arrow_schema, dict(footers.metadata)) if common is None else common
@@ -69,7 +69,7 @@ def build_indexes(
     return kept
 
 
-def built_indexes(footers: Footers, schema: Schema, indexes: Sequence[RowGroupIndex]) -> dict[str, RowGroupIndex]:
+def make_indexes(footers: Footers, schema: Schema, indexes: Sequence[RowGroupIndex]) -> dict[str, RowGroupIndex]:
     """Indexes of a dataset, by name.
 
     Raises:
@@ -90,7 +90,7 @@ def _columns(row_groups: RowGroups, name: str) -> Iterator[tuple[int, npt.NDArra
         yield group, column.take(np.arange(len(column), dtype=np.int64))
 
 
-def stored_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
+def read_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
     """The indexes beside a dataset, by name: ours, or else Petastorm's.
 
     Raises:

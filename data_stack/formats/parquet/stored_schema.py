@@ -15,12 +15,12 @@ from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY, schema_
 from data_stack.formats.parquet.pickled import read_pickled_schema
 from data_stack.formats.parquet.schema import Field, Schema
 
-__all__ = ["stored_schema"]
+__all__ = ["read_schema"]
 
 _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,17})")
 
 
-def stored_schema(footers: Footers) -> Schema:
+def read_schema(footers: Footers) -> Schema:
     """The schema in the metadata of a dataset: ours, or Petastorm's, which is not run; else one that its columns tell.
 
     Columns in the names of folders that it does not name are added.

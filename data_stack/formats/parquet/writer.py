@@ -26,7 +26,7 @@ from data_stack.formats.parquet.metadata import (
 )
 from data_stack.formats.parquet.petastorm_metadata import is_petastorms, petastorm_metadata
 from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.parquet.stored_indexes import built_indexes, indexes_json
+from data_stack.formats.parquet.stored_indexes import indexes_json, make_indexes
 from data_stack.formats.parquet.writer_cells import CellBatch, Cells, column_values, plain_value
 from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat, GrowingParquetFile
 from data_stack.formats.parquet.writer_inference import schema_of_columns, tells_nothing
@@ -244,7 +244,7 @@ class ParquetWriter:
         if self._part is None:
             raise ConfigError("the schema of encoded cells cannot be seen from them: give the writer one")
         table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
-        for batch in self._cells.stored(table, len(self)):
+        for batch in self._cells.adopt(table, len(self)):
             self._spread(batch)
 
     def write(
@@ -426,7 +426,7 @@ class ParquetWriter:
         if self._indexes:
             names = tuple(file.name for file in manifest.files)
             footers = Footers(ParquetFiles(self._folder, names, tuple(map(partition_of, names))))
-            metadata[INDEXES_KEY] = indexes_json(built_indexes(footers, schema, self._indexes), footers)
+            metadata[INDEXES_KEY] = indexes_json(make_indexes(footers, schema, self._indexes), footers)
         write_common_metadata(self._folder, self._cells.arrow_schema, metadata)
 
     def _check_usable(self) -> None:

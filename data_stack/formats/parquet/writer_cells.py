@@ -71,7 +71,7 @@ class Cells:
         try:
             for column in self._columns:
                 name = column.field.name
-                cell, size = column.encoded(row.get(name))
+                cell, size = column.encode(row.get(name))
                 encoded.append(cell)
                 n_bytes += size
             values = [plain_value(row.get(field.name)) for field in self._partitions.fields]
@@ -162,7 +162,7 @@ class Cells:
         folders = self._folders_of([[plain_value(value) for value in each] for each in lists], number)
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema), folders
 
-    def stored(self, table: pa.Table, number: int) -> list[CellBatch]:
+    def adopt(self, table: pa.Table, number: int) -> list[CellBatch]:
         """Rows whose cells are encoded already.
 
         Args:
@@ -250,7 +250,7 @@ class _CellBuffer:
         self.cells: list[Any] = []
         self._stored_type = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
 
-    def encoded(self, value: Any) -> tuple[Any, int]:
+    def encode(self, value: Any) -> tuple[Any, int]:
         """The cell of a value, and about how many bytes it has."""
         value = plain_value(value)
         if value is None:

@@ -16,7 +16,7 @@ from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.formats.parquet import NGram, ParquetDataset, Schema
 from data_stack.loader import BlockShuffled, InOrder, Lanes, Loader, LoaderState, Order
 from data_stack.loader.state import check_seal, seal
-from data_stack_petastorm.row_groups import RowGroups, parts_of_row_groups, shuffled_rows, the_one
+from data_stack_petastorm.row_groups import RowGroups, parts_of_row_groups, permute_rows, the_one
 from data_stack_petastorm.rows import batch_as_tuples, rows_of
 
 __all__ = ["Reader", "lanes_of", "n_rows_of"]
@@ -308,7 +308,7 @@ class Reader:
         shuffle_row_groups, shuffle_rows, n_mixed = self._shuffling
         lengths, n_of_each = parts_of_row_groups(self._lengths, n_mixed)
         order: bool | Order = BlockShuffled(block_lengths=n_of_each, window=n_mixed) if shuffle_row_groups else False
-        transform = shuffled_rows if shuffle_rows else None
+        transform = permute_rows if shuffle_rows else None
         return Loader(RowGroups(self.iterator, lengths), 1, shuffle=order, collate=the_one, transform=transform, **self._options)
 
     def _rows_at_once(self) -> int:

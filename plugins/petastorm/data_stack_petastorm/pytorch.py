@@ -127,7 +127,7 @@ class _ReaderLoader:
         Raises:
             ConfigError: the reader is of several; its own state_dict() says where it is.
         """
-        return self._known_loader().state_dict()
+        return self._need_loader().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on where :meth:`state_dict` was taken.
@@ -135,13 +135,13 @@ class _ReaderLoader:
         Raises:
             LoaderStateError: the state is of other rows or another order, or no state.
         """
-        self._known_loader()
+        self._need_loader()
         loader: Any = self._new_loader(lanes_of(state))
         loader.load_state_dict(state)
-        self._known_loader().close()
+        self._need_loader().close()
         self._loader = loader.__enter__() if self._is_entered else loader
 
-    def _known_loader(self) -> Loader:
+    def _need_loader(self) -> Loader:
         if self._loader is None:
             raise ConfigError("a loader of several readers has no state of its own; save that of the reader between two passes")
         return self._loader
@@ -324,15 +324,15 @@ def _keep(reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[An
             if n_rows >= capacity:
                 break
 
-    def joined(parts: list[dict[Any, Any]]) -> dict[Any, Any]:
+    def join(parts: list[dict[Any, Any]]) -> dict[Any, Any]:
         return {
-            key: joined([part[key] for part in parts])
+            key: join([part[key] for part in parts])
             if isinstance(value, dict)
             else transform_fn(torch.cat([part[key] for part in parts])[:capacity].numpy())
             for key, value in parts[0].items()
         }
 
-    return joined(parts) if parts else {}
+    return join(parts) if parts else {}
 
 
 class _RowCollate:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, sample_or_view
 
-__all__ = ["RowGroups", "parts_of_row_groups", "shuffled_rows", "the_one"]
+__all__ = ["RowGroups", "parts_of_row_groups", "permute_rows", "the_one"]
 
 
 class RowGroups(DatasetIterator):
@@ -55,7 +55,7 @@ def the_one(batches: list[Any]) -> Any:
     return batches[0]
 
 
-def shuffled_rows(batch: dict[Any, Any], rng: np.random.Generator) -> dict[Any, Any]:
+def permute_rows(batch: dict[Any, Any], rng: np.random.Generator) -> dict[Any, Any]:
     """The columns of a row group, of n-grams for each offset, with their rows in a random order."""
     column = next((each for part in batch.values() for each in (part.values() if isinstance(part, dict) else [part])), ())
     order = rng.permutation(len(column))

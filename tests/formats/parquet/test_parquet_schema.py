@@ -27,7 +27,7 @@ from data_stack.formats.parquet.codecs import (
     TensorCodec,
 )
 from data_stack.formats.parquet.inference import infer_schema
-from data_stack.formats.parquet.petastorm_metadata import pickled_from_schema, schema_from_pickled
+from data_stack.formats.parquet.petastorm_metadata import schema_from_pickled, schema_to_pickled
 from data_stack.formats.parquet.pickled import read_pickled_schema, write_pickled_schema
 from data_stack.formats.parquet.schema import SCHEMA_KEY, Field, Schema
 
@@ -317,7 +317,7 @@ def test_petastorms_schema_and_ours_tell_the_same(schema: Schema) -> None:
     names = ["scalar_uint16", "scalar_int64", "scalar_bool", "text", "data", "price", "day"]
     ours = schema.view([*names, "list", "matrix", "packed", "names", "png", "jpeg"])
 
-    again = schema_from_pickled(read_pickled_schema(write_pickled_schema(pickled_from_schema(ours))))
+    again = schema_from_pickled(read_pickled_schema(write_pickled_schema(schema_to_pickled(ours))))
 
     assert list(again.fields) == list(ours.fields)
     for field in ours:
@@ -332,10 +332,10 @@ def test_petastorms_schema_and_ours_tell_the_same(schema: Schema) -> None:
 @pytest.mark.parametrize("name", ["nested", "tensor", "duration", "webp"])
 def test_what_petastorm_cannot_hold_is_refused_by_name(schema: Schema, name: str) -> None:
     with pytest.raises(ConfigError, match=name):
-        pickled_from_schema(schema.view([name]))
+        schema_to_pickled(schema.view([name]))
 
 
 @pytest.mark.parametrize("name", ["a b", "_hidden"])
 def test_a_name_that_petastorm_cannot_have_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=name):
-        pickled_from_schema(Schema("s", [Field(name, "int8")]))
+        schema_to_pickled(Schema("s", [Field(name, "int8")]))

@@ -32,7 +32,7 @@ __all__ = [
     "cells_of",
     "check_codec",
     "default_codec",
-    "stored_codec",
+    "read_codec",
 ]
 
 FieldCodec: TypeAlias = ArrowCodec | Codec
@@ -46,7 +46,7 @@ def cells_of(codec: FieldCodec) -> ArrowCodec:
     return codec if isinstance(codec, ArrowCodec) else BinaryCells(codec)
 
 
-def stored_codec(content: Mapping[str, Any]) -> FieldCodec:
+def read_codec(content: Mapping[str, Any]) -> FieldCodec:
     """The codec that :meth:`ArrowCodec.to_json` or :meth:`~data_stack.codecs.Codec.to_json` described; other keys are left alone.
 
     Raises:

@@ -120,7 +120,7 @@ class ArrowCodec(ABC):
         return False
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data from which the same codec is made, see :func:`~data_stack.formats.parquet.codecs.stored_codec`."""
+        """Plain data from which the same codec is made, see :func:`~data_stack.formats.parquet.codecs.read_codec`."""
         return {"codec": self.kind}
 
     def __eq__(self, other: object) -> bool:

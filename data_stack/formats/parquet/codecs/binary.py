@@ -43,14 +43,14 @@ class BinaryCells(ArrowCodec):
         return self.codec.to_json()
 
     def arrow_type(self, field: FieldLike) -> pa.DataType:
-        self._adapted(field)
+        self._codec_for(field)
         return pa.binary()
 
     def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
         return not has_nulls and self._layout(field) is not None
 
     def encode(self, field: FieldLike, value: Any) -> Any:
-        return self._adapted(field).encode(_check(field, value))
+        return self._codec_for(field).encode(_check(field, value))
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         if isinstance(values, np.ndarray) and values.dtype != object and values.ndim > 1:
@@ -58,12 +58,12 @@ class BinaryCells(ArrowCodec):
         return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        codec = self._adapted(field)
+        codec = self._codec_for(field)
         column = None if has_nulls or not field.shape else _column_of_equal_cells(codec, field, cells)
         if column is not None:
             return column
         views = CellViews(cells)
-        fixed = None if has_nulls else _fixed(field)
+        fixed = None if has_nulls else _layout_of(field)
         return CellColumn(
             views,
             _Decoder(field, codec),
@@ -73,7 +73,7 @@ class BinaryCells(ArrowCodec):
             is_compressed=codec.is_compressed,
         )
 
-    def _adapted(self, field: FieldLike) -> Codec:
+    def _codec_for(self, field: FieldLike) -> Codec:
         key = (field.dtype, field.shape)
         if key not in self._known:
             self._known[key] = self._adapt(field)
@@ -92,7 +92,7 @@ class BinaryCells(ArrowCodec):
         """How all cells lie, if the codec knows that from their dtype and shape."""
         if not field.shape or not isinstance(field.dtype, np.dtype):
             return None
-        layout = self._adapted(field).fixed_layout(Column(self.codec.type_name, field.dtype, field.shape))
+        layout = self._codec_for(field).fixed_layout(Column(self.codec.type_name, field.dtype, field.shape))
         return layout if layout is not None and layout.shape == field.shape else None
 
 
@@ -143,7 +143,7 @@ def _as_dtype(array: _Array, dtype: np.dtype[Any]) -> _Array:
     return array.astype(dtype)
 
 
-def _fixed(field: FieldLike) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+def _layout_of(field: FieldLike) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     """Dtype and shape of all values of a field, if it says them."""
     sizes, dtype = tuple(size for size in field.shape if size is not None), _dtype_of(field)
     return (dtype, sizes) if sizes and len(sizes) == len(field.shape) and dtype is not None and dtype.itemsize else None

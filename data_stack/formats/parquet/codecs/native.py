@@ -82,7 +82,7 @@ class ScalarCodec(_TypedCodec):
         return True
 
     def encode(self, field: FieldLike, value: Any) -> Any:
-        return _stored_scalar(check_scalar(field, value), self.arrow_type(field))
+        return _to_scalar(check_scalar(field, value), self.arrow_type(field))
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         type_ = self.arrow_type(field)
@@ -120,12 +120,12 @@ class ListCodec(_TypedCodec):
     def encode(self, field: FieldLike, value: Any) -> Any:
         type_ = element_type(field.dtype, self.type)
         if isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuf" and not _has_none(value):
-            return _stored_array(check_array(field, value), type_)
+            return _plain_array(check_array(field, value), type_)
         size = field.shape[0]
         elements = list(value)
         if isinstance(value, (str, bytes)) or (size is not None and len(elements) != size):
             raise ValueError(f"a list of shape {field.shape} is expected, not {type(value).__name__} of length {len(elements)}")
-        return [None if element is None else _stored_scalar(check_scalar(field, element), type_) for element in elements]
+        return [None if element is None else _to_scalar(check_scalar(field, element), type_) for element in elements]
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         flat_type = element_type(field.dtype, self.type)
@@ -176,7 +176,7 @@ class TensorCodec(_TypedCodec):
         return pa.fixed_shape_tensor(element_type(field.dtype, self.type), sizes)
 
     def encode(self, field: FieldLike, value: Any) -> Any:
-        return _stored_array(check_array(field, value).reshape(-1), element_type(field.dtype, self.type))
+        return _plain_array(check_array(field, value).reshape(-1), element_type(field.dtype, self.type))
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         permutation = getattr(cells.type, "permutation", None)
@@ -240,7 +240,7 @@ class NestedCodec(ArrowCodec):
         return self._arrow
 
     def encode(self, field: FieldLike, value: Any) -> Any:
-        return _stored_nested(value, self._arrow)
+        return _to_nested(value, self._arrow)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         if pa.types.is_null(plain_cells(cells).type):
@@ -278,7 +278,7 @@ def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     return cells if cells.type == type_ else cells.view(type_)
 
 
-def _stored_scalar(value: Any, type_: pa.DataType) -> Any:
+def _to_scalar(value: Any, type_: pa.DataType) -> Any:
     """A scalar as ``pyarrow.array`` takes it for a type.
 
     Raises:
@@ -292,27 +292,27 @@ def _stored_scalar(value: Any, type_: pa.DataType) -> Any:
     return stored.astype(object) if pa.types.is_date(type_) else stored  # pyarrow takes no dates of numpy's
 
 
-def _stored_array(array: npt.NDArray[Any], type_: pa.DataType) -> Any:
+def _plain_array(array: npt.NDArray[Any], type_: pa.DataType) -> Any:
     """Numbers as ``pyarrow.array`` takes them for a list: it looks at Python's whether they fit into another type."""
     return array if array.dtype != np.float16 and pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
 
 
-def _stored_nested(value: Any, type_: pa.DataType) -> Any:
+def _to_nested(value: Any, type_: pa.DataType) -> Any:
     """A nested value as ``pyarrow.array`` takes it: what we read is what it takes, but for some times of numpy."""
     types = pa.types
     if isinstance(value, (np.datetime64, np.timedelta64)) and types.is_temporal(type_):
-        return None if is_missing(value) else _stored_scalar(value, type_)
+        return None if is_missing(value) else _to_scalar(value, type_)
     if types.is_struct(type_) and isinstance(value, Mapping):
         kinds = {type_.field(number).name: type_.field(number).type for number in range(type_.num_fields)}
         unknown = [name for name in value if name not in kinds]
         if unknown:  # which pyarrow drops
             raise ValueError(f"a struct of {', '.join(kinds)} is expected, this one has {unknown[0]!r:.60}")
-        return {name: _stored_nested(each, kinds[name]) for name, each in value.items()}
+        return {name: _to_nested(each, kinds[name]) for name, each in value.items()}
     if types.is_map(type_) and isinstance(value, (list, tuple, Mapping)):
         pairs = value.items() if isinstance(value, Mapping) else value
-        return [(_stored_nested(key, type_.key_type), _stored_nested(item, type_.item_type)) for key, item in pairs]
+        return [(_to_nested(key, type_.key_type), _to_nested(item, type_.item_type)) for key, item in pairs]
     if is_list(type_) and isinstance(value, (list, tuple, np.ndarray)):
-        return [_stored_nested(each, type_.value_type) for each in value]
+        return [_to_nested(each, type_.value_type) for each in value]
     return value
 
 

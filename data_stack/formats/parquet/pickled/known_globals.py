@@ -87,7 +87,7 @@ _FUNCTIONS = (
 )
 
 
-def _known_globals() -> Iterator[tuple[str, KnownGlobal]]:
+def _list_globals() -> Iterator[tuple[str, KnownGlobal]]:
     for package in _PETASTORM_PACKAGES:
         for name, known in _PETASTORM_CLASSES.items():
             yield f"{package}.{name}", known
@@ -109,4 +109,4 @@ def _known_globals() -> Iterator[tuple[str, KnownGlobal]]:
 
 
 #: By module and name, ``"numpy.int8"``.
-KNOWN_GLOBALS = dict(_known_globals())
+KNOWN_GLOBALS = dict(_list_globals())

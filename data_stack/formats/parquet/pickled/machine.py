@@ -174,14 +174,14 @@ class _Machine:
             case "GLOBAL":
                 self._push_global(argument.replace(" ", ".", 1))
             case "STACK_GLOBAL":
-                module, attribute = map(text_of, self._popped(2))
+                module, attribute = map(text_of, self._pop_several(2))
                 self._push_global(f"{module}.{attribute}")
             case "REDUCE":
-                made = self._make_by_call(*self._popped(2))
+                made = self._make_by_call(*self._pop_several(2))
                 self._spend(len(made) // _BYTES_PER_STEP if isinstance(made, (str, bytes)) else 0)
                 self.stack.append(made)
             case "NEWOBJ":
-                self.stack.append(_new_object(*self._popped(2)))
+                self.stack.append(_new_object(*self._pop_several(2)))
             case "BUILD":
                 _build(state=self.pop(), target=self._top())
             case _:
@@ -192,25 +192,25 @@ class _Machine:
             case "EMPTY_SET":
                 self.stack.append(SetNode())
             case "ADDITEMS":
-                items = self._popped_to_mark()
+                items = self._pop_to_mark()
                 self._target(SetNode).items.extend(items)
             case "EMPTY_TUPLE":
                 self.stack.append(())
             case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                self.stack.append(tuple(self._popped(int(name[-1]))))
+                self.stack.append(tuple(self._pop_several(int(name[-1]))))
             case "TUPLE":
-                self.stack.append(tuple(self._popped_to_mark()))
+                self.stack.append(tuple(self._pop_to_mark()))
             case "EMPTY_LIST":
                 self.stack.append([])
             case "LIST":
-                self.stack.append(self._popped_to_mark())
+                self.stack.append(self._pop_to_mark())
             case "APPEND" | "APPENDS":
-                items = self._popped(1) if name == "APPEND" else self._popped_to_mark()
+                items = self._pop_several(1) if name == "APPEND" else self._pop_to_mark()
                 self._target(list).extend(items)
             case "EMPTY_DICT":
                 self.stack.append(DictNode())
             case "SETITEM" | "SETITEMS" | "DICT":
-                items = self._popped(2) if name == "SETITEM" else self._popped_to_mark()
+                items = self._pop_several(2) if name == "SETITEM" else self._pop_to_mark()
                 if name == "DICT":
                     self.stack.append(DictNode())
                 self._target(DictNode).items.extend(zip(items[::2], items[1::2], strict=True))
@@ -234,10 +234,10 @@ class _Machine:
         self._top()
         return self.stack.pop()
 
-    def _popped(self, n_values: int) -> list[Any]:
+    def _pop_several(self, n_values: int) -> list[Any]:
         return [self.pop() for _ in range(n_values)][::-1]
 
-    def _popped_to_mark(self) -> list[Any]:
+    def _pop_to_mark(self) -> list[Any]:
         items = []
         while (value := self.stack.pop()) is not _MARK:
             items.append(value)
