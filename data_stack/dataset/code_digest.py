@@ -20,8 +20,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-from data_stack.dataset.recipes.functions import is_of_a_file, unnamed_content
-from data_stack.dataset.recipes.recipe_values import known_content
+from data_stack.dataset.recipes.functions import describe_unnamed, is_of_a_file
+from data_stack.dataset.recipes.recipe_values import content_if_known
 from data_stack.util.logger import logger
 
 __all__ = ["changed_module", "code_digest", "distributions_of", "module_digests"]
@@ -165,18 +165,18 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _describe(attributes: dict[str, Any]) -> str:
-    return unnamed_content(attributes, _known)
+    return describe_unnamed(attributes, _known)
 
 
 def _known(value: Any) -> Any:
     """Plain data for a value; ConfigError, which makes it like no other, where its content is not known."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         values = [getattr(value, field.name) for field in dataclasses.fields(value)]
-        return [type(value).__module__, type(value).__qualname__, unnamed_content(values, _known)]
+        return [type(value).__module__, type(value).__qualname__, describe_unnamed(values, _known)]
     if isinstance(value, enum.Enum):
         return [type(value).__module__, type(value).__qualname__, value.name]
     if isinstance(value, os.PathLike):
         return ["path", os.fspath(value)]
     if all(callable(getattr(value, name, None)) for name in ("get_resource", "set_resource", "has_resource")):
         return ["store"]
-    return known_content(value)
+    return content_if_known(value)

@@ -293,9 +293,9 @@ def _folds_of(
     if n_samples < num_folds:
         raise ConfigError(f"{n_samples} samples cannot be divided into {num_folds} folds")
     if targets is not None:
-        from data_stack.dataset.splits.scikit_learn_splits import stratified_folds  # imports scikit-learn
+        from data_stack.dataset.splits.scikit_learn_splits import draw_folds  # imports scikit-learn
 
-        return stratified_folds(targets, num_folds, random_state)
+        return draw_folds(targets, num_folds, random_state)
     order = _all_positions(n_samples)
     if random_state is not None:
         random_state.shuffle(order)  # as scikit-learn's KFold

@@ -35,7 +35,7 @@ from data_stack.repository.encoders import encoder_from_state
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["from_recipe", "known_layers"]
+__all__ = ["from_recipe", "import_layers"]
 
 _NODE_FIELDS = {"layer", "of", "arguments"}
 _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
@@ -53,7 +53,7 @@ _ENVIRONMENT = (DatasetFileCorruptError, MissingDependencyError, PluginError, Pr
 _ABSENT: Any = object()
 
 
-def known_layers() -> dict[str, type[DatasetIteratorIF]]:
+def import_layers() -> dict[str, type[DatasetIteratorIF]]:
     """All layers there are, also of the modules that nothing has imported yet; those of optional packages where these are."""
     import data_stack.loader.sources
 
@@ -104,7 +104,7 @@ def from_recipe(
         raise ConfigError(f'trusted_modules are a list of names such as ["package.module"], got {shorten(trusted_modules)}')
     called = dict(functions or {})
     nodes = _check_nodes(_parse(recipe))
-    given = _given_nodes(nodes, sources)
+    given = _match_sources(nodes, sources)
     reader = _Reader(storage, called, list(trusted_modules))
     values = _read_needed(nodes, given, reader)
     reader.check_that_nothing_is_missing()
@@ -186,8 +186,8 @@ def _check_node(number: int, fields: Any) -> _Node:
     if not (layer is None or isinstance(layer, str)):
         raise RecipeError(f"a layer is a text, or null; this is {shorten(layer)}", number)
     node = _Node(number, layer, of, arguments)
-    if layer is not None and layer != DATASET and layer not in known_layers():
-        _refuse(node, f"this version of data_stack has no such layer{did_you_mean(layer[:80], known_layers())}")
+    if layer is not None and layer != DATASET and layer not in import_layers():
+        _refuse(node, f"this version of data_stack has no such layer{did_you_mean(layer[:80], import_layers())}")
     is_below = _is_list_of(int, of) and all(0 <= below < number for below in of)
     _require(is_below, f"a node is stacked on nodes before it, by their numbers; this is {shorten(of)}", node)
     are_named = isinstance(arguments, dict) and _is_list_of(str, list(arguments))
@@ -206,7 +206,7 @@ def _list(names: Iterable[Any]) -> str:
 # ---------------------------------------------------------------------- what the caller gives
 
 
-def _given_nodes(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
+def _match_sources(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
     """For the numbers of nodes that sources stand for, the source."""
     if isinstance(sources, DatasetIteratorIF) or not isinstance(sources, Iterable):
         raise ConfigError(f"sources are a list of iterators, got {shorten(sources)}; for one write sources=[iterator]")
@@ -429,7 +429,7 @@ def _check_content(node: _Node, name: str, loaded: Any, resources: dict[str, str
 
 def _stacked(node: _Node, below: list[Any], arguments: dict[str, Any], most_parts: int) -> Any:
     """The layer that a node names on what lies below it."""
-    layer = known_layers()[str(node.layer)]
+    layer = import_layers()[str(node.layer)]
     if node.layer == "informed" and arguments.keys() != {"dataset_meta"}:  # an origin is put there by who has loaded it
         _refuse(node, f"it has the argument 'dataset_meta' alone, not {_list(arguments)}")
     if sum(map(_n_parts, below)) > most_parts:

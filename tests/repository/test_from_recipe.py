@@ -41,7 +41,7 @@ from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.loader.sources import Epochs, Interleave, Mix, Sample, Transform, Truncate
-from data_stack.repository.recipes import from_recipe, known_layers
+from data_stack.repository.recipes import from_recipe, import_layers
 from data_stack.repository.repository import DatasetRepository
 
 META = MetaFactory.get_dataset_meta("numbers/train", "numbers", "train", IteratorMeta(0, 1, 1))
@@ -215,7 +215,7 @@ def test_a_stack_is_rebuilt(name: str) -> None:
 
 
 def test_every_layer_is_among_them() -> None:
-    ours = {name for name, layer in known_layers().items() if layer.__module__.startswith("data_stack.")}
+    ours = {name for name, layer in import_layers().items() if layer.__module__.startswith("data_stack.")}
 
     assert ours == {*STACKS, "stored_cache"}
 
@@ -223,13 +223,13 @@ def test_every_layer_is_among_them() -> None:
 def test_without_pyarrow_there_are_all_layers_but_those_of_parquet() -> None:
     program = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from data_stack.repository.recipes import known_layers\n"
-        "print(*sorted(known_layers()))"
+        "from data_stack.repository.recipes import import_layers\n"
+        "print(*sorted(import_layers()))"
     )
 
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
-    assert {name for name, layer in known_layers().items() if layer.__module__.startswith("data_stack.")} == {
+    assert {name for name, layer in import_layers().items() if layer.__module__.startswith("data_stack.")} == {
         *printed.split(),
         "ngrams",
         "transformed",
@@ -749,7 +749,7 @@ def test_the_error_survives_pickling() -> None:
 
 # ---------------------------------------------------------------------- hostile recipes
 
-_names = st.sampled_from([*known_layers(), "dataset", "nonsense"])
+_names = st.sampled_from([*import_layers(), "dataset", "nonsense"])
 _words = st.sampled_from(
     ["layer", "of", "arguments", "nodes", "array", "scalar", "function", "partial", "encoder", "dataset_meta", "tensor", "dict",
      "tuple", "range", "slice", "indices", "seed", "epoch", "dataset_sequences", "samples", "times", "n_samples", "by", "length",

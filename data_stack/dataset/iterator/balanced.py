@@ -64,9 +64,9 @@ class BalancedDatasetIterator(DatasetIteratorView):
         if n_samples is not None:
             name = "the n_samples of a balanced iterator"
             self._n_wanted = check_integer(name, n_samples, at_least=0, at_most=sys.maxsize)
-        super().__init__(dataset_iterator, self._balanced(access_to(as_iterator(dataset_iterator))))
+        super().__init__(dataset_iterator, self._balance(access_to(as_iterator(dataset_iterator))))
 
-    def _balanced(self, source: SampleAccess) -> Positions:
+    def _balance(self, source: SampleAccess) -> Positions:
         n_samples = source.n_samples if self._n_wanted is None else self._n_wanted
         if n_samples == 0:
             return range(0)

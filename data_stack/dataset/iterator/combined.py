@@ -31,7 +31,7 @@ from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
 from data_stack.exception import ConfigError
 
-__all__ = ["CombinedAccess", "CombinedDatasetIterator", "shared_meta"]
+__all__ = ["CombinedAccess", "CombinedDatasetIterator", "share_meta"]
 
 _Positions = npt.NDArray[np.intp]
 
@@ -90,7 +90,7 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
         return cls(underlying, **arguments)
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        return shared_meta(meta, self._iterators)
+        return share_meta(meta, self._iterators)
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
@@ -250,7 +250,7 @@ class CombinedAccess(SampleAccess):
         return tuple(batch)
 
 
-def shared_meta(meta: DatasetMetaIF, iterators: Sequence[Any]) -> DatasetMetaIF:
+def share_meta(meta: DatasetMetaIF, iterators: Sequence[Any]) -> DatasetMetaIF:
     """``meta``, of the first of the iterators, without what those of the others contradict."""
     shared = MetaFactory.copy_dataset_meta(meta)
     metas = [each.dataset_meta for each in iterators if isinstance(each, InformedDatasetIteratorIF)]

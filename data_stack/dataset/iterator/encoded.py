@@ -193,7 +193,7 @@ class EncodedAccess(OneToOneAccess):
             columns = self.below.columns(keys, positions)
             encoders = [self.encoders.get(key) for key in keys]
         else:
-            structure = self._known_structure(keys)
+            structure = self._find_structure(keys)
             if structure is not None and structure.is_bare:
                 whole = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
                 rows = list(self.batch(whole)) or [self.sample(0)]
@@ -233,7 +233,7 @@ class EncodedAccess(OneToOneAccess):
             raise ConfigError(f"{_column_name(key)}: {encoder!r} made {len(encoded)} values of {len(column)}")
         return encoded
 
-    def _known_structure(self, keys: Sequence[ColumnKey]) -> _Structure | None:
+    def _find_structure(self, keys: Sequence[ColumnKey]) -> _Structure | None:
         """How samples are made; None where that need not be known, for then no sample is read to find out."""
         if self._structure is None and needs_a_sample([*self.encoders, *keys], list(self.encoders)):
             return self._structure_of(self.below.sample(0))

@@ -24,7 +24,7 @@ from data_stack.dataset.iterator.stacking import stack_samples, stack_values
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
 
-__all__ = ["GroupedAccess", "GroupedDatasetIterator", "distinct", "repeated_values"]
+__all__ = ["GroupedAccess", "GroupedDatasetIterator", "distinct", "repeat_values"]
 
 # Whatever else is in a column with one of these, it stays a column of objects.
 _NEVER_STACKED = (str, bytes, type(None), Mapping)
@@ -125,7 +125,7 @@ class GroupedAccess(SampleAccess):
         wanted = self.positions_of(wanted)
         columns = []
         for key, column in zip(keys, detach(tuple(self.below.columns(keys, wanted))), strict=True):
-            grouped = _group(repeated_values(column, inverse), slots.shape)
+            grouped = _group(repeat_values(column, inverse), slots.shape)
             columns.append(self._column_one_by_one(key, positions) if grouped is None else grouped)
         return columns
 
@@ -143,7 +143,7 @@ class GroupedAccess(SampleAccess):
         columns = list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, tuple) else [batch]
         grouped = []
         for column in columns:
-            groups = _group(repeated_values(column, inverse), slots.shape)
+            groups = _group(repeat_values(column, inverse), slots.shape)
             if groups is None:
                 return None
             grouped.append(groups)
@@ -171,7 +171,7 @@ def distinct(slots: IndexArrayOfInts) -> tuple[IndexArrayOfInts, npt.NDArray[np.
     return wanted, inverse
 
 
-def repeated_values(column: Column, inverse: npt.NDArray[np.intp] | None) -> Column:
+def repeat_values(column: Column, inverse: npt.NDArray[np.intp] | None) -> Column:
     """The values of several groups, those that some of them share for each by itself."""
     return column if inverse is None else copy_objects(column[inverse])
 

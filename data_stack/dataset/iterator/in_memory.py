@@ -169,11 +169,11 @@ class _ColumnarAccess(SampleAccess):
         return content_digest([form, [content_of(column.content(), of_samples=True) for column in self._columns]])
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return self._structure.batch_of([column.stacked(positions) for column in self._columns])
+        return self._structure.batch_of([column.stack(positions) for column in self._columns])
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         numbers = [self._structure.column_at(key) for key in keys]
-        found = [self._columns[number].stacked(positions) for number in numbers if number is not None]
+        found = [self._columns[number].stack(positions) for number in numbers if number is not None]
         # bare values have no columns of ours, and the default knows what to say of others
         return found if len(found) == len(keys) else super().columns(keys, positions)
 
@@ -239,7 +239,7 @@ class _RowsColumn:
     def at(self, positions: Sequence[int]) -> list[Any]:
         return list(map(self.reader().__getitem__, positions))
 
-    def stacked(self, positions: IndexArrayOfInts | None) -> Column:
+    def stack(self, positions: IndexArrayOfInts | None) -> Column:
         if positions is None:
             column: Column = self._rows.view()
             column.flags.writeable = False
@@ -275,7 +275,7 @@ class _ObjectColumn:
     def at(self, positions: Sequence[int]) -> list[Any]:
         return [copy_value(self.values[position]) for position in positions]
 
-    def stacked(self, positions: IndexArrayOfInts | None) -> Column:
+    def stack(self, positions: IndexArrayOfInts | None) -> Column:
         if positions is None:
             return copy_objects(stack_values(self.values))
         return stack_values(self.at(positions.tolist())) if len(positions) else stack_values(self.values[:1])[:0]

@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from data_stack.dataset.iterator.combined import CombinedDatasetIterator, shared_meta
+from data_stack.dataset.iterator.combined import CombinedDatasetIterator, share_meta
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
@@ -103,7 +103,7 @@ class MixedDatasetIterator(DatasetIteratorView):
         return cls(underlying, **arguments)
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        return shared_meta(meta, self.underlying_iterators)
+        return share_meta(meta, self.underlying_iterators)
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:

@@ -18,7 +18,7 @@ from data_stack.dataset.digests import DIGEST_BYTES, column_digests
 from data_stack.dataset.iterator.access import SampleAccess
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.deduplicated import equal_groups
-from data_stack.dataset.iterator.grouped import GroupedAccess, GroupedDatasetIterator, distinct, repeated_values
+from data_stack.dataset.iterator.grouped import GroupedAccess, GroupedDatasetIterator, distinct, repeat_values
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.ordered import missing_values, stable_order
 from data_stack.dataset.iterator.ownership import copy_value, detach
@@ -285,7 +285,7 @@ class OffsetsAccess(_WindowedAccess):
             for key, column in zip(keys, read, strict=True):
                 for number, offset in enumerate(at):
                     its_own = slice(number * n_windows, (number + 1) * n_windows)
-                    found[offset, key] = column[its_own] if inverse is None else repeated_values(column, inverse[its_own])
+                    found[offset, key] = column[its_own] if inverse is None else repeat_values(column, inverse[its_own])
         return found
 
     def _slots_of_offsets(self, positions: IndexArrayOfInts, offsets: Sequence[int]) -> IndexArrayOfInts:

@@ -20,7 +20,6 @@ __all__ = [
     "high_product",
     "high_product_array",
     "permute_array",
-    "permuted",
 ]
 
 Uint64Array = npt.NDArray[np.uint64]
@@ -99,29 +98,15 @@ _ROUND_CONSTANTS_64 = tuple(np.uint64(constant) for constant in _ROUND_CONSTANTS
 _CHUNK = 1 << 12
 
 
-def permuted(n: int, key: int, index: int) -> int:
-    """Where ``index`` goes in the order of ``range(n)`` that ``key`` decides.
-
-    Up to 16 positions are sorted by their hashes, so that every order is as likely as any other. More go through a
-    :class:`Network`. The key is mixed with n, so orders of different lengths have nothing in common.
-
-    Args:
-        n: positive, less than 2**63.
-        key: in ``[0, 2**64)``.
-        index: in ``[0, n)``.
-    """
-    if n > _MOST_SORTED:
-        return Network(n, key).at(index)
-    own_key = hash_of(key, n)
-    return sorted(range(n), key=[hash_of(own_key, i) for i in range(n)].__getitem__)[index]
-
-
 def permute_array(sizes: Uint64Array | int, keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Array:
-    """:func:`permute` of many indices, shape ``(n,)``; sizes and keys are one for all, or one for each.
+    """Where ``indices`` go in the order of ``range(size)`` that a key decides, shape ``(n,)``.
+
+    Up to 16 positions are sorted by their hashes, so that every order is equally likely. More go through a :class:`Network`.
+    The key is mixed with the size, so orders of different sizes are independent.
 
     Args:
-        sizes: positive, less than 2**63.
-        keys: 64 bits.
+        sizes: positive, less than 2**63; one for all, or one for each index.
+        keys: 64 bits; the same.
         indices: each in ``[0, size)``.
     """
     result = indices.astype(np.uint64)
@@ -154,7 +139,7 @@ def _permute_alike(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Arra
     """Where ``places`` go, in permutations that are all sorted (no rounds) or all networks of so many rounds."""
     if n_rounds == 0:
         return _sort_by_hash(sizes, own_keys, places)
-    widths = _rounded_up_root(sizes)
+    widths = _ceil_sqrt(sizes)
     heights = (sizes + widths - _1) // widths
     places = _walk_array(places, widths, heights, own_keys, n_rounds)
     outside = np.flatnonzero(places >= sizes)
@@ -257,7 +242,7 @@ def _walk_array(places: Uint64Array, widths: _Each, heights: _Each, own_keys: _E
     return rows
 
 
-def _rounded_up_root(numbers: Uint64Array) -> Uint64Array:
+def _ceil_sqrt(numbers: Uint64Array) -> Uint64Array:
     """The square root of positive numbers below 2**63, rounded up, exactly."""
     below = numbers - _1
     roots = np.sqrt(below.astype(np.float64)).astype(np.uint64)

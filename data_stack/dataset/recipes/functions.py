@@ -17,13 +17,13 @@ from data_stack.exception import ConfigError
 
 __all__ = [
     "code_content",
+    "describe_unnamed",
     "function_at",
     "importable_name",
     "is_of_a_file",
     "named_function",
     "register_function",
     "shorten",
-    "unnamed_content",
     "why_unnamed",
     "write_function",
 ]
@@ -61,7 +61,7 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
     if not isinstance(given, str) or not given or ":" in given:
         raise ConfigError(f"the name of a function is a text without a colon, got {given!r:.80}")
 
-    def registered(function: _Function) -> _Function:
+    def register(function: _Function) -> _Function:
         if not callable(function):
             raise ConfigError(f"only a function can be named {name!r}, not {function!r:.80}")
         other = _NAMED.get(name)
@@ -70,7 +70,7 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
         _NAMED[name] = function
         return function
 
-    return registered
+    return register
 
 
 def register_function(name: str) -> Callable[..., Any] | None:
@@ -153,7 +153,7 @@ def why_unnamed(function: Any) -> str:
     )
 
 
-def unnamed_content(value: Any, content: Callable[[Any], Any]) -> str:
+def describe_unnamed(value: Any, content: Callable[[Any], Any]) -> str:
     """A digest of all that decides what an unnamed function does, or what an object of any class is.
 
     Of a function: its compiled code, defaults, and the values of outer and global variables that it uses, so that it is the
@@ -175,7 +175,7 @@ def code_content(value: Any, content: Callable[[Any], Any]) -> str | None:
 
     Args:
         value: anything.
-        content: as for :func:`unnamed_content`.
+        content: as for :func:`describe_unnamed`.
     """
     if isinstance(value, functools.partial):
         return code_content(value.func, content)

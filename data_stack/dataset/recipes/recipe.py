@@ -20,8 +20,8 @@ from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.recipe_values import (
     class_name,
     content_digest,
+    content_if_known,
     content_of,
-    known_content,
     other_values,
     probe,
     write,
@@ -129,7 +129,7 @@ def fingerprint(iterator: DatasetIteratorIF) -> str:
         if layer.name in _TRANSPARENT and len(of) == 1:
             digests[id(layer.iterator)] = of[0]
             continue
-        if (known := _known_fingerprint(layer.iterator)) is not None:
+        if (known := _fingerprint_left_behind(layer.iterator)) is not None:
             digests[id(layer.iterator)] = known
             continue
         name = "view" if layer.name == "informed_view" else layer.name
@@ -150,8 +150,8 @@ def code_digest(iterator: DatasetIteratorIF) -> str | None:
     contents = [
         found
         for layer in _layers_below(iterator, probed=False)
-        for value in other_values(_given_to(layer))
-        if (found := code_content(value, known_content)) is not None
+        for value in other_values(_collect_arguments(layer))
+        if (found := code_content(value, content_if_known)) is not None
     ]
     return hashlib.sha256("".join(contents).encode("ascii")).hexdigest() if contents else None
 
@@ -168,24 +168,24 @@ def why_untold(iterator: DatasetIteratorIF) -> str | None:
             reason = why_untold_value(layer.arguments["config"]) or _why_untold_dataset(layer.iterator)
         elif layer.name is None and not _tells_content(layer.iterator):
             reason = "its class is none of data_stack's, so nobody but you knows when its samples are others"
-        elif _known_fingerprint(layer.iterator) is not None:
+        elif _fingerprint_left_behind(layer.iterator) is not None:
             reason = "it comes from another process and has left there what it was read from"
         elif layer.name == "sequence":
             columns = layer.arguments.get("dataset_sequences", ())
             reason = why_untold_value([column for column in columns if not isinstance(column, (list, tuple))])
         else:
-            reason = why_untold_value(_given_to(layer))
+            reason = why_untold_value(_collect_arguments(layer))
         if reason is not None:
             return f"{what}: {reason}"
     return None
 
 
-def _known_fingerprint(iterator: Any) -> str | None:
+def _fingerprint_left_behind(iterator: Any) -> str | None:
     """Of samples in memory, that of the source which a pickle left behind."""
     return iterator._known_fingerprint if isinstance(iterator, InMemoryDatasetIterator) else None
 
 
-def _given_to(layer: Layer) -> Mapping[str, Any]:
+def _collect_arguments(layer: Layer) -> Mapping[str, Any]:
     """What a layer, or a source that tells its content, was made with; not the samples themselves."""
     if layer.name == "sequence":
         return {}

@@ -14,7 +14,7 @@ from data_stack.codecs.plain_data import canonical_json, to_plain
 from data_stack.dataset.digests import sample_digest
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import ComputedPositions, as_index_array, narrow
-from data_stack.dataset.recipes.functions import shorten, unnamed_content, why_unnamed, write_function
+from data_stack.dataset.recipes.functions import describe_unnamed, shorten, why_unnamed, write_function
 from data_stack.exception import ConfigError, DataStackError
 
 __all__ = [
@@ -22,8 +22,8 @@ __all__ = [
     "array_digest",
     "class_name",
     "content_digest",
+    "content_if_known",
     "content_of",
-    "known_content",
     "other_values",
     "probe",
     "why_untold",
@@ -140,7 +140,7 @@ def _special(value: Any, plain: Callable[[Any], Any], why_not: list[str] | None)
             return {"encoder": known}
         except (DataStackError, TypeError, ValueError) as error:
             note(f"encoder {value!r:.80} cannot be written down: {error}")
-            return {"unknown": {"class": class_name(value), "content": unnamed_content(value, known_content)}}
+            return {"unknown": {"class": class_name(value), "content": describe_unnamed(value, content_if_known)}}
     if isinstance(value, DatasetMetaIF):
         return {"dataset_meta": _meta_content(value, plain)}
     if _is_storage(value):
@@ -150,7 +150,7 @@ def _special(value: Any, plain: Callable[[Any], Any], why_not: list[str] | None)
         if name is not None:
             return name
         note(why_unnamed(value))
-        content = unnamed_content(value, known_content)
+        content = describe_unnamed(value, content_if_known)
         return {"unnamed": content if why_not is None else {"function": shorten(value), "content": content}}
     note(f"an object of {class_name(value)} cannot be written down")
     return {"unknown": {"class": class_name(value), "content": _content_of_unknown(value)}}
@@ -231,7 +231,7 @@ def _is_value(value: Any) -> bool:
         return False
 
 
-def known_content(value: Any) -> Any:
+def content_if_known(value: Any) -> Any:
     """:func:`content_of` of what is no function and no object of anybody's class."""
     kinds = (type(None), bool, int, float, str, bytes, bytearray, range, slice, set, frozenset, np.generic, DatasetMetaIF)
     if isinstance(value, kinds) or _array_of(value) is not None:
@@ -244,11 +244,11 @@ def _content_of_unknown(value: Any) -> Any:
         return [content_of(np.ma.getdata(value)), content_of(np.ma.getmaskarray(value))]
     if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not hasattr(value, "iloc"):
         found = probe(value)  # an array in a file may be larger than the memory
-        return found if found["probe"] is not None else {**found, "content": unnamed_content(value, known_content)}
+        return found if found["probe"] is not None else {**found, "content": describe_unnamed(value, content_if_known)}
     try:
         return sample_digest(value).hex()  # a picture, a date, a decimal number
     except ConfigError:
-        return unnamed_content(value, known_content)
+        return describe_unnamed(value, content_if_known)
 
 
 def class_name(value: Any) -> str:

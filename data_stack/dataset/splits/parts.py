@@ -240,7 +240,7 @@ class SplitPartIterator(DatasetIteratorView):
         return {"part": self._part, **self._division}
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        return tagged(meta, self._part if has_names(self._division) else None)
+        return add_tag(meta, self._part if has_names(self._division) else None)
 
 
 @layer("fold")
@@ -281,7 +281,7 @@ class FoldPartIterator(DatasetIteratorView):
         return {"fold": self._fold, "side": self._side, **self._folding}
 
 
-def tagged(meta: DatasetMetaIF, name: PartName | None) -> DatasetMetaIF:
+def add_tag(meta: DatasetMetaIF, name: PartName | None) -> DatasetMetaIF:
     """The meta of a part: its name becomes the tag, after the one that there was."""
     if name is None:
         return meta
@@ -298,7 +298,7 @@ def split(
     **options: Any,
 ) -> Any:
     """See :meth:`FluentIterator.split`."""
-    division = check_division(ratios, stratify=_stratified_column(iterator, stratify), **options)
+    division = check_division(ratios, stratify=_column_to_stratify(iterator, stratify), **options)
     parts = {
         part: iterator._stacked("split", part=part, positions=positions, **division)
         for part, positions in divide_positions(iterator, division).items()
@@ -311,7 +311,7 @@ def folds(
     iterator: DatasetIteratorIF, n_folds: SupportsIndex, *, stratify: ColumnKey | bool = False, **options: Any
 ) -> list[Fold]:
     """See :meth:`FluentIterator.folds`."""
-    arguments = check_folding(n_folds, stratify=_stratified_column(iterator, stratify), **options)
+    arguments = check_folding(n_folds, stratify=_column_to_stratify(iterator, stratify), **options)
     fold_of = fold_of_samples(iterator, arguments)
     found = []
     for number, positions in enumerate(positions_of_parts(fold_of, arguments["n_folds"])):
@@ -322,7 +322,7 @@ def folds(
     return found
 
 
-def _stratified_column(iterator: DatasetIteratorIF, stratify: ColumnKey | bool | None) -> ColumnKey | None:
+def _column_to_stratify(iterator: DatasetIteratorIF, stratify: ColumnKey | bool | None) -> ColumnKey | None:
     # 0 == False and 1 == True, but they name columns
     if stratify is None or isinstance(stratify, (bool, np.bool_)):
         return iterator._class_column(None) if stratify else None

@@ -20,7 +20,7 @@ from data_stack.dataset.iterator.informed import InformedDatasetIterator
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import Positions, as_index_array, compose
 from data_stack.dataset.recipes.recipe import fingerprint
-from data_stack.dataset.splits.parts import Fold, tagged
+from data_stack.dataset.splits.parts import Fold, add_tag
 from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 
@@ -251,7 +251,7 @@ def _as_view(dataset: DatasetIteratorIF, indices: _Indices, tag: str | None) -> 
     view = dataset._stacked("view", indices=indices, view_tags=None if tag is None else {"part": tag})
     if tag is None or not isinstance(view, InformedDatasetIterator):
         return view
-    return InformedDatasetIterator(view._stack_on()[0], tagged(view.dataset_meta, tag))
+    return InformedDatasetIterator(view._stack_on()[0], add_tag(view.dataset_meta, tag))
 
 
 def _position_dtype(n_samples: int) -> np.dtype[Any]:

@@ -14,7 +14,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingDependencyError("a stratified splitter", "scikit-learn", "sklearn") from error
 
-__all__ = ["draw_part", "stratified_folds"]
+__all__ = ["draw_folds", "draw_part"]
 
 _Positions = npt.NDArray[np.integer[Any]]
 
@@ -34,7 +34,7 @@ def draw_part(
     return part, rest
 
 
-def stratified_folds(targets: npt.NDArray[Any], num_folds: int, random_state: np.random.RandomState | None) -> list[_Positions]:
+def draw_folds(targets: npt.NDArray[Any], num_folds: int, random_state: np.random.RandomState | None) -> list[_Positions]:
     """The positions of each fold, ascending; one-hot targets count as their labels.
 
     Raises:

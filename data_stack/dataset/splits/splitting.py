@@ -281,10 +281,10 @@ def _sizes_by_class(counts: Sequence[int], shares: Shares) -> list[list[int]]:
         return [shares.sizes(count) for count in counts]
     if len(set(shares.weights)) == 1:
         return round_robin(counts, len(shares.weights))
-    return _controlled_rounding(counts, shares)
+    return _round_controlled(counts, shares)
 
 
-def _controlled_rounding(counts: Sequence[int], shares: Shares) -> list[list[int]]:
+def _round_controlled(counts: Sequence[int], shares: Shares) -> list[list[int]]:
     """Every class's share of every part, rounded up or down such that classes add up, and parts to a share rounded up or down.
 
     Such a rounding always exists (Cox, A constructive procedure for unbiased controlled rounding, JASA 82, 1987). What is not
@@ -316,7 +316,7 @@ class _Row:
 
 def _close(row: _Row, open_rows: list[_Row], total: int) -> None:
     """Add a row, and shift until no closed way is left; ``open_rows`` had none. So there are never more of them than parts."""
-    while (way := _closed_way(row, open_rows)) is not None:
+    while (way := _find_cycle(row, open_rows)) is not None:
         plus, minus = way[::2], way[1::2]
         up = min(*(total - each.fractions[part] for each, part in plus), *(each.fractions[part] for each, part in minus))
         down = min(*(each.fractions[part] for each, part in plus), *(total - each.fractions[part] for each, part in minus))
@@ -334,7 +334,7 @@ def _close(row: _Row, open_rows: list[_Row], total: int) -> None:
         open_rows.append(row)
 
 
-def _closed_way(row: _Row, others: Sequence[_Row]) -> list[tuple[_Row, int]] | None:
+def _find_cycle(row: _Row, others: Sequence[_Row]) -> list[tuple[_Row, int]] | None:
     """Cells from ``row`` back to it, alternately along a row and along a part; None if there is no such way."""
     for start in row.fractions:
         came: dict[int, tuple[_Row, int] | None] = {start: None}  # from which part, by which row

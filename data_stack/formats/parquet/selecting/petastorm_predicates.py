@@ -18,7 +18,7 @@ import numpy.typing as npt
 from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.functions import shorten as shown_function
-from data_stack.dataset.recipes.recipe_values import content_of, known_content
+from data_stack.dataset.recipes.recipe_values import content_if_known, content_of
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import objects
 from data_stack.formats.parquet.selecting.expressions import check_field
@@ -83,7 +83,7 @@ def _content(argument: Any) -> Any:
     if isinstance(argument, list):
         return list(map(_content, argument))
     # of a function its name, or what is known of it, and its code
-    return [content_of(argument), code_content(argument, known_content)] if callable(argument) else content_of(argument)
+    return [content_of(argument), code_content(argument, content_if_known)] if callable(argument) else content_of(argument)
 
 
 def _shorten(argument: Any) -> str:
