@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import numbers
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -23,11 +21,10 @@ from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.ordered import missing_values, stable_order
 from data_stack.dataset.iterator.ownership import copy_value, detach
 from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.iterator.stacking import stack_samples, stack_values, value_of
+from data_stack.dataset.iterator.stacking import keys_of, stack_samples, stack_values, value_of
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.exception import ConfigError
-from data_stack.util.exact import comparable, ticks_of
 
 __all__ = [
     "OffsetsAccess",
@@ -45,7 +42,6 @@ _Positions = npt.NDArray[np.intp]
 _Offsets = Mapping[int, Union[list[ColumnKey], None]]
 
 _DIGESTS_AT_ONCE = 1 << 16
-_MOST = 2**64 - 1
 
 
 @layer("windowed")
@@ -315,16 +311,7 @@ def _check_offsets(offsets: Any, length: int) -> dict[int, list[ColumnKey] | Non
     checked: dict[int, list[ColumnKey] | None] = {}
     for offset, columns in offsets.items():
         number = check_integer("an offset", offset)
-        if columns is None:
-            checked[number] = None
-            continue
-        keys: list[Any] = [columns] if isinstance(columns, (str, int, np.integer)) else list(columns)
-        if not keys:
-            raise ConfigError(f"offset {number} names no columns; leave it out, or give None for all of them")
-        are_strings = {isinstance(key, str) for key in keys}
-        if len(are_strings) > 1:
-            raise ConfigError(f"the columns of offset {number} must be all positions or all keys, they are {keys!r:.80}")
-        checked[number] = keys if True in are_strings else [operator.index(key) for key in keys]
+        checked[number] = None if columns is None else keys_of(columns)
     spanned = max(checked) - min(checked) + 1
     if spanned != length:
         raise ConfigError(
@@ -338,26 +325,19 @@ def _check_offsets(offsets: Any, length: int) -> dict[int, list[ColumnKey] | Non
 
 
 def _order(column: Column, key: ColumnKey) -> _Positions:
-    missing = missing_values(column, key)
-    if bool(missing.any()):
-        position = int(np.flatnonzero(missing)[0])
-        raise ConfigError(
-            f"column {key!r} is {column[position]!s:.60} at position {position}, which has no place in an order; "
-            f"filter such samples out first"
-        )
+    missing = np.flatnonzero(missing_values(column, key))
+    if len(missing):
+        raise ConfigError(f"column {key!r} is {column[missing[0]]!s:.60} at position {missing[0]}; filter such samples out first")
     return stable_order(column, key)
 
 
 def group_numbers(column: Column) -> _Positions:
     """A number for each value, equal for equal ones: 0 for the first one's, 1 for the next other one's, and so on."""
-    if column.ndim == 1 and column.dtype.kind in "biu":
+    if column.ndim == 1 and (column.dtype.kind in "biu" or all(type(value) is str for value in column)):
         _, first, inverse = np.unique(column, return_index=True, return_inverse=True)
         rank = np.empty(len(first), dtype=np.intp)
         rank[np.argsort(first)] = np.arange(len(first))
         return rank[inverse]
-    if column.dtype == object and all(type(value) is str for value in column.flat):
-        known: dict[str, int] = {}
-        return np.array([known.setdefault(value, len(known)) for value in column.tolist()], dtype=np.intp)
     digests = np.empty((len(column), DIGEST_BYTES), dtype=np.uint8)
     for start in range(0, len(column), _DIGESTS_AT_ONCE):
         digests[start : start + _DIGESTS_AT_ONCE] = column_digests(column[start : start + _DIGESTS_AT_ONCE])
@@ -376,37 +356,27 @@ def exceeds_gap(
     values: Column, max_gap: Any, same_group: npt.NDArray[np.bool_], key: ColumnKey, order: _Positions
 ) -> npt.NDArray[np.bool_]:
     """Between which of the ordered values there is a gap, shape ``(n - 1,)``; between groups the answer means nothing."""
-    kind = values.dtype.kind
-    is_span = isinstance(max_gap, np.timedelta64)
+    kind, is_span = values.dtype.kind, isinstance(max_gap, np.timedelta64)
     if values.ndim > 1 or kind in "SUV" or (is_span and kind in "biuf"):
-        shape = f" of shape {values.shape[1:]}" if values.ndim > 1 else ""
-        raise ConfigError(f"differences in column {key!r}, of dtype {values.dtype}{shape}, cannot be compared to {max_gap!r}")
-    if kind in "biu":
-        # in unsigned integers differences are exact, whatever the values
-        ticks = values.astype(np.uint64 if kind == "u" else np.int64).view(np.uint64)
-        most = _MOST if max_gap == math.inf else min(math.floor(max_gap), _MOST)
-        return np.asarray(ticks[1:] - ticks[:-1] > np.uint64(most))
+        raise _no_difference(values, max_gap, key)
+    if kind == "O":
+        return _objects_exceed(values, max_gap, same_group, key, order)
     if kind == "f":
-        doubles = values.astype(np.float64)
-        with np.errstate(invalid="ignore", over="ignore"):
-            within = (doubles[1:] - doubles[:-1] <= float(max_gap)) | (doubles[1:] == doubles[:-1])  # infinities, too
-        return np.asarray(~within)
-    if kind in "mM":
-        ticks = np.ascontiguousarray(values, values.dtype.newbyteorder("=")).view(np.uint64)  # of which differences never wrap
-        most = _MOST if max_gap == math.inf else _ticks_of_gap(max_gap, values.dtype, key) if is_span else math.floor(max_gap)
-        return np.asarray(ticks[1:] - ticks[:-1] > np.uint64(min(most, _MOST)))
-    if is_span and any(isinstance(value, (np.datetime64, np.timedelta64)) for value in values):
-        values = np.fromiter(comparable(values.tolist()), object, len(values))
-        return _objects_exceed(values, ticks_of(max_gap)[1], same_group, key, order)
-    return _objects_exceed(values, max_gap.astype("m8[us]").item() if is_span else max_gap, same_group, key, order)
+        with np.errstate(invalid="ignore", over="ignore"):  # between infinities
+            return np.asarray(np.diff(values.astype(np.float64)) > max_gap, dtype=bool)
+    if is_span:
+        try:
+            max_gap = int(max_gap.astype(values.dtype.str.replace("M8", "m8"), casting="same_kind").astype(np.int64))
+        except TypeError as error:  # months and days
+            raise _no_difference(values, max_gap, key) from error
+    # differences of sorted values never overflow as unsigned integers
+    ticks = values.astype(np.uint64 if kind == "u" else np.int64).view(np.uint64)
+    return np.asarray(np.diff(ticks) > max_gap, dtype=bool)
 
 
-def _ticks_of_gap(max_gap: np.timedelta64, dtype: np.dtype[Any], key: ColumnKey) -> int:
-    """How many whole units of a column's dtype a span is."""
-    step, gap = (ticks_of(each) for each in (np.array(1, dtype.str.replace("M8", "m8"))[()], max_gap))
-    if step[0] != gap[0]:
-        raise ConfigError(f"differences in column {key!r}, of dtype {dtype}, cannot be compared to {max_gap!r}")
-    return gap[1] // step[1]
+def _no_difference(values: Column, max_gap: Any, key: ColumnKey) -> ConfigError:
+    shape = f" of shape {values.shape[1:]}" if values.ndim > 1 else ""
+    return ConfigError(f"differences in column {key!r}, of dtype {values.dtype}{shape}, cannot be compared to {max_gap!r}")
 
 
 def _objects_exceed(
@@ -418,8 +388,8 @@ def _objects_exceed(
             exceeds[number] = not values[number + 1] - values[number] <= max_gap
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"column {key!r} has no difference that could be compared to a gap of {max_gap!r} between {values[number]!r:.60} "
-                f"at position {order[number]} and {values[number + 1]!r:.60} at position {order[number + 1]}"
+                f"column {key!r}: cannot compare {values[number + 1]!r:.60} - {values[number]!r:.60}, at positions "
+                f"{order[number + 1]} and {order[number]}, to a gap of {max_gap!r}"
             ) from error
     return exceeds
 
