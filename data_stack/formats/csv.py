@@ -84,7 +84,7 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
 
     @of_files_only
     def _open_columns(self) -> list[Column]:
-        table = _Table(self._file.buffered(), self._file.name, self._dialect)
+        table = _Table(self._file.open_buffered(), self._file.name, self._dialect)
         target = None if self._target is None or not table.names else table.position_of(self._target)
         features = [place for place in range(len(table.names)) if place != target]
         columns = table.columns(dict.fromkeys(features, self._dtype) | ({} if target is None else {target: self._target_dtype}))

@@ -195,7 +195,7 @@ class IdxDatasetIterator(ColumnsDatasetIterator):
 
 
 def _open_column(file: PositionalFile) -> Column:
-    stream: Any = file.buffered()
+    stream: Any = file.open_buffered()
     is_gzip = file.read_at(0, 2) == _GZIP_MAGIC
     if is_gzip:
         stream = gzip.GzipFile(filename=file.name, mode="rb", fileobj=stream)

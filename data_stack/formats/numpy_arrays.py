@@ -52,7 +52,7 @@ class NumpyDatasetIterator(ColumnsDatasetIterator):
 
 
 def _open_column(file: PositionalFile) -> Column:
-    stream = file.buffered()
+    stream = file.open_buffered()
     header = read_npy_header(stream)
     stored = file.size - header.offset
     if stored != header.n_bytes:
@@ -93,7 +93,7 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
 
         def open_column(key: str) -> Column:
             if key not in arrays or not arrays[key].ndim:
-                with zipfile.ZipFile(self._file.buffered()) as archive:
+                with zipfile.ZipFile(self._file.open_buffered()) as archive:
                     there = ", ".join(repr(name.removesuffix(".npy")) for name in archive.namelist()[:20])
                 raise DatasetFileCorruptError(f"{self._file.name!r} has no column {key!r}; it has {there}")
             return ArrayColumn(arrays[key])
@@ -118,7 +118,7 @@ def read_npz(
     file = PositionalFile(resource)
     arrays: dict[str, npt.NDArray[Any]] = {}
     n_bytes = 0
-    with reading(file.name, ".npz file"), zipfile.ZipFile(file.buffered()) as archive:
+    with reading(file.name, ".npz file"), zipfile.ZipFile(file.open_buffered()) as archive:
         members = archive.infolist()
         check_expansion(file.name, sum(member.file_size for member in members), file.size, max_expansion)
         for member in members:
@@ -144,7 +144,7 @@ def npz_keys(resource: Any) -> list[str]:
         DatasetFileCorruptError: it is no ``.npz`` file, or damaged.
     """
     file = PositionalFile(resource)
-    with reading(file.name, ".npz file"), zipfile.ZipFile(file.buffered()) as archive:
+    with reading(file.name, ".npz file"), zipfile.ZipFile(file.open_buffered()) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]
 
 

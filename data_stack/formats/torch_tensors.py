@@ -162,7 +162,7 @@ def _open_column(file: PositionalFile) -> Column:
 def _stored_column(file: PositionalFile) -> Column | None:
     """The rows of the one tensor of a file, left where they are; None if they do not lie there as numpy has them."""
     with reading(file.name, "file of torch.save()"):
-        with zipfile.ZipFile(file.buffered()) as archive:
+        with zipfile.ZipFile(file.open_buffered()) as archive:
             members = [member for member in archive.infolist() if "/data/" in member.filename]
             byteorder = [member for member in archive.infolist() if member.filename.endswith("/byteorder")]
             if len(members) != 1 or any(archive.read(member) != b"little" for member in byteorder if member.file_size < 16):
@@ -251,7 +251,7 @@ def _look_through(resource: Any) -> None:
 
 def _load(file: PositionalFile, map_location: str) -> Any:
     with reading(file.name, "file of torch.save()"):
-        tensors = torch.load(file.buffered(), weights_only=True, map_location=map_location)
+        tensors = torch.load(file.open_buffered(), weights_only=True, map_location=map_location)
         _check_storages(tensors, file.name)
     return tensors
 
@@ -263,14 +263,14 @@ def _holds_plain_tensors(file: PositionalFile) -> bool:
         Whether torch will do no more than to make tensors, lists and dicts: what hashes tuples that hold one tuple many times, or
         calls anything else, may take any time.
     """
-    with zipfile.ZipFile(file.buffered()) as archive:
+    with zipfile.ZipFile(file.open_buffered()) as archive:
         members = archive.infolist()
     if any(member.compress_type != zipfile.ZIP_STORED for member in members):
         raise DatasetFileCorruptError(f"{file.name!r} is compressed, which torch.save() never does")
     if sum(member.file_size for member in members) > file.size:
         raise DatasetFileCorruptError(f"{file.name!r} claims the same bytes for several tensors")
     # by torch's own reader, so that it is what torch will see
-    pickled = torch._C.PyTorchFileReader(file.buffered()).get_record("data.pkl")
+    pickled = torch._C.PyTorchFileReader(file.open_buffered()).get_record("data.pkl")
     if len(pickled) > _MAX_PICKLE_BYTES:
         raise DatasetFileCorruptError(f"{file.name!r} has a pickle of {len(pickled)} bytes; at most {_MAX_PICKLE_BYTES} are read")
     is_plain, names_storage, before = True, False, ""

@@ -78,8 +78,8 @@ class Folder(ABC):
     def open(self, file: str) -> StreamedResource:
         """Open a file to read it, whole or by range; the caller closes it.
 
-        A subclass returns ``StreamedResource.sealed(self.full_name(file), source, self)``, which another process opens again by
-        :meth:`get_resource`.
+        A subclass returns ``StreamedResource.from_source(self.full_name(file), source, self)``; another process opens it again
+        with :meth:`get_resource`.
 
         Raises:
             ResourceNotFoundError: there is no such file.
@@ -231,7 +231,7 @@ class LocalFolder(Folder):
 
     def open(self, file: str) -> StreamedResource:
         path = self._inside(file)
-        return StreamedResource.sealed(path, LocalFile(path), self)
+        return StreamedResource.from_source(path, LocalFile(path), self)
 
     def list_names(self) -> list[str]:
         try:

@@ -37,7 +37,7 @@ class OneResource(LentResources):
     def __getitem__(self, name: str) -> StreamedResource:
         if name != self._resource.identifier:
             raise ResourceNotFoundError(f"there is only {self._resource.identifier!r}, not {name!r:.80}")
-        lent = LentResource.sealed(name, _LentBytes(self._resource), self, self._resource.chunk_size)
+        lent = LentResource.from_source(name, _LentBytes(self._resource), self, self._resource.chunk_size)
         lent.lender = self._resource
         return lent
 

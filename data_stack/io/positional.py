@@ -117,7 +117,7 @@ class PositionalFile(Positioned):
             )
         return data
 
-    def buffered(self) -> io.BufferedReader:
+    def open_buffered(self) -> io.BufferedReader:
         """Another file over the same resource, at its start, that reads ahead."""
         return io.BufferedReader(PositionalFile(self), 1 << 17)
 

@@ -66,7 +66,7 @@ class StreamedResource(io.BufferedIOBase):
         self._lock = threading.Lock()
 
     @classmethod
-    def sealed(
+    def from_source(
         cls, identifier: str, source: ByteSource, connector: GivesResources, chunk_size: int = DEFAULT_CHUNK_BYTES
     ) -> Self:
         """A lazy resource over ``source``; for storage connectors, which pass themselves for reopening."""

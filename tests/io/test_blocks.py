@@ -57,7 +57,7 @@ class ZeroBlocks(Blocks):
 
 
 def resource_of(blocks: Blocks) -> StreamedResource:
-    return StreamedResource.sealed("x", BlockedSource(blocks), InMemoryStorageConnector())
+    return StreamedResource.from_source("x", BlockedSource(blocks), InMemoryStorageConnector())
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ class FarStorageConnector(FileStorageConnector):
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
         source = BlockedSource(CountedBlocks(super().get_resource(identifier), self.requests, self.block_bytes))
-        resource = StreamedResource.sealed(identifier, source, self)
+        resource = StreamedResource.from_source(identifier, source, self)
         if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
             text: Any = StreamedTextResource.from_streamed_resource(resource)
             return text  # type: ignore[no-any-return]  # as other connectors do

@@ -59,7 +59,7 @@ def open_decompressed(stream: Any, *, compression: str | None = None, limits: Ar
             raise ArchiveError(f"{name!r} is not compressed by gzip, bzip2, xz or zstd: it begins with {head[:6]!r}")
     elif compression not in _MAGICS:
         raise ConfigError(f"compression is one of {', '.join(_MAGICS)}, not {compression!r}")
-    return stream_of(delay_last_chunk(_limited(decompressed(stream, name, compression, limits), name, limits)), name)
+    return stream_of(delay_last_chunk(_limit(decompress_chunks(stream, name, compression, limits), name, limits)), name)
 
 
 def compression_of(head: bytes) -> str | None:
@@ -69,7 +69,7 @@ def compression_of(head: bytes) -> str | None:
     return next((name for name, magic in _MAGICS.items() if head.startswith(magic)), None)
 
 
-def decompressed(stream: io.BufferedReader, name: str, compression: str, limits: ArchiveLimits) -> Iterator[bytes]:
+def decompress_chunks(stream: io.BufferedReader, name: str, compression: str, limits: ArchiveLimits) -> Iterator[bytes]:
     """The chunks that a compressed stream holds, each of bounded size; the ratio is checked, the length is not."""
     data, n_read, n_bytes = b"", 0, 0
     while True:
@@ -106,7 +106,7 @@ def decompressed(stream: io.BufferedReader, name: str, compression: str, limits:
         data = stream.read(CHUNK_BYTES)
 
 
-def _limited(chunks: Iterator[bytes], name: str, limits: ArchiveLimits) -> Iterator[bytes]:
+def _limit(chunks: Iterator[bytes], name: str, limits: ArchiveLimits) -> Iterator[bytes]:
     n_bytes = 0
     for chunk in chunks:
         n_bytes += len(chunk)

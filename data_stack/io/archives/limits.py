@@ -39,25 +39,25 @@ class ArchiveLimits:
     def check_bytes(self, archive: str, n_bytes: int) -> None:
         """Refuse more than ``max_bytes``."""
         if n_bytes > self.max_bytes:
-            raise _exceeded(archive, f"unpacks to more than {self.max_bytes:,} bytes", "max_bytes")
+            raise _limit_error(archive, f"unpacks to more than {self.max_bytes:,} bytes", "max_bytes")
 
     def check_member(self, archive: str, n_bytes: int) -> None:
         """Refuse a member of more than ``max_member_bytes``."""
         if n_bytes > self.max_member_bytes:
-            raise _exceeded(archive, f"has a member of more than {self.max_member_bytes:,} bytes", "max_member_bytes")
+            raise _limit_error(archive, f"has a member of more than {self.max_member_bytes:,} bytes", "max_member_bytes")
 
     def check_count(self, archive: str, n_members: int) -> None:
         """Refuse more than ``max_members``."""
         if n_members > self.max_members:
-            raise _exceeded(archive, f"has more than {self.max_members:,} members", "max_members")
+            raise _limit_error(archive, f"has more than {self.max_members:,} members", "max_members")
 
     def check_ratio(self, archive: str, n_bytes: int, n_stored_bytes: int) -> None:
         """Refuse what grows by more than ``max_ratio``."""
         if n_bytes > RATIO_FREE_BYTES and n_bytes > self.max_ratio * n_stored_bytes:
-            raise _exceeded(
+            raise _limit_error(
                 archive, f"unpacks {n_stored_bytes:,} bytes to {n_bytes:,}, more than {self.max_ratio:g} fold", "max_ratio"
             )
 
 
-def _exceeded(archive: str, what: str, limit: str) -> ArchiveLimitError:
+def _limit_error(archive: str, what: str, limit: str) -> ArchiveLimitError:
     return ArchiveLimitError(f"{archive!r} {what}. If you trust it, read it with limits=ArchiveLimits({limit}=…).")

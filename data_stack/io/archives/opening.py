@@ -8,7 +8,7 @@ from typing import Any
 
 from data_stack.exception import ArchiveError
 from data_stack.io.archives.archive import Archive
-from data_stack.io.archives.decompression import compression_of, decompressed
+from data_stack.io.archives.decompression import compression_of, decompress_chunks
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import LentFile, stream_of, with_head
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
@@ -45,7 +45,7 @@ def open_archive(
     start, head = with_head(stream if file is None else file.stream())
     compression = compression_of(head)
     if compression is not None:
-        start, head = with_head(stream_of(decompressed(start, name, compression, limits), name))
+        start, head = with_head(stream_of(decompress_chunks(start, name, compression, limits), name))
     if looks_like_tar(head):
         unread = [start]
 
@@ -60,7 +60,7 @@ def open_archive(
             # Small blocks: headers are read, and the members between them passed over.
             if compression is None:
                 return file.stream(block_bytes=1 << 12)
-            return stream_of(decompressed(file.stream(), name, compression, limits), name)
+            return stream_of(decompress_chunks(file.stream(), name, compression, limits), name)
 
         plain = file if compression is None else None
         return TarArchive(name, begin, plain, limits, name_encoding or "utf-8", skip_special)

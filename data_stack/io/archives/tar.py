@@ -71,7 +71,7 @@ class TarArchive(Archive):
                 raise self._no_member(name, self._index or ())
             stream = self._file.stream(found.offset, found.offset + found.size)
             return stream_of(self._content(stream.read, found), name)
-        if found is not None and isinstance(given_by, _Pass) and is_ours and (opened := given_by.opened(found)) is not None:
+        if found is not None and isinstance(given_by, _Pass) and is_ours and (opened := given_by.open_next(found)) is not None:
             return opened
         one_pass = _Pass(self, _Headers(self._begin(), self._name))
         for other in one_pass:
@@ -133,7 +133,7 @@ class _Pass:
         self.archive, self._headers = archive, headers
         self._current: ArchiveMember | None = None
 
-    def opened(self, member: ArchiveMember) -> io.BufferedReader | None:
+    def open_next(self, member: ArchiveMember) -> io.BufferedReader | None:
         """The content of the member that the pass stands at; None if it has gone on, or has given it out before."""
         if member is not self._current or member.is_folder:
             return None

@@ -183,7 +183,7 @@ def import_file(
     try:
         return _deliver(definition, path, copy_file, storage_connector, lambda writer: Transfer(definition, writer))
     except SourceError as error:
-        raise RetrievalError(definition.identifier, [(shorten(path), error.said)], _expected(definition)) from error
+        raise RetrievalError(definition.identifier, [(shorten(path), error.said)], _describe_promise(definition)) from error
 
 
 # ---------------------------------------------------------------------- one call
@@ -303,7 +303,9 @@ class _Run:
             if (host := _host(source)) is not None:
                 self._failed_hosts.add(host)
             self._workers.check()
-        raise (CorruptSourceError if is_corrupt else RetrievalError)(definition.identifier, attempts, _expected(definition))
+        raise (CorruptSourceError if is_corrupt else RetrievalError)(
+            definition.identifier, attempts, _describe_promise(definition)
+        )
 
     def _fetcher(self, source: str) -> tuple[Fetch, bool]:
         """How to fetch from ``source``, and whether that leaves the network alone."""
@@ -377,7 +379,7 @@ def _deliver(
     return RetrievedResource(identifier, shorten(source), writer.digest.size, writer.digest.sha256, verified)
 
 
-def _expected(definition: ResourceDefinition) -> str | None:
+def _describe_promise(definition: ResourceDefinition) -> str | None:
     """What was promised, in words."""
     promises = (("sha256", definition.sha256), ("md5", definition.md5_sum), ("size", definition.size))
     return ", ".join(f"{name} {value}" for name, value in promises if value is not None) or None

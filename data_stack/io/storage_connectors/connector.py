@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 
 from data_stack.exception import ChecksumMismatchError, UnsupportedStorageOperationError
 from data_stack.io.integrity import Digest
-from data_stack.io.resources import Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
+from data_stack.io.resources import ByteSource, Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.partials import local_partial
 from data_stack.io.storage_connectors.writer import (
     ResourceWriter,
@@ -245,8 +245,11 @@ class StorageConnector(ABC):
         return [] if dry_run else [Garbage(name, None, "left by a writer that died") for name in self.remove_abandoned()]
 
 
-def typed(resource: StreamedResource, resource_type: SupportedStreamedResourceTypes) -> StreamedResource:
-    """What ``get_resource`` returns for a type: the resource itself, or its text."""
+def open_source(
+    connector: StorageConnector, identifier: str, source: ByteSource, resource_type: SupportedStreamedResourceTypes
+) -> StreamedResource:
+    """The resource that ``get_resource`` of ``connector`` returns: lazy bytes, or their text."""
+    resource = StreamedResource.from_source(identifier, source, connector)
     if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
         return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
     return resource

@@ -37,7 +37,7 @@ from data_stack.io.storage_connectors.connector import (
     Lease,
     ResourceInfo,
     StorageConnector,
-    typed,
+    open_source,
 )
 from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersion, facts_of
 from data_stack.io.storage_connectors.file_source import FileSource, OpenedFile
@@ -83,11 +83,11 @@ class FileStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ contract
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        identifier = self._tree.checked(identifier)
+        identifier = self._tree.check_name(identifier)
         with self._locate(identifier):
             fail = functools.partial(self._raise, "read", identifier)
             source = FileSource(functools.partial(self._open_file, identifier), fail)
-        return typed(StreamedResource.sealed(identifier, source, self), resource_type)
+        return open_source(self, identifier, source, resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         with self.create(identifier) as writer:
@@ -95,13 +95,13 @@ class FileStorageConnector(StorageConnector):
 
     def has_resource(self, identifier: str) -> bool:
         try:
-            with self._locate(self._tree.checked(identifier)):
+            with self._locate(self._tree.check_name(identifier)):
                 return True
         except ResourceNotFoundError:
             return False
 
     def delete_resource(self, identifier: str) -> None:
-        identifier = self._tree.checked(identifier)
+        identifier = self._tree.check_name(identifier)
         with self._locate(identifier) as (folder, name, _), self._storage_errors("delete", identifier):
             self._notes.remove(identifier)
             try:
@@ -111,8 +111,8 @@ class FileStorageConnector(StorageConnector):
             os.fsync(folder)
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
-        identifier, new_identifier = self._tree.checked(identifier), self._tree.checked(new_identifier)
-        with self._locate(identifier) as (folder, name, _), self._opened_file(identifier) as file:
+        identifier, new_identifier = self._tree.check_name(identifier), self._tree.check_name(new_identifier)
+        with self._locate(identifier) as (folder, name, _), self._use_file(identifier) as file:
             with self._storage_errors("store", new_identifier):
                 target, new_name = self._tree.target(new_identifier)
                 try:
@@ -135,7 +135,7 @@ class FileStorageConnector(StorageConnector):
             return sorted({identifier for identifier in self._tree.walk(prefix) if identifier.startswith(prefix)})
 
     def stat(self, identifier: str) -> ResourceInfo:
-        identifier = self._tree.checked(identifier)
+        identifier = self._tree.check_name(identifier)
         with self._locate(identifier) as (_, _, status):
             noted = self._notes.read(identifier)
             if noted is None or not noted.is_of(status):
@@ -150,7 +150,7 @@ class FileStorageConnector(StorageConnector):
 
     @contextlib.contextmanager
     def _write(self, identifier: str, key: str | None = None) -> Iterator[ResourceWriter]:
-        identifier = self._tree.checked(identifier)
+        identifier = self._tree.check_name(identifier)
         with self._storage_errors("store", identifier):
             folder, name = self._tree.target(identifier)
         try:
@@ -197,8 +197,8 @@ class FileStorageConnector(StorageConnector):
 
         A file that was changed by other means is damaged, unless ``sha256`` says that these are the right bytes.
         """
-        identifier = self._tree.checked(identifier)
-        with self._opened_file(identifier) as file:
+        identifier = self._tree.check_name(identifier)
+        with self._use_file(identifier) as file:
             found = self._digest(identifier, file)
             promised = sha256 or (None if file.noted is None else file.noted.sha256)
             if promised in (None, found.sha256):
@@ -214,7 +214,7 @@ class FileStorageConnector(StorageConnector):
         return self.verify_resource(identifier, sha256)  # perhaps what was noted is of its successor
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
-        identifier = self._tree.checked(identifier)
+        identifier = self._tree.check_name(identifier)
         name = hashlib.sha256(identifier.encode()).hexdigest()[:16] + "-" + identifier.replace("/", "~")[:200]
         return contextlib.closing(FileLease(os.path.join(self.root_path, OWN_FOLDER, "leases", name)))
 
@@ -249,7 +249,7 @@ class FileStorageConnector(StorageConnector):
     def _locate(self, identifier: str) -> Iterator[tuple[int, str, os.stat_result]]:
         """The folder (as an open handle), file name and status of a stored resource."""
         with self._storage_errors("look for", identifier):
-            found = self._tree.found(identifier)
+            found = self._tree.find(identifier)
         if found is None:
             raise ResourceNotFoundError(identifier, repr(self))
         try:
@@ -258,7 +258,7 @@ class FileStorageConnector(StorageConnector):
             os.close(found[0])
 
     @contextlib.contextmanager
-    def _opened_file(self, identifier: str) -> Iterator[OpenedFile]:
+    def _use_file(self, identifier: str) -> Iterator[OpenedFile]:
         file = self._open_file(identifier)
         try:
             yield file

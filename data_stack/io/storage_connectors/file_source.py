@@ -49,15 +49,15 @@ class FileSource(ByteSource):
 
     @property
     def size(self) -> int:
-        return self._opened().status.st_size
+        return self._ensure_open().status.st_size
 
     @property
     def sha256(self) -> str | None:
-        version = self._opened().version
+        version = self._ensure_open().version
         return None if version is None else version.sha256
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
-        file = self._file or self._opened()
+        file = self._file or self._ensure_open()
         try:
             n_read = 0
             while n_read < len(buffer) and (more := os.preadv(file.handle, [buffer[n_read:]], offset + n_read)):
@@ -67,14 +67,14 @@ class FileSource(ByteSource):
             self._fail(error)
 
     def fileno(self) -> int:
-        return self._opened().handle
+        return self._ensure_open().handle
 
     def close(self) -> None:
         file, self._file = self._file, None
         if file is not None:
             os.close(file.handle)
 
-    def _opened(self) -> OpenedFile:
+    def _ensure_open(self) -> OpenedFile:
         if self._file is None:
             with self._opening:
                 if self._file is None:

@@ -29,7 +29,7 @@ class FileTree:
     def __init__(self, root_path: str) -> None:
         self.root_path = root_path
 
-    def checked(self, identifier: object) -> str:
+    def check_name(self, identifier: object) -> str:
         """An identifier in the grammar; of an absolute path below the root, what lies below.
 
         Raises:
@@ -44,7 +44,7 @@ class FileTree:
             )
         return check_identifier(identifier)
 
-    def found(self, identifier: str) -> tuple[int, str, os.stat_result] | None:
+    def find(self, identifier: str) -> tuple[int, str, os.stat_result] | None:
         """The folder (as an open handle, for the caller to close), file name and status of a resource; None if there is none."""
         *folders, name = identifier.split("/")
         folder = -1

@@ -11,7 +11,7 @@ from typing import Any
 from data_stack.exception import ResourceNotFoundError
 from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector, typed
+from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector, open_source
 from data_stack.io.storage_connectors.writer import ResourceWriter, sealing, store_bytes
 
 
@@ -30,7 +30,7 @@ class InMemoryStorageConnector(StorageConnector):
         return {"_stored": dict(self._stored)}
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        return typed(StreamedResource.sealed(identifier, BytesSource(*self._found(identifier)), self), resource_type)
+        return open_source(self, identifier, BytesSource(*self._look_up(identifier)), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         with self.create(identifier) as writer:
@@ -40,7 +40,7 @@ class InMemoryStorageConnector(StorageConnector):
         return check_identifier(identifier) in self._stored
 
     def delete_resource(self, identifier: str) -> None:
-        self._found(identifier)
+        self._look_up(identifier)
         self._stored.pop(identifier, None)
 
     def list_resources(self, prefix: str = "") -> list[str]:
@@ -48,7 +48,7 @@ class InMemoryStorageConnector(StorageConnector):
         return sorted(identifier for identifier in list(self._stored) if identifier.startswith(prefix))
 
     def stat(self, identifier: str) -> ResourceInfo:
-        return self._found(identifier)[1]
+        return self._look_up(identifier)[1]
 
     @contextlib.contextmanager
     def create(self, identifier: str) -> Iterator[ResourceWriter]:
@@ -64,7 +64,7 @@ class InMemoryStorageConnector(StorageConnector):
             ResourceInfo(identifier, digest.size, digest.sha256, time.time()),
         )
 
-    def _found(self, identifier: str) -> tuple[bytes, ResourceInfo]:
+    def _look_up(self, identifier: str) -> tuple[bytes, ResourceInfo]:
         try:
             return self._stored[check_identifier(identifier)]
         except KeyError:

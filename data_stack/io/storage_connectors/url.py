@@ -70,7 +70,7 @@ def storage_connector_from_url(
     cache = _cache_of(url)
     if cache is None:
         return schemes[scheme](text)
-    return _cached(schemes[scheme](str(url.without_parameters(_CACHE))), *cache)
+    return _connect_cached(schemes[scheme](str(url.without_parameters(_CACHE))), *cache)
 
 
 def parse_bytes(text: str) -> int | None:
@@ -104,7 +104,7 @@ def _cache_of(url: StorageURL) -> tuple[str, int | None] | None:
     return os.path.expanduser(folder), most_bytes
 
 
-def _cached(connector: StorageConnector, folder: str, most_bytes: int | None) -> CachedStorageConnector:
+def _connect_cached(connector: StorageConnector, folder: str, most_bytes: int | None) -> CachedStorageConnector:
     # Imported here, as most stores have no cache.
     from data_stack.io.storage_connectors.cached import CachedStorageConnector
 

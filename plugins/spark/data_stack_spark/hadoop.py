@@ -50,7 +50,7 @@ class HadoopFolder(Folder):
             return bool(self._filesystem.exists(path) and self._filesystem.getFileStatus(path).isFile())
 
     def open(self, file: str) -> StreamedResource:
-        return StreamedResource.sealed(self.full_name(file), _HadoopFile(self, file), self)
+        return StreamedResource.from_source(self.full_name(file), _HadoopFile(self, file), self)
 
     def list_names(self) -> list[str]:
         with _errors(self.name):

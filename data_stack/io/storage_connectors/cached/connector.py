@@ -25,7 +25,7 @@ from data_stack.io.storage_connectors.connector import (
     Lease,
     ResourceInfo,
     StorageConnector,
-    typed,
+    open_source,
 )
 from data_stack.io.storage_connectors.writer import ResourceWriter
 
@@ -130,11 +130,11 @@ class CachedStorageConnector(StorageConnector):
         content = Content.of(info.sha256, info.size)
         if content is None:
             return self._remote.get_resource(identifier, resource_type)
-        return typed(StreamedResource.sealed(identifier, CachedSource(self._asked, identifier, content), self), resource_type)
+        return open_source(self, identifier, CachedSource(self._asked, identifier, content), resource_type)
 
     def has_resource(self, identifier: str) -> bool:
         check_identifier(identifier)
-        noted = self._folder.noted(identifier)
+        noted = self._folder.read_note(identifier)
         if self._asked.is_silent() and noted is not False:
             return noted is not None
         try:
@@ -185,7 +185,7 @@ class CachedStorageConnector(StorageConnector):
         lacking = [
             identifier
             for identifier, content in contents.items()
-            if content is None or not os.path.exists(self._folder.whole_path(content))
+            if content is None or not os.path.exists(self._folder.path_of_whole(content))
         ]
         if lacking:
             raise StorageFullError(
@@ -196,7 +196,7 @@ class CachedStorageConnector(StorageConnector):
 
     def cache_info(self) -> CacheInfo:
         """How often the cache helped, and how much it holds (this looks at all its files)."""
-        return CacheInfo(**self._asked.counts, held_bytes=self._folder.held_bytes(), max_bytes=self._max_bytes)
+        return CacheInfo(**self._asked.counts, held_bytes=self._folder.count_bytes(), max_bytes=self._max_bytes)
 
     # ------------------------------------------------------------------ writing, by the remote
 
@@ -236,7 +236,7 @@ class CachedStorageConnector(StorageConnector):
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
         """As the remote does; and from the cache, what was replaced or deleted in the remote."""
-        found = list(self._folder.unnamed(grace_seconds, dry_run=dry_run))
+        found = list(self._folder.remove_unnamed(grace_seconds, dry_run=dry_run))
         return [*found, *self._remote.collect_garbage(grace_seconds, dry_run=dry_run)]
 
     # ------------------------------------------------------------------ inside
@@ -247,7 +247,7 @@ class CachedStorageConnector(StorageConnector):
         when, said = self._last.get(identifier, _NOTHING)
         if said and time.monotonic() - when < self._fresh_seconds:
             return said
-        if self._asked.is_silent() and (info := self._noted(identifier, must_be_held)) is not None:
+        if self._asked.is_silent() and (info := self._read_note(identifier, must_be_held)) is not None:
             return info
         try:
             info = self._asked.ask(identifier, lambda: self._remote.stat(identifier))
@@ -255,7 +255,7 @@ class CachedStorageConnector(StorageConnector):
             if isinstance(error, ResourceNotFoundError) and not self._asked.is_gone():
                 self._note(identifier, None)
                 raise
-            info = self._noted(identifier, must_be_held)
+            info = self._read_note(identifier, must_be_held)
             if info is None:
                 raise
             self._folder.say(f"{self._remote!r} is away; serving what is held")
@@ -263,13 +263,13 @@ class CachedStorageConnector(StorageConnector):
         self._note(identifier, info)
         return info
 
-    def _noted(self, identifier: str, must_be_held: bool) -> ResourceInfo | None:
+    def _read_note(self, identifier: str, must_be_held: bool) -> ResourceInfo | None:
         """What the remote said last, if that is of use.
 
         Raises:
             ResourceNotFoundError: that there is no such resource.
         """
-        noted = self._folder.noted(identifier)
+        noted = self._folder.read_note(identifier)
         if noted is None:
             raise ResourceNotFoundError(identifier, repr(self))
         if noted is False:

@@ -104,7 +104,7 @@ class CacheFolder:
 
     # ------------------------------------------------------------------ content
 
-    def whole_path(self, content: Content) -> str:
+    def path_of_whole(self, content: Content) -> str:
         """Where all bytes lie."""
         return f"{self.path}/whole/{content.key}"
 
@@ -114,7 +114,7 @@ class CacheFolder:
 
     def open_whole(self, content: Content) -> OpenedFile | None:
         """All bytes of ``content``, which are known to be right; None if they are not here."""
-        path = self.whole_path(content)
+        path = self.path_of_whole(content)
         handle = -1
         try:
             handle = os.open(path, _READ_FLAGS)
@@ -152,7 +152,7 @@ class CacheFolder:
 
     def store_whole(self, content: Content, data: bytes) -> None:
         """Keep ``data``, which was held against its digest, if there is room."""
-        self._replace(self.whole_path(content), data, content.seal_ns)
+        self._replace(self.path_of_whole(content), data, content.seal_ns)
 
     def complete(self, content: Content, handle: int) -> None:
         """Make a whole resource of its blocks, which were found right, unless they were evicted, or written to since.
@@ -166,22 +166,22 @@ class CacheFolder:
             if fits and status.st_nlink and status.st_mtime_ns == 0:
                 os.truncate(handle, content.size)
                 os.utime(handle, ns=(time.time_ns(), content.seal_ns))
-                self._make_folder(self.whole_path(content))
-                os.replace(self.parts_path(content), self.whole_path(content))
+                self._make_folder(self.path_of_whole(content))
+                os.replace(self.parts_path(content), self.path_of_whole(content))
 
     def holds(self, content: Content) -> bool:
         """Whether all or a part of the bytes is here, as far as can be seen without reading them."""
-        return os.path.exists(self.whole_path(content)) or os.path.exists(self.parts_path(content))
+        return os.path.exists(self.path_of_whole(content)) or os.path.exists(self.parts_path(content))
 
     def drop(self, content: Content) -> None:
         """Forget the bytes of ``content``; whoever has them open reads on."""
-        for path in (self.whole_path(content), self.parts_path(content)):
+        for path in (self.path_of_whole(content), self.parts_path(content)):
             _remove(path)
 
     def verify(self, content: Content) -> None:
         """Hold what is whole here against its digest, whatever its time says; what is damaged is dropped."""
         with contextlib.suppress(OSError):
-            os.utime(self.whole_path(content), ns=(0, 0), follow_symlinks=False)
+            os.utime(self.path_of_whole(content), ns=(0, 0), follow_symlinks=False)
         opened = self.open_whole(content)
         if opened is not None:
             os.close(opened.handle)
@@ -190,11 +190,11 @@ class CacheFolder:
 
     def note(self, identifier: str, info: ResourceInfo | None) -> None:
         """Remember what the remote said of a resource (None: that there is none)."""
-        if self.noted(identifier) != info:
+        if self.read_note(identifier) != info:
             record = {"identifier": identifier} if info is None else asdict(info)
             self._replace(self._note_path(identifier), seal_json(record))
 
-    def noted(self, identifier: str) -> ResourceInfo | Literal[False] | None:
+    def read_note(self, identifier: str) -> ResourceInfo | Literal[False] | None:
         """What the remote said last of a resource: None, that there is none; False: nothing is known."""
         record = unseal_json(self._note_path(identifier))
         if record.pop("identifier", None) != identifier:
@@ -229,7 +229,7 @@ class CacheFolder:
             OSError: the folder cannot be written to.
         """
         os.makedirs(self.path, mode=0o700, exist_ok=True)
-        handle = self._locked()
+        handle = self._acquire_lock()
         if handle is None:
             yield False
             return
@@ -249,7 +249,7 @@ class CacheFolder:
             unlock(handle)
             os.close(handle)
 
-    def _locked(self) -> int | None:
+    def _acquire_lock(self) -> int | None:
         """The file of the count, locked for this thread alone; None if that cannot be had soon."""
         end = time.monotonic() + _LOCK_SECONDS
         while time.monotonic() >= self._locked_out_until:
@@ -272,11 +272,11 @@ class CacheFolder:
             used -= item.disk_bytes
         return used
 
-    def held_bytes(self) -> int:
+    def count_bytes(self) -> int:
         """What all files take on the disk now."""
         return sum(item.disk_bytes for item in self._items())
 
-    def unnamed(self, grace_seconds: float, *, dry_run: bool) -> Iterator[Garbage]:
+    def remove_unnamed(self, grace_seconds: float, *, dry_run: bool) -> Iterator[Garbage]:
         """Remove content that no note of any remote names, and that was not used for a while: of what was replaced or deleted."""
         notes = [unseal_json(item.path) for item in self._items(("notes",))]
         named = {f"{note.get('sha256')}-{note.get('size')}" for note in notes}

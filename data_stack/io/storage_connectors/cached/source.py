@@ -103,11 +103,11 @@ class CachedSource(ByteSource):
 
     @property
     def size(self) -> int:
-        return self._opened().size
+        return self._ensure_open().size
 
     @property
     def sha256(self) -> str | None:
-        return self._opened().sha256
+        return self._ensure_open().sha256
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         # Small reads of a file take so little that a call more would show.
@@ -115,20 +115,20 @@ class CachedSource(ByteSource):
             n_read = os.preadv(self._handle, [buffer], offset) if offset < self._content.size else 0
             if n_read == len(buffer) or offset + n_read >= self._content.size:
                 return n_read
-        return self._opened().readinto_at(offset, buffer)
+        return self._ensure_open().readinto_at(offset, buffer)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return self._opened().read_ranges(ranges)
+        return self._ensure_open().read_ranges(ranges)
 
     @property
     def prefetches(self) -> bool:
-        return self._opened().prefetches
+        return self._ensure_open().prefetches
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        return self._opened().prefetch(ranges)
+        return self._ensure_open().prefetch(ranges)
 
     def fileno(self) -> int:
-        return self._opened().fileno()
+        return self._ensure_open().fileno()
 
     def fill(self) -> None:
         """Bring everything to the local disk, as far as there is room."""
@@ -144,7 +144,7 @@ class CachedSource(ByteSource):
                 source.close()
         self._source = self._blocks = self._retired = None
 
-    def _opened(self) -> ByteSource:
+    def _ensure_open(self) -> ByteSource:
         source = self._source
         if source is None or (self._blocks is not None and self._blocks.is_complete()):
             with self._lock:
@@ -252,7 +252,7 @@ class _CachedBlocks(Blocks):
         return self._handle >= 0 and os.fstat(self._handle).st_size == self.size
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        found = {number: block for number in numbers if (block := self._kept(number)) is not None}
+        found = {number: block for number in numbers if (block := self._read_block(number)) is not None}
         missing = [number for number in numbers if number not in found]
         if missing:
             fetched = dict(zip(missing, self._fetch(missing), strict=True))
@@ -272,7 +272,7 @@ class _CachedBlocks(Blocks):
         if self._resource is not None:
             self._resource.close()
 
-    def _kept(self, number: int) -> bytes | None:
+    def _read_block(self, number: int) -> bytes | None:
         """A block that is here, and right."""
         if self._handle < 0:
             return None
@@ -341,7 +341,7 @@ class _CachedBlocks(Blocks):
             if folder.is_right(self._content, self._handle):
                 folder.complete(self._content, self._handle)
                 return
-            is_as_it_came = all(self._kept(number) is not None for number in range(self._n_blocks))
+            is_as_it_came = all(self._read_block(number) is not None for number in range(self._n_blocks))
         except OSError as error:
             self._give_up(error)
             return

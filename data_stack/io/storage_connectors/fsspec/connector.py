@@ -49,7 +49,7 @@ from data_stack.io.storage_connectors.connector import (
     Lease,
     ResourceInfo,
     StorageConnector,
-    typed,
+    open_source,
 )
 from data_stack.io.storage_connectors.fsspec.object_blocks import ObjectBlocks, adopt_blocks
 from data_stack.io.storage_connectors.fsspec.pointer import (
@@ -157,8 +157,8 @@ class FsspecStorageConnector(StorageConnector):
             file = self._files.info(identifier)
             if file is None:
                 raise ResourceNotFoundError(identifier, repr(self))
-            blocks = adopt_blocks(self._files, identifier, file, self._noted(identifier, file))
-        return typed(StreamedResource.sealed(identifier, BlockedSource(blocks), self), resource_type)
+            blocks = adopt_blocks(self._files, identifier, file, self._read_note(identifier, file))
+        return open_source(self, identifier, BlockedSource(blocks), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         check_identifier(identifier)
@@ -168,7 +168,7 @@ class FsspecStorageConnector(StorageConnector):
             with self.create(identifier) as writer:  # in a temporary file, so that what cannot be read again need not be
                 store_bytes(resource, writer)
             return
-        self._publish(self._stored(identifier, resource, size))
+        self._publish(self._upload(identifier, resource, size))
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         self._check_writable(check_identifier(new_identifier))
@@ -208,12 +208,12 @@ class FsspecStorageConnector(StorageConnector):
             return ResourceInfo(identifier, pointer.size, pointer.sha256, modified=None if file is None else file.modified)
         if file is None:
             raise ResourceNotFoundError(identifier, repr(self))
-        return ResourceInfo(identifier, file.size, self._noted(identifier, file), modified=file.modified)
+        return ResourceInfo(identifier, file.size, self._read_note(identifier, file), modified=file.modified)
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         adopted = None if self._pointer(identifier) is not None else self._files.info(identifier)
         found = super().verify_resource(identifier, sha256)
-        if adopted is not None and not self._read_only and self._noted(identifier, adopted) != found.sha256:
+        if adopted is not None and not self._read_only and self._read_note(identifier, adopted) != found.sha256:
             note = json.dumps({"tag": adopted.tag, "sha256": found.sha256}).encode()
             with contextlib.suppress(StorageError):  # losing it costs another reading
                 self._files.put(_note_path(identifier), note)
@@ -268,7 +268,7 @@ class FsspecStorageConnector(StorageConnector):
 
     def _pointer(self, identifier: str) -> Pointer | None:
         document = self._files.read(_pointer_path(check_identifier(identifier)), MAX_POINTER_BYTES + 1)
-        return None if document is None else Pointer.decoded(document, identifier, repr(self))
+        return None if document is None else Pointer.from_bytes(document, identifier, repr(self))
 
     def _pointers(self) -> Iterator[Pointer]:
         """All pointers of the store, read many at a time."""
@@ -279,10 +279,10 @@ class FsspecStorageConnector(StorageConnector):
             documents = self._files.read_ranges([(path, 0, MAX_POINTER_BYTES + 1) for path, _ in group])
             for (_, identifier), document in zip(group, documents, strict=True):
                 if document is not None:  # it may have been deleted meanwhile
-                    yield Pointer.decoded(document, identifier, repr(self))
+                    yield Pointer.from_bytes(document, identifier, repr(self))
 
     def _publish(self, pointer: Pointer) -> None:
-        path, document = _pointer_path(pointer.identifier), pointer.encoded()
+        path, document = _pointer_path(pointer.identifier), pointer.to_bytes()
         start = time.monotonic()
         try:
             self._files.put(path, document)
@@ -296,7 +296,7 @@ class FsspecStorageConnector(StorageConnector):
                 f"{error} It is not known to be published: should the request still arrive, it will be, whole.", error.errno
             ) from None
 
-    def _noted(self, identifier: str, file: RemoteFile) -> str | None:
+    def _read_note(self, identifier: str, file: RemoteFile) -> str | None:
         """The SHA-256 that was found of exactly this file of another tool."""
         note = self._files.read(_note_path(identifier), _MOST_NOTE_BYTES)
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
@@ -308,7 +308,7 @@ class FsspecStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ storing
 
-    def _stored(self, identifier: str, resource: Storable, size: int) -> Pointer:
+    def _upload(self, identifier: str, resource: Storable, size: int) -> Pointer:
         """Store all parts of a resource, a few at a time; its pointer, which is not published yet."""
         if size > MAX_RESOURCE_BYTES:
             raise StorageError(
@@ -321,7 +321,7 @@ class FsspecStorageConnector(StorageConnector):
         version = None if len(first) <= _INLINE_BYTES else secrets.token_hex(16)
         whole, blocks, n_bytes = hashlib.sha256(), BlockDigests(block_bytes_for(size)), 0
 
-        def hashed() -> Iterator[bytes]:
+        def hash_pieces() -> Iterator[bytes]:
             nonlocal n_bytes
             for piece in itertools.chain([first], pieces):
                 whole.update(piece)
@@ -332,7 +332,7 @@ class FsspecStorageConnector(StorageConnector):
         def store(numbered: tuple[int, bytes]) -> None:
             self._files.put(part_path(version, numbered[0]), numbered[1])
 
-        parts = enumerate(hashed())
+        parts = enumerate(hash_pieces())
         for _ in parts if version is None else waiting.map(store, parts, at_once=_MOST_UPLOADS):
             pass
         inline = first if version is None else b""

@@ -51,7 +51,7 @@ class Pointer:
     version: str | None
     inline: bytes = b""
 
-    def encoded(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """The file."""
         names = ("identifier", "size", "sha256", "block_bytes", "version")
         line = json.dumps({name: getattr(self, name) for name in names}).encode("ascii")
@@ -59,7 +59,7 @@ class Pointer:
         return content + block_digest(content)
 
     @classmethod
-    def decoded(cls, document: bytes, identifier: str, source: str) -> Pointer:
+    def from_bytes(cls, document: bytes, identifier: str, source: str) -> Pointer:
         """The pointer in ``document``, which must be the one of ``identifier``.
 
         Raises:

@@ -65,12 +65,12 @@ class FileChunks(Blocks):
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
         chunks = self._connection.readable("chunks")
         with self._connection.operation("read", self._identifier):
-            found = self._found(numbers, chunks)
+            found = self._find_chunks(numbers, chunks)
             if len(found) < len(numbers):  # a secondary may not have them yet
-                found = self._found(numbers, chunks.with_options(read_preference=ReadPreference.PRIMARY))
+                found = self._find_chunks(numbers, chunks.with_options(read_preference=ReadPreference.PRIMARY))
         return [self._verify(number, found.get(number)) for number in numbers]
 
-    def _found(self, numbers: Sequence[int], chunks: Documents) -> dict[int, dict[str, Any]]:
+    def _find_chunks(self, numbers: Sequence[int], chunks: Documents) -> dict[int, dict[str, Any]]:
         first, last = numbers[0], numbers[-1]
         is_run = last - first == len(numbers) - 1
         places = {"$gte": first, "$lte": last} if is_run else {"$in": list(numbers)}

@@ -35,7 +35,7 @@ from data_stack.io.storage_connectors.connector import (
     Lease,
     ResourceInfo,
     StorageConnector,
-    typed,
+    open_source,
 )
 from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.memory import BytesSource
@@ -166,7 +166,7 @@ class MongoDBStorageConnector(StorageConnector):
             explain = functools.partial(self._explain_loss, pointer)
             size, chunk_bytes = pointer.length, pointer.chunk_bytes or 1
             source = BlockedSource(FileChunks(*where, size, chunk_bytes, pointer.sha256, on_loss=explain))
-        return typed(StreamedResource.sealed(identifier, source, self), resource_type)
+        return open_source(self, identifier, source, resource_type)
 
     def has_resource(self, identifier: str) -> bool:
         check_identifier(identifier)

@@ -52,7 +52,7 @@ class GridFSFile:
         if not (0 < chunk_bytes <= 16 << 20 and length < 1 << 53):
             raise self._damage_error(identifier, f"'chunkSize' is {chunk_bytes}, 'length' {length}")
         chunks = FileChunks(connection, identifier, document["_id"], length, chunk_bytes, None)
-        return StreamedResource.sealed(identifier, BlockedSource(chunks), self)
+        return StreamedResource.from_source(identifier, BlockedSource(chunks), self)
 
     def _damage_error(self, filename: str, what: str) -> DatasetFileCorruptError:
         return DatasetFileCorruptError(

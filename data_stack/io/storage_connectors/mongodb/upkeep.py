@@ -47,7 +47,7 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
         # Files after the records: what a dead process has not finished by now it never will.
         query = connection.writable("files").find({}, {"length": 1, "metadata": 1})
         files = {file["_id"]: file for file in query if _is_id(file["_id"])}
-        needed = _needed(connection)
+        needed = _find_needed(connection)
     dead = {file_id: each for file_id, each in records.items() if not _is_alive(each, now, silence_seconds)}
     found = []
     for file_id in {*chunked, *files, *dead}:
@@ -56,7 +56,7 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
             continue
         reason = _reason(file_id, file, file_id in dead, now, grace_seconds)
         if reason is not None:
-            record = _unchanged(dead.pop(file_id)) if file_id in dead else None
+            record = _match_unchanged(dead.pop(file_id)) if file_id in dead else None
             if dry_run or sweep(connection, file_id, record):
                 length = None if file is None else file.get("length")
                 found.append(Garbage(f"file {file_id}", length if isinstance(length, int) else None, reason))
@@ -66,7 +66,7 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
     if not dry_run:
         with connection.operation("clean up", ""):
             for record in dead.values():
-                release_record(connection, _unchanged(record))
+                release_record(connection, _match_unchanged(record))
     with connection.operation("look for leases in", ""):
         leases = connection.writable("leases", durable=False)
         for lease in list(leases.find({})):
@@ -102,7 +102,7 @@ def _is_ours(file: dict[str, Any]) -> bool:
     return isinstance(file.get("metadata"), dict) and file["metadata"].get("data_stack") == 1
 
 
-def _needed(connection: Connection) -> set[ObjectId]:
+def _find_needed(connection: Connection) -> set[ObjectId]:
     with connection.writable("resources").find({"file_id": {"$type": "objectId"}}, {"file_id": 1, "_id": 0}) as cursor:
         return {pointer["file_id"] for pointer in cursor if _is_id(pointer["file_id"])}
 
@@ -121,7 +121,7 @@ def _is_alive(record: Mapping[str, Any], now: datetime.datetime, silence_seconds
     return isinstance(beat, datetime.datetime) and (now - beat).total_seconds() < silence_seconds
 
 
-def _unchanged(record: Mapping[str, Any]) -> dict[str, Any]:
+def _match_unchanged(record: Mapping[str, Any]) -> dict[str, Any]:
     """A query for a record as long as its process has not been heard of again."""
     return {name: {"$eq": record.get(name)} for name in ("_id", "beat")}
 
