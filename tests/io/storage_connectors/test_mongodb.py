@@ -117,32 +117,6 @@ def test_a_batch_of_ranges_is_one_query(stored: MongoDBStorageConnector, mongodb
     assert chunks_asked_for(sent) == [32]
 
 
-def test_reading_on_and_on_asks_for_more_and_more_at_once(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    with stored.get_resource("large") as resource, SentCommands(mongodb.name) as sent:
-        data = b"".join(iter(lambda: resource.read(20_000), b""))
-
-    assert data == CONTENT
-    asked = chunks_asked_for(sent)
-    assert sum(asked) == N_CHUNKS
-    assert len(asked) < N_CHUNKS / 3
-    assert max(asked) > asked[0]
-
-
-def test_no_way_of_reading_is_without_bound(mongodb_uri: str, mongodb: Database[Any]) -> None:
-    chunk_bytes = 1024  # many chunks, so that a bound by count shows
-    data = CONTENT[:3_000_000]
-    with MongoDBStorageConnector(mongodb_uri, chunk_bytes=chunk_bytes) as connector:
-        connector.set_resource("a", data)
-        with SentCommands(mongodb.name) as sent, connector.get_resource("a") as resource:
-            assert resource.read() == data
-            assert b"".join(resource) == data
-            assert resource.read_at(5, len(data)) == data[5:]
-            assert resource.read_ranges([(0, len(data)), (7, 20)]) == [data, data[7:27]]
-            connector.verify_resource("a")
-
-    assert max(chunks_asked_for(sent)) * chunk_bytes <= 16 << 20
-
-
 # ---------------------------------------------------------------------- how they are asked for
 
 
@@ -206,7 +180,6 @@ def test_what_a_secondary_does_not_have_is_asked_of_the_primary(mongodb_with_aut
             lambda: connector.has_resource("a"),
             lambda: connector.get_resource("a"),
             lambda: connector.stat("a"),
-            lambda: connector.from_gridfs("theirs", "a"),
         ]
         for ask in asking:
             with SentCommands() as sent, contextlib.suppress(ResourceNotFoundError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import pickle
 import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from bson import Binary, Int64, ObjectId
 from pymongo.database import Database
 
-from data_stack.exception import DamagedBlockError, DatasetFileCorruptError, DataStackError, ResourceNotFoundError
+from data_stack.exception import DamagedBlockError, DatasetFileCorruptError, DataStackError
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
 CHUNK_BYTES = 65_536
@@ -92,17 +91,6 @@ def test_the_indexes_are_made_in_a_bucket_that_another_tool_filled(mongodb_uri: 
     assert mongodb["theirs.chunks"].find_one({"files_id": file_id}) is not None
 
 
-def test_a_bucket_whose_chunks_are_there_twice_is_refused_with_a_reason(mongodb_uri: str, mongodb: Database[Any]) -> None:
-    file_id = ObjectId()
-    for _ in range(2):
-        mongodb["theirs.chunks"].insert_one({"files_id": file_id, "n": 0, "data": Binary(b"abc")})
-
-    with MongoDBStorageConnector(mongodb_uri, bucket="theirs") as connector, pytest.raises(DataStackError, match="theirs"):
-        connector.set_resource("a", CONTENT)
-
-    assert mongodb["theirs.resources"].find_one({"_id": "a"}) is None
-
-
 # ---------------------------------------------------------------------- GridFS reads ours
 
 
@@ -117,71 +105,6 @@ def test_gridfs_reads_what_we_wrote(mongodb_uri: str, mongodb: Database[Any]) ->
         file.seek(CHUNK_BYTES - 5)
         assert file.read(10) == CONTENT[CHUNK_BYTES - 5 : CHUNK_BYTES + 5]
     assert [(listed.filename, listed.length) for listed in bucket.find()] == [("a/b.bin", size)]
-
-
-# ---------------------------------------------------------------------- we read GridFS's
-
-
-@pytest.fixture
-def theirs(mongodb: Database[Any]) -> gridfs.GridFSBucket:
-    return gridfs.GridFSBucket(mongodb, "theirs")
-
-
-@pytest.mark.parametrize("chunk_bytes", [1024, 1 << 20])
-def test_a_file_of_gridfs_is_a_resource_that_stays_what_it_was(
-    connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket, chunk_bytes: int
-) -> None:
-    theirs.upload_from_stream("Pictures of März?.h5", b"old")
-    theirs.upload_from_stream("Pictures of März?.h5", CONTENT, chunk_size_bytes=chunk_bytes)
-
-    with connector.from_gridfs("theirs", "Pictures of März?.h5") as resource:
-        theirs.upload_from_stream("Pictures of März?.h5", b"new")
-        with pickle.loads(pickle.dumps(resource)) as copy:
-            assert copy.read() == CONTENT
-        assert resource.size == len(CONTENT)
-        assert resource.read() == CONTENT
-        assert resource.read_at(CHUNK_BYTES - 10, 20) == CONTENT[CHUNK_BYTES - 10 : CHUNK_BYTES + 10]
-        assert resource.read_ranges([(200_000, 7), (3, 5), (len(CONTENT) - 1, 10)]) == [
-            CONTENT[200_000:200_007],
-            CONTENT[3:8],
-            CONTENT[-1:],
-        ]
-    with connector.from_gridfs("theirs", "Pictures of März?.h5") as resource:
-        assert resource.read() == b"new"
-    with pytest.raises(ResourceNotFoundError, match="missing"):
-        connector.from_gridfs("theirs", "missing")
-
-
-@pytest.mark.parametrize("filename", [{"$ne": None}, None, ["a"]], ids=repr)
-def test_a_filename_is_never_an_operator(connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket, filename: Any) -> None:
-    theirs.upload_from_stream("a", b"secret")
-
-    with pytest.raises((DataStackError, TypeError)):
-        connector.from_gridfs("theirs", filename).read()
-
-
-@pytest.mark.parametrize("change", ["a chunk is missing", "a chunk is long", "uneven"])
-def test_damaged_chunks_of_gridfs_are_an_error_and_never_wrong_bytes(
-    connector: MongoDBStorageConnector, theirs: gridfs.GridFSBucket, mongodb: Database[Any], change: str
-) -> None:
-    theirs.upload_from_stream("a", CONTENT, chunk_size_bytes=CHUNK_BYTES)
-    chunks = mongodb["theirs.chunks"]
-
-    def resize(n: int, data: bytes) -> None:
-        chunks.update_one({"n": n}, {"$set": {"data": Binary(data)}})
-
-    if change == "a chunk is missing":
-        chunks.delete_one({"n": 2})
-    elif change == "a chunk is long":
-        resize(2, CONTENT[2 * CHUNK_BYTES : 3 * CHUNK_BYTES + 1])
-    else:  # the same bytes in all, cut otherwise
-        resize(2, CONTENT[2 * CHUNK_BYTES : 3 * CHUNK_BYTES - 100])
-        resize(3, CONTENT[3 * CHUNK_BYTES - 100 : 4 * CHUNK_BYTES])
-
-    with connector.from_gridfs("theirs", "a") as resource:
-        with pytest.raises(DamagedBlockError, match="'a'"):
-            resource.read()
-        assert resource.read_at(0, 100) == CONTENT[:100]
 
 
 # ---------------------------------------------------------------------- damage to ours

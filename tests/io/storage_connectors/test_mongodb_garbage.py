@@ -8,7 +8,6 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import gridfs
@@ -16,7 +15,7 @@ import pytest
 from bson import Binary, Int64, ObjectId, Regex
 from mongodb_commands import SentCommands, kill_at_command, meanwhile
 from pymongo.database import Database
-from sizes import FULL, sized
+from sizes import FULL
 
 from data_stack.exception import (
     DataStackError,
@@ -202,24 +201,6 @@ def test_killed_at_any_command_nothing_is_half_there_and_nothing_stays(
     assert number >= (1 if "small" in work else 2)
 
 
-def store_many_chunks(connector: MongoDBStorageConnector, number: int) -> None:
-    connector.set_resource("a/new", (version(number) for _ in range(30)))
-
-
-def test_what_a_killed_writer_left_is_swept_at_once_where_it_ran(
-    connector: MongoDBStorageConnector, mongodb: Database[Any]
-) -> None:
-    connector.set_resource("kept", version(0))
-    n_left = 0
-    for number in range(2, sized(6, full=22)):
-        kill_at_command(number, "answered", partial(store_many_chunks, connector, number))
-        n_left = max(n_left, mongodb["data_stack.uploads"].count_documents({}))
-
-    assert n_left > 0
-    assert connector.collect_garbage(0)
-    assert_no_orphans(mongodb)
-
-
 def test_an_upload_of_another_machine_is_left_alone_while_its_heart_beats(
     connector: MongoDBStorageConnector, mongodb: Database[Any]
 ) -> None:
@@ -350,23 +331,6 @@ def test_files_of_other_tools_are_left_alone_whatever_their_ids(
     assert mongodb["data_stack.files"].count_documents({}) == n_files - 1
     assert bucket.open_download_stream_by_name("theirs").read() == version(2)
     assert content(connector, "a") == version(1)
-
-
-def test_strange_documents_among_ours_do_no_harm(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    connector.set_resource("a", version(0))
-    for strange in STRANGE_IDS:
-        mongodb["data_stack.resources"].insert_one({"_id": ObjectId(), "file_id": strange, "length": strange})
-        with contextlib.suppress(Exception):  # some are there by now
-            mongodb["data_stack.resources"].insert_one({"_id": strange, "file_id": {"$ne": None}, "length": -5})
-        mongodb["data_stack.uploads"].insert_one({"owner": strange, "beat": strange, "identifier": strange})
-        mongodb["data_stack.files"].insert_one(
-            {"filename": strange, "length": strange, "metadata": {"data_stack": 1, "sha256": strange}}
-        )
-
-    connector.collect_garbage(0)
-
-    assert connector.list_resources() == ["a", "text"]
-    assert content(connector, "a") == version(0)
 
 
 def test_chunks_without_a_file_are_swept_when_they_are_a_day_old(

@@ -6,8 +6,6 @@ import contextlib
 import hashlib
 import os
 import signal
-import socket
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -16,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gridfs
 import pytest
 from mongodb_commands import meanwhile
 from mongodb_server import MongoDBServer, folder_in_memory, free_port
@@ -66,8 +63,6 @@ def test_every_operation_ends_in_time_when_the_server_hangs(server: MongoDBServe
     with MongoDBStorageConnector(server.uri(database), timeout_seconds=timeout_seconds, chunk_bytes=CHUNK_BYTES) as connector:
         connector.set_resource("large", CONTENT)
         connector.set_resource("small", b"small")
-        with server.client() as client:
-            gridfs.GridFSBucket(client[database], "theirs").upload_from_stream("theirs", CONTENT)
         resource = connector.get_resource("large")
         lease = connector.lease("lease").__enter__()
 
@@ -89,7 +84,6 @@ def test_every_operation_ends_in_time_when_the_server_hangs(server: MongoDBServe
             "verify_resource": lambda: connector.verify_resource("large"),
             "lease": lease.acquire,
             "collect_garbage": lambda: connector.collect_garbage(0),
-            "from_gridfs": lambda: connector.from_gridfs("theirs", "theirs").read(),
         }
 
         def attempt(operation: Callable[[], object]) -> tuple[float, BaseException | None]:
@@ -118,22 +112,6 @@ def test_a_server_that_is_not_there_is_said_so_in_time(tmp_path: Path) -> None:
         connector.get_resource("a")
 
     assert "secret" not in "".join(traceback.format_exception(raised.value))
-
-
-def test_an_operation_that_the_server_is_slow_with_ends_in_time(server: MongoDBServer, database: str) -> None:
-    with MongoDBStorageConnector(server.uri(database), timeout_seconds=0.5) as connector:
-        connector.set_resource("a", b"small")
-        server.fail(["find"], times=10, blockConnection=True, blockTimeMS=3000, appName="data_stack")
-        try:
-            with pytest.raises(StorageUnavailableError, match=r"within 0\.5 s"):
-                connector.get_resource("a")
-        finally:
-            server.fail(["find"], times=0)
-
-        assert content(connector, "a") == b"small"
-
-
-# ---------------------------------------------------------------------- a server that dies
 
 
 # ---------------------------------------------------------------------- a server whose answers are lost
@@ -198,20 +176,6 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
-
-
-def test_a_failure_of_cleaning_up_after_the_work_is_none_of_the_work(server: MongoDBServer, database: str) -> None:
-    with MongoDBStorageConnector(server.uri(database), chunk_bytes=CHUNK_BYTES) as connector:
-        connector.set_resource("a", CONTENT)
-        server.fail(["delete"], times=100, errorCode=1, appName="data_stack")
-        connector.set_resource("b", iter([CONTENT]))  # its own chunks are not needed
-        server.fail(["delete"], times=0)
-        server.fail(["update"], times=100, errorCode=1, appName="data_stack")
-        connector.delete_resource("a")  # when that was cannot be noted
-        server.fail(["update"], times=0)
-
-        assert connector.list_resources() == ["b"]
-        assert content(connector, "b") == CONTENT
 
 
 def test_who_cannot_look_after_what_was_published_does_not_say_that_it_was_not(server: MongoDBServer, database: str) -> None:
@@ -295,28 +259,3 @@ def test_over_tls_what_was_stored_comes_back(mongodb_tls_uri: str) -> None:
         connector.set_resource("a", CONTENT)
 
         assert content(connector, "a") == CONTENT
-
-
-def test_what_is_no_mongodb_is_an_error_of_ours() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(0.1)
-        stop = threading.Event()
-
-        def answer_all() -> None:
-            while not stop.is_set():
-                with contextlib.suppress(OSError):
-                    connection, _ = listening.accept()
-                    with connection:
-                        connection.settimeout(1)
-                        connection.recv(10_000)
-                        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n" * 10)
-
-        thread = threading.Thread(target=answer_all)
-        thread.start()
-        try:
-            error = refused(f"mongodb://127.0.0.1:{listening.getsockname()[1]}/x")
-        finally:
-            stop.set()
-            thread.join()
-
-    assert isinstance(error, StorageError)

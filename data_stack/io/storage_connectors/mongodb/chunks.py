@@ -1,8 +1,7 @@
 """The chunks of a file in GridFS: read by number and verified, written in batches.
 
-A chunk is a document ``{files_id, n, data, digest}`` of ``bucket.chunks``; other tools of GridFS ignore the last field. It is the
-digest of ``data`` as of one block (:mod:`data_stack.io.integrity`), for its file and ``n``: a chunk in another's place is damage
-as well.
+A chunk is a document ``{files_id, n, data, digest}`` of ``bucket.chunks``. Other GridFS tools ignore the field ``digest``: the
+block digest of ``data`` (:mod:`data_stack.io.integrity`), seeded with its file and ``n``, so a misplaced chunk is damage too.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FileChunks", "chunk_digest", "insert_chunks"]
 
-#: Sent at once. One batch is on its way while the next is being filled, so a writer holds about twice as much.
+#: Size of one insert. The next batch is filled while one is being sent, so a writer holds about twice as much.
 _BATCH_BYTES: Final = 4 << 20
 _WANTED: Final = {"_id": 0, "n": 1, "data": 1, "digest": 1}
 
 
 def chunk_digest(file_id: Any, number: int, data: Buffer) -> bytes:
-    """The digest of a chunk, for its place."""
+    """The digest of a chunk at its place."""
     return block_digest_at(file_id.binary + number.to_bytes(8, "big"), data)
 
 
@@ -41,9 +40,9 @@ class FileChunks(Blocks):
     Args:
         connection: where it is.
         identifier: the resource, for messages.
-        file_id: the file; what is read is this file's, whatever the identifier stands for meanwhile.
+        file_id: the file; it stays the same when the identifier is replaced.
         size, chunk_bytes: length of the whole, and of each chunk but the last.
-        sha256: of the whole, 64 hex digits; None for what other tools wrote, of which only the lengths can be checked.
+        sha256: of the whole, 64 hex digits.
         on_loss: called before a missing chunk is reported; may raise a better error.
     """
 
@@ -54,9 +53,8 @@ class FileChunks(Blocks):
         file_id: Any,
         size: int,
         chunk_bytes: int,
-        sha256: str | None,
-        *,
-        on_loss: Callable[[], None] = lambda: None,
+        sha256: str,
+        on_loss: Callable[[], None],
     ) -> None:
         self.size, self.block_bytes, self.sha256 = size, chunk_bytes, sha256
         self._connection = connection
@@ -74,7 +72,7 @@ class FileChunks(Blocks):
         first, last = numbers[0], numbers[-1]
         is_run = last - first == len(numbers) - 1
         places = {"$gte": first, "$lte": last} if is_run else {"$in": list(numbers)}
-        # The limit lets the server close its cursor with the answer, and bounds what a hostile collection can send.
+        # With a limit the server closes its cursor with the answer, and a hostile collection cannot send more.
         most = len(numbers) + 1
         with chunks.find({"files_id": self._file_id, "n": places}, _WANTED, limit=most, batch_size=most) as cursor:
             return {document["n"]: document for document in cursor if isinstance(document.get("n"), int)}
@@ -83,11 +81,12 @@ class FileChunks(Blocks):
         expected = min(self.block_bytes, self.size - number * self.block_bytes)
         if document is None:
             self._on_loss()
-            raise self._damage_error(number, str(expected), "nothing, for it is missing", "length")
+            raise self._damage_error(number, str(expected), "nothing: the chunk is missing", "length")
         data, recorded = document.get("data"), document.get("digest")
         if not isinstance(data, bytes) or len(data) != expected:
             raise self._damage_error(number, str(expected), f"{len(data)}" if isinstance(data, bytes) else "no bytes", "length")
-        if self.sha256 is not None and recorded != (digest := chunk_digest(self._file_id, number, data)):
+        digest = chunk_digest(self._file_id, number, data)
+        if recorded != digest:
             raise self._damage_error(number, recorded.hex() if isinstance(recorded, bytes) else "one", digest.hex(), ALGORITHM)
         return data
 
@@ -106,7 +105,6 @@ def insert_chunks(
     """
     chunks = connection.writable("chunks", durable=False)
     batch_size = max(1, _BATCH_BYTES // connection.settings.chunk_bytes)
-
     numbered = enumerate(pieces)
 
     def send(batch: list[tuple[int, bytes]]) -> None:

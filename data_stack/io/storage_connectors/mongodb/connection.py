@@ -1,4 +1,4 @@
-"""One client a process and server, its collections, and its errors as ours."""
+"""One MongoDB client per process and server, its collections, and the mapping of its errors to ours."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ __all__ = ["Connection", "Documents", "connection_of"]
 Documents: TypeAlias = "Collection[dict[str, Any]]"
 
 _SERVER_SELECTION_MS: Final = 5_000
-#: What is published has reached most of the servers *and their journals*: without the journal, a server that was killed
-#: lost acknowledged writes in 15 of 15 trials.
+#: Acknowledged by the majority *and their journals*: without the journal, a killed server lost acknowledged writes in 15 of 15
+#: trials.
 _DURABLE: Final = WriteConcern(w="majority", j=True)
 _PASSING: Final = WriteConcern(w=1)
-#: For what spares others work and may as well be left to them, after a server did not answer.
+#: Limit of clean-up after a server did not answer.
 _BRIEF_SECONDS: Final = 2.0
-#: What the driver raises of an answer that is none: it looks into documents as if all of them were whole.
+#: What the driver raises for malformed documents, which it does not check.
 _UNREADABLE: Final = (BSONError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 _NO_ROOM: Final = {12501, 14031}
 _REFUSED: Final = {
@@ -59,7 +59,7 @@ _REFUSED: Final = {
 
 
 class Connection:
-    """A client that is made at the first need, once a process, and closed when the last connector that uses it is gone."""
+    """A client, created on first use, once per process, and closed when the last connector that uses it is gone."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -75,7 +75,7 @@ class Connection:
         self._is_reached = False
 
     def _begin_in_fork(self) -> None:
-        """What a fork inherits is left alone: its sockets are the parent's."""
+        """Leave the inherited client alone: its sockets belong to the parent."""
         _INHERITED.append(self._client)
         if self._closing is not None:
             self._closing.detach()
@@ -101,11 +101,11 @@ class Connection:
         }
         options = {name: value for name, value in defaults.items() if name.lower() not in given}
         try:
-            # Of an option that it does not understand the client would only warn: with "tls=yes" it spoke without TLS.
+            # The client only warns about options that it does not understand: with "tls=yes" it connected without TLS.
             split_options(settings.uri.partition("?")[2] or "appName=data_stack", warn=False)
             return MongoClient(settings.uri, connect=False, **options)
         except (ConfigurationError, InvalidURI, ValueError, TypeError) as error:
-            # The driver's own text may quote a part of a password.
+            # The driver's own message may quote a part of a password.
             raise ConfigError(
                 f"MongoDB's driver does not accept the connection string or its options ({type(error).__name__}); see "
                 f"https://www.mongodb.com/docs/manual/reference/connection-string/ and percent-encode special characters of "
@@ -113,31 +113,31 @@ class Connection:
             ) from None
 
     def readable(self, name: str) -> Documents:
-        """The collection ``bucket.name`` with the read preference and concern of the connection string; by default "majority"."""
+        """The collection ``bucket.name`` with the connection string's read preference and concern (default: "majority")."""
         concern = self.client.read_concern if self.client.read_concern.level else ReadConcern("majority")
         return self._collection(name, self.client.read_preference, concern, _PASSING)
 
     def writable(self, name: str, *, durable: bool = True) -> Documents:
         """The collection on the primary; ``durable``: acknowledged by the majority and the journal.
 
-        Reads see what no failover takes back, whatever the settings say of other reads: what is deleted depends on them.
+        Its reads use concern "majority" despite the connection string: decisions to delete depend on them.
         """
         return self._collection(name, ReadPreference.PRIMARY, ReadConcern("majority"), _DURABLE if durable else _PASSING)
 
     def _collection(self, name: str, preference: Any, read_concern: ReadConcern, write_concern: WriteConcern) -> Documents:
         return self.client[str(self.settings.database)].get_collection(
             f"{self.settings.bucket}.{name}",
-            codec_options=CodecOptions(),  # a connection string can make dates be read with a zone
+            codec_options=CodecOptions(),  # else a connection string could make dates timezone-aware
             read_preference=preference,
             read_concern=read_concern,
             write_concern=write_concern,
         )
 
     def make_indexes(self) -> None:
-        """Make sure of the indexes, once a process: a bucket that another tool filled may lack them."""
+        """Create missing indexes, once per process."""
         if self._is_prepared:
             return
-        # By default an index is made once all members have it, so one that is down would keep all from storing.
+        # By default an index build waits for all members, so one that is down would block every write.
         quorum: dict[str, Any] = {"commitQuorum": "majority"} if self._is_replica_set else {}
         for name, index in (
             ("chunks", IndexModel([("files_id", 1), ("n", 1)], unique=True)),
@@ -152,10 +152,10 @@ class Connection:
 
     @contextlib.contextmanager
     def operation(self, action: str, identifier: str) -> Iterator[None]:
-        """A limit of time around what is done inside, and MongoDB's errors as ours.
+        """Limit the time of the operations inside, and raise MongoDB's errors as ours.
 
-        Before the first one of a process there is a look whether a server is there, with the shorter limit for that: who has
-        the address wrong need not wait as long as for a server that is just being restarted.
+        The first call of a process checks with the shorter server selection limit that a server answers, so a wrong address
+        fails fast.
         """
         seconds = self.settings.timeout_seconds
         try:
@@ -174,11 +174,11 @@ class Connection:
 
     @staticmethod
     def briefly() -> contextlib.AbstractContextManager[Any]:
-        """A limit of 2 s around operations, if their own is longer: for cleaning up after a server that did not answer."""
+        """Limit operations to 2 s: for cleaning up after a server that did not answer."""
         return pymongo.timeout(_BRIEF_SECONDS)
 
     def find_one(self, identifier: str, name: str, query: Mapping[str, Any], *options: Any, **more: Any) -> dict[str, Any] | None:
-        """A document of a collection; what a secondary does not have yet is asked of the primary."""
+        """A document of a collection; the primary is asked for what a secondary lacks."""
         collections = [self.readable(name)]
         if collections[0].read_preference != ReadPreference.PRIMARY:
             collections.append(self.writable(name))
@@ -193,10 +193,10 @@ class Connection:
         at = f"{action} {identifier!r} in {self.settings.name}" if identifier else f"{action} {self.settings.name}"
         code = error.code if isinstance(error, OperationFailure) else None
         if isinstance(error, ServerSelectionTimeoutError) and "AuthenticationFailed" in str(error):
-            code = 18  # for a while after it was refused, the driver does not even ask
+            code = 18  # for a while after a refusal, the driver does not even ask
         reason = _reason(error)
         if isinstance(error, _UNREADABLE):
-            raise DatasetFileCorruptError(f"could not {at}: the server sent a document that is none ({reason})") from error
+            raise DatasetFileCorruptError(f"could not {at}: the server sent an unreadable document ({reason})") from error
         if code in _REFUSED:
             raise StorageError(
                 f"could not {at}: {_REFUSED[code]} ({reason}). Check the credentials and the roles of the user; reading needs "
@@ -216,14 +216,14 @@ class Connection:
 
 
 def _reason(error: Exception) -> str:
-    """What the driver says, without the lines on topology that follow. It names hosts, never credentials."""
+    """The driver's message without its topology. It names hosts, never credentials."""
     text = re.split(r", Timeout: |, full error: | \(configured timeouts: |, Topology Description: ", str(error))[0]
     return f"{type(error).__name__}: {text[:300]}"
 
 
 def _close(client: MongoClient[dict[str, Any]]) -> None:
-    # Python's collection of garbage may call this anywhere, before 3.12 also in the middle of a change of a context variable such
-    # as the driver's timeout; changing another one of the same context then ended in a segmentation fault.
+    # The garbage collector may call this anywhere: before Python 3.12 even amid a change of a context variable such as the
+    # driver's timeout. Changing another variable of the same context then ended in a segmentation fault.
     contextvars.Context().run(_close_in_time, client)
 
 
@@ -232,13 +232,13 @@ def _close_in_time(client: MongoClient[dict[str, Any]]) -> None:
         client.close()
 
 
-#: Clients of the process that this one was forked from: neither used nor closed here.
+#: Clients inherited by a fork: neither used nor closed here.
 _INHERITED: Final[list[Any]] = []
 _CONNECTIONS: Final[weakref.WeakValueDictionary[Settings, Connection]] = weakref.WeakValueDictionary()
 _LOOKING: Final = ForkLock()
 
 
 def connection_of(settings: Settings) -> Connection:
-    """The connection that all connectors of these settings share, so that a thousand pickled resources make one client."""
+    """The connection that all connectors with these settings share, so that a thousand pickled resources make one client."""
     with _LOOKING:
         return _CONNECTIONS.setdefault(settings, Connection(settings))

@@ -42,7 +42,6 @@ from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.mongodb import upkeep
 from data_stack.io.storage_connectors.mongodb.chunks import FileChunks
 from data_stack.io.storage_connectors.mongodb.connection import Connection, Documents, connection_of
-from data_stack.io.storage_connectors.mongodb.gridfs_files import GridFSFile
 from data_stack.io.storage_connectors.mongodb.pointers import Pointer
 from data_stack.io.storage_connectors.mongodb.settings import (
     DEFAULT_BUCKET,
@@ -72,32 +71,32 @@ _ATTEMPTS: Final = 8
 
 
 class MongoDBStorageConnector(StorageConnector):
-    """Keeps resources in a database of MongoDB; any number of machines may share it.
+    """Keeps resources in a MongoDB database; any number of machines may share it.
 
-    Each identifier has a *pointer document* in ``bucket.resources``. Small resources lie in it; the bytes of others are a file of
-    GridFS (``bucket.files``, ``bucket.chunks``), so that its tools can read them. Replacing the pointer is what publishes: one
-    atomic update, acknowledged by the majority of the servers and their journals. A resource that was opened is pinned to its
-    file: it goes on reading it when the identifier is replaced or deleted. Every chunk is verified on every read.
+    Each identifier has a *pointer document* in ``bucket.resources``. It holds the bytes of a small resource; a larger one is
+    a GridFS file (``bucket.files``, ``bucket.chunks``), which GridFS tools can read. Replacing the pointer publishes: one
+    atomic update, acknowledged by the majority of the servers and their journals. An open resource stays pinned to its file
+    when the identifier is replaced or deleted. Every chunk is verified on every read.
 
-    Reading asks for the chunks that hold the wanted bytes, and for no others; a batch of ranges is one query. Operations end
-    within ``timeout_seconds`` (an upload: each batch of it). Nothing is contacted before the first operation. Connectors of the
-    same settings share one client a process; :meth:`close`, or the end of the last of them, closes it.
+    Reading fetches only the chunks that hold the requested bytes; a batch of ranges is one query. Operations end within
+    ``timeout_seconds`` (an upload: each batch of it). The connector connects at the first operation. Connectors with the same
+    settings share one client per process; :meth:`close` on the last of them closes it.
 
     Args:
-        uri: MongoDB's connection string: ``mongodb://user:password@host:27017/database``, with TLS, replica set and other options
-            of the driver. It is never shown. It is part of a pickled connector, as a worker needs it. With a ``readPreference``,
-            what a secondary does not have yet is asked of the primary; ``readConcernLevel`` is ``majority`` by default.
-        database: in which to store; default: that of ``uri``, or else ``data_stack``.
-        bucket: what the names of the collections begin with.
+        uri: MongoDB connection string: ``mongodb://user:password@host:27017/database``, with TLS, replica set and other driver
+            options. It is never shown, but pickled with the connector, because workers need it. With a ``readPreference``, the
+            primary is asked for what a secondary lacks; ``readConcernLevel`` is ``majority`` by default.
+        database: default: the database of ``uri``, or else ``data_stack``.
+        bucket: prefix of the collection names.
         read_only: write nothing, not even indexes; storing raises ReadOnlyStorageError.
-        timeout_seconds: how long one operation may take, waiting for a server included. At the first use of a process, a server
-            has to be found within 5 s (or the connection string's ``serverSelectionTimeoutMS``).
-        chunk_bytes: length of the chunks that are written, 64 KiB to 1 MiB serve well.
+        timeout_seconds: limit of one operation, server selection included. The first operation of a process waits at most 5 s for
+            a server (or the connection string's ``serverSelectionTimeoutMS``).
+        chunk_bytes: length of the chunks to write; 64 KiB to 1 MiB work well.
         inline_bytes: resources up to this length are stored in their pointer document, in one round trip.
-        allow_invalid_certificates: accept that the connection string turns the check of certificates off.
+        allow_invalid_certificates: accept a connection string that turns certificate checks off.
 
     Raises:
-        ConfigError: an argument is not allowed; no part of ``uri`` is in the message.
+        ConfigError: an argument is invalid; the message holds no part of ``uri``.
     """
 
     knows_digests = True
@@ -126,7 +125,7 @@ class MongoDBStorageConnector(StorageConnector):
         ``chunkBytes``, ``inlineBytes`` and ``allowInvalidCertificates``.
 
         Raises:
-            ConfigError: something in it is not allowed; no part of it is in the message.
+            ConfigError: the URL is invalid; the message holds no part of it.
         """
         uri, options = parse_url(url)
         return cls(uri, **options)
@@ -144,7 +143,7 @@ class MongoDBStorageConnector(StorageConnector):
         return self._shared
 
     def close(self) -> None:
-        """Let go of the connection; it ends once no other connector and no open resource uses it. Another use opens it again."""
+        """Release the connection; it closes once no other connector or open resource uses it. The next operation reconnects."""
         self._shared = None
 
     def __enter__(self) -> Self:
@@ -162,10 +161,9 @@ class MongoDBStorageConnector(StorageConnector):
         if pointer.file_id is None:
             source: BytesSource | BlockedSource = BytesSource(pointer.data or b"", pointer.info)
         else:
-            where = self._connection, identifier, pointer.file_id
             explain = functools.partial(self._explain_loss, pointer)
-            size, chunk_bytes = pointer.length, pointer.chunk_bytes or 1
-            source = BlockedSource(FileChunks(*where, size, chunk_bytes, pointer.sha256, on_loss=explain))
+            file = identifier, pointer.file_id, pointer.length, pointer.chunk_bytes or 1, pointer.sha256
+            source = BlockedSource(FileChunks(self._connection, *file, explain))
         return open_source(self, identifier, source, resource_type)
 
     def has_resource(self, identifier: str) -> bool:
@@ -186,18 +184,6 @@ class MongoDBStorageConnector(StorageConnector):
                         identifiers.append(check_identifier(document["_id"]))
         return identifiers
 
-    def from_gridfs(self, bucket: str, filename: str) -> StreamedResource:
-        """The latest version of a file that another tool wrote to a bucket of GridFS in this database, read lazily.
-
-        Its identifier is ``filename``. GridFS keeps no digests, so only the lengths of the chunks can be checked.
-
-        Raises:
-            ResourceNotFoundError: there is no such file.
-            DatasetFileCorruptError: its document is damaged.
-            DamagedBlockError: on reading, a chunk is missing or has a wrong length.
-        """
-        return GridFSFile.latest(self._settings, bucket, filename).get_resource(filename)
-
     def _document(self, identifier: str, projection: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         return self._connection.find_one(identifier, "resources", {"_id": identifier}, projection)
 
@@ -211,7 +197,7 @@ class MongoDBStorageConnector(StorageConnector):
         return pointer
 
     def _explain_loss(self, pointer: Pointer) -> None:
-        """Tell what was swept long after it was replaced from damage."""
+        """Raise ResourceChangedError for chunks that were swept after a replacement; return for damage."""
         current = self._document(pointer.identifier, {"file_id": 1, "sha256": 1})
         if current is None or current.get("file_id") != pointer.file_id:
             now = "nothing" if current is None else f"sha256 {current.get('sha256')}"
@@ -227,8 +213,8 @@ class MongoDBStorageConnector(StorageConnector):
             resource: anything with ``read``, or an iterable of bytes.
 
         Raises:
-            StorageUnavailableError: the server did not answer. The resource is as before, or (only if the message says so)
-                perhaps published whole.
+            StorageUnavailableError: the server did not answer. The resource is unchanged, or (only if the message says so)
+                possibly published whole.
         """
         self._check_writable("store", identifier)
         self._store(identifier, binary_chunks(resource))
@@ -236,7 +222,7 @@ class MongoDBStorageConnector(StorageConnector):
     @contextlib.contextmanager
     def create(self, identifier: str) -> Iterator[ResourceWriter]:
         self._check_writable("store", identifier)
-        # HDF5 and zip writers go back to what they wrote. Chunks that are on the server do not change, so it waits in a file.
+        # HDF5 and zip writers seek back, and chunks on the server do not change: the bytes wait in a local file.
         with local_writer(identifier) as (local, file):
             with sealing(local) as writer:
                 yield writer
@@ -253,7 +239,7 @@ class MongoDBStorageConnector(StorageConnector):
         with self._connection.operation("move", identifier):
             ours = {"_id": identifier, "write_id": pointer.write_id}
             is_deleted = self._connection.writable("resources").delete_one(ours).deleted_count > 0
-            if not is_deleted:  # what it stood for may have been swept meanwhile
+            if not is_deleted:  # the file may have been swept meanwhile
                 self._take_back(moved, before)
         if not is_deleted:
             self._pointer(identifier, {"data": 0})
@@ -267,7 +253,7 @@ class MongoDBStorageConnector(StorageConnector):
             try:
                 deleted = resources.find_one_and_delete({"_id": identifier}, {"file_id": 1, "_id": 1})
             except ConnectionFailure:
-                # Done or not done: done again, both come to the same.
+                # Deleting is idempotent.
                 resources.delete_one({"_id": identifier})
                 return
         if deleted is None:
@@ -306,7 +292,7 @@ class MongoDBStorageConnector(StorageConnector):
         except _OutcomeUnknownError:
             raise  # the file may belong to a resource now
         except BaseException as error:
-            # What cannot be deleted now is found by its record, once this process has ended.
+            # If this fails, garbage collection finds the upload by its record once this process has ended.
             is_away = isinstance(error, StorageUnavailableError)
             with contextlib.suppress(DataStackError), connection.briefly() if is_away else contextlib.nullcontext():
                 upload.abort()
@@ -316,7 +302,7 @@ class MongoDBStorageConnector(StorageConnector):
         self._mark_replaced(before)
 
     def _check_published(self, pointer: Pointer, before: dict[str, Any] | None, upload: Upload) -> None:
-        """Take a pointer back if its file is being swept, as of a process that stood still for so long that it seemed dead."""
+        """Withdraw a pointer whose file is being swept: this process stalled for so long that it seemed dead."""
         try:
             with self._connection.operation("store", pointer.identifier):
                 if not upload.is_swept():
@@ -327,7 +313,7 @@ class MongoDBStorageConnector(StorageConnector):
         raise upload.swept()
 
     def _take_back(self, pointer: Pointer, before: dict[str, Any] | None) -> None:
-        """Make what was published what it was before, unless somebody else has published since."""
+        """Restore the previous pointer, unless another writer has published since."""
         resources, ours = self._connection.writable("resources"), {"_id": pointer.identifier, "write_id": pointer.write_id}
         if before is None:
             resources.delete_one(ours)
@@ -335,10 +321,11 @@ class MongoDBStorageConnector(StorageConnector):
             resources.replace_one(ours, before)
 
     def _publish(self, pointer: Pointer) -> dict[str, Any] | None:
-        """Make the pointer document this one, in one step; returns the one before.
+        """Replace the pointer document in one step; return the previous one.
 
         Raises:
-            StorageUnavailableError: it was not published; _OutcomeUnknownError, which is one: or perhaps it was.
+            StorageUnavailableError: it was not published.
+            _OutcomeUnknownError: it may have been published.
         """
         connection, identifier = self._connection, pointer.identifier
         with connection.operation("publish", identifier):
@@ -356,8 +343,8 @@ class MongoDBStorageConnector(StorageConnector):
                     continue  # two created it at once; now it is there
                 except PyMongoError as error:
                     if isinstance(error, ServerSelectionTimeoutError) and not is_asking:
-                        raise  # there was nobody to send it to
-                    # Was it done, and only the answer lost? The pointer tells, as soon as somebody answers again.
+                        raise  # it was never sent
+                    # Only the answer may be lost: the pointer tells, once a server answers again.
                     is_lost = isinstance(error, ConnectionFailure) or error.timeout or "write concern" in str(error).lower()
                     if not is_lost:
                         raise
@@ -365,17 +352,17 @@ class MongoDBStorageConnector(StorageConnector):
                         raise self._unknown(identifier, error) from error
                     is_asking = True
         raise StorageError(
-            f"could not publish {identifier!r} in {self!r}: {_ATTEMPTS} times somebody else created and deleted it"
+            f"could not publish {identifier!r} in {self!r}: other writers created and deleted it {_ATTEMPTS} times; try again"
         )
 
     def _is_published(self, pointer: Pointer) -> bool:
-        """Whether an update whose answer was lost was done; if it was, it is durable when this returns."""
+        """Whether an update whose answer was lost was applied; if so, it is durable when this returns."""
         ours = {"_id": pointer.identifier, "write_id": pointer.write_id}
         resources = self._connection.writable("resources")
         return bool(resources.update_one(ours, {"$currentDate": {"modified": True}}).matched_count)
 
     def _mark_replaced(self, before: Mapping[str, Any] | None, now: Pointer | None = None) -> None:
-        """Start the grace period of the file that a pointer had; should that fail, the sweeper finds it without."""
+        """Start the grace period of a pointer's previous file; garbage collection finds the file even if this fails."""
         file_id = None if before is None else before.get("file_id")
         if not isinstance(file_id, ObjectId) or (now is not None and now.file_id == file_id):  # a document would be an operator
             return
@@ -386,9 +373,9 @@ class MongoDBStorageConnector(StorageConnector):
 
     def _unknown(self, identifier: str, error: Exception) -> _OutcomeUnknownError:
         return _OutcomeUnknownError(
-            f"the server at {self._settings.name} broke off while {identifier!r} was being published ({type(error).__name__}), "
-            f"and did not answer again within {self._settings.timeout_seconds:g} s: it is as before, or published whole. Look at "
-            f"what is there, or store it again."
+            f"the server at {self._settings.name} disconnected while {identifier!r} was being published "
+            f"({type(error).__name__}), and did not answer within {self._settings.timeout_seconds:g} s: the resource is "
+            f"unchanged or published whole. Check it, or store it again."
         )
 
     # ------------------------------------------------------------------ upkeep
@@ -406,22 +393,22 @@ class MongoDBStorageConnector(StorageConnector):
 
 
 class _LeaseDocuments:
-    """Leases as documents ``{_id: identifier, value, beat}`` of ``bucket.leases``; a TTL index removes what is left of them.
+    """Leases as documents ``{_id: identifier, value, beat}`` of ``bucket.leases``; a TTL index removes stale ones.
 
-    After a server that does not answer, each is given 2 s: what they spare others may as well be left to them.
+    Each operation has 2 s: a lease only spares duplicate work, so it must not delay a caller whose server is away.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def read(self, path: str, most: int) -> bytes | None:
-        """A value; None if there is none."""
+        """A value, None if there is no lease."""
         with self._connection.briefly(), self._connection.operation("read the lease of", path):
             value = (self._leases().find_one({"_id": path}) or {}).get("value")
         return value[:most] if isinstance(value, bytes) else None
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write a value unless there is one."""
+        """Write a value unless one exists."""
         with self._connection.operation("lease", path):
             self._connection.make_indexes()
             try:
@@ -431,7 +418,7 @@ class _LeaseDocuments:
         return True
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a value in place of one that is there."""
+        """Replace an existing value."""
         with self._connection.briefly(), self._connection.operation("keep the lease of", path):
             self._put(path, data, {}, upsert=False)
 

@@ -1,4 +1,4 @@
-"""The pointer document of a resource: which bytes an identifier stands for."""
+"""The pointer document of a resource: which bytes an identifier names."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Pointer:
         identifier: the resource.
         length: bytes.
         sha256: of the whole, 64 hex digits.
-        data: all bytes of a small resource; None if they lie in a file of GridFS, or were not asked for.
+        data: all bytes of a small resource; None if they lie in a GridFS file, or were not requested.
         file_id, chunk_bytes: that file, and the length of its chunks; None for a small resource.
-        write_id: names the writing that published it: tells who won when an answer was lost.
+        write_id: names the write that published it, to find out whether a write succeeded whose answer was lost.
         modified: when it was published, by the server's clock.
-        data_digest: the digest of ``data`` as of one block; None for a file, whose chunks have their own.
+        data_digest: the block digest of ``data``; None for a file, whose chunks have their own.
     """
 
     identifier: str
@@ -61,7 +61,7 @@ class Pointer:
         return ResourceInfo(self.identifier, self.length, self.sha256, modified)
 
     def update(self) -> dict[str, Any]:
-        """The update that makes a document of the collection ``resources`` this pointer, in one step."""
+        """The update that turns a document of the collection ``resources`` into this pointer."""
         of_data = {"data": self.data or b"", "digest": self.data_digest or b""}
         of_file = {"file_id": self.file_id, "chunkSize": self.chunk_bytes}
         content, absent = (of_data, of_file) if self.file_id is None else (of_file, of_data)
@@ -87,11 +87,11 @@ class Pointer:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], where: str) -> Pointer:
-        """The pointer in a document, every field of which is doubted.
+        """Parse a document, checking every field.
 
         Raises:
             DatasetFileCorruptError: a field is missing, of a wrong type or out of range, or not what was written.
-            DamagedBlockError: the bytes of a small resource are not those that were stored.
+            DamagedBlockError: the bytes of a small resource are damaged.
         """
         identifier = document.get("_id")
         if not isinstance(identifier, str):
@@ -122,9 +122,9 @@ class Pointer:
         if not 0 <= pointer.length < 1 << 53 or not (pointer.chunk_bytes is None or 0 < pointer.chunk_bytes <= 16 << 20):
             raise _damage_error(identifier, where, f"'length' is {pointer.length}, 'chunkSize' {pointer.chunk_bytes}")
         if not _SHA256.fullmatch(pointer.sha256):
-            raise _damage_error(identifier, where, "'sha256' is no digest")
+            raise _damage_error(identifier, where, "'sha256' is not a digest")
         if pointer._check() != document["check"]:
-            raise _damage_error(identifier, where, "its fields are not those that were written together")
+            raise _damage_error(identifier, where, "its fields do not match their digest")
         if has_data and pointer.data is not None:
             digest = block_digest(pointer.data)
             if digest != pointer.data_digest or len(pointer.data) != pointer.length:
@@ -135,7 +135,7 @@ class Pointer:
 def _damage_error(identifier: object, where: str, what: str) -> DatasetFileCorruptError:
     return DatasetFileCorruptError(
         f"the pointer document of resource {identifier!r} in {where} is damaged: {what}. Store the resource again from its "
-        f"source or a copy; `data-stack verify` shows what else is damaged."
+        f"source or a copy; `data-stack verify` lists other damage."
     )
 
 

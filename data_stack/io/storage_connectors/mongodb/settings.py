@@ -1,4 +1,4 @@
-"""Where a store in MongoDB is and how it is talked to: plain values, without contacting anybody."""
+"""The settings of a store in MongoDB, as plain checked values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HOST: Final = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+)(:[0-9]{1,5})?")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}", re.ASCII)
 _DATABASE: Final = re.compile(r"[^/\\. \"$*<>:|?\0]{1,63}")
 _UNVERIFIED: Final = {"tlsallowinvalidcertificates", "tlsallowinvalidhostnames", "tlsinsecure", "ssl_cert_reqs"}
-#: What a URL may say of the connector: option of the URL (any case) -> parameter and type.
+#: URL option (lower case) -> parameter and type.
 _OPTIONS: Final[Mapping[str, tuple[str, type]]] = {
     "bucket": ("bucket", str),
     "readonly": ("read_only", bool),
@@ -36,20 +36,20 @@ _OPTIONS: Final[Mapping[str, tuple[str, type]]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What tells one store from another, checked.
+    """The checked configuration of a store.
 
     Raises:
-        ConfigError: something is not allowed. No part of the connection string is in the message.
+        ConfigError: a value is invalid. The message holds no part of the connection string.
 
     Attributes:
-        uri: MongoDB's connection string, with credentials if it has any: never to be shown. See ``name``.
+        uri: MongoDB connection string with its credentials, never shown; see ``name``.
         database, bucket: the collections are ``database.bucket.resources`` and so on; by default the database of ``uri``, or else
             ``data_stack``.
-        read_only: refuse to write, and send nothing that writes.
-        timeout_seconds: how long one operation may take in all.
-        chunk_bytes: length of the chunks that are written; also what one digest covers.
-        inline_bytes: resources up to this length lie in their pointer document.
-        allow_invalid_certificates: accept a server that cannot prove who it is.
+        read_only: refuse to write.
+        timeout_seconds: limit of one operation.
+        chunk_bytes: length of the chunks to write, each of which has a digest.
+        inline_bytes: resources up to this length are stored in their pointer document.
+        allow_invalid_certificates: accept a server whose certificate cannot be verified.
     """
 
     uri: str = field(repr=False)
@@ -68,7 +68,7 @@ class Settings:
         return f"{match['scheme']}://{match['authority'].rpartition('@')[2]}/{self.database}?bucket={self.bucket}"
 
     def options_given(self) -> set[str]:
-        """Options that the connection string sets by itself, in lower case."""
+        """Options that the connection string sets, in lower case."""
         return {name.lower() for name, _ in parse_qsl(self.uri.partition("?")[2], keep_blank_values=True)}
 
     def __post_init__(self) -> None:
@@ -76,32 +76,28 @@ class Settings:
         if self.database is None:
             object.__setattr__(self, "database", unquote(match["database"] or "") or DEFAULT_DATABASE)
         if not _DATABASE.fullmatch(str(self.database)):
-            raise ConfigError("a database of MongoDB has 1 to 63 characters, none of them '/\\. \"$*<>:|?'; check the URL's path")
+            raise ConfigError("a database name has 1 to 63 characters other than '/\\. \"$*<>:|?'; check the URL's path")
         bucket: Any = self.bucket
         if not isinstance(bucket, str) or not _BUCKET.fullmatch(bucket) or bucket.endswith(".") or ".." in bucket:
-            raise ConfigError(
-                "a bucket begins the names of collections and has 1 to 60 letters, digits or '_.-', no '..', no dot at the end"
-            )
+            raise ConfigError("a bucket has 1 to 60 letters, digits or '_.-', without '..' or a dot at the end")
         if self.bucket.startswith("system."):
-            raise ConfigError("collections that begin with 'system.' are MongoDB's own; choose another bucket")
+            raise ConfigError("'system.' is reserved by MongoDB; choose another bucket")
         if not 0.1 <= self.timeout_seconds <= 86_400:
-            raise ConfigError("timeout_seconds has to lie between 0.1 and 86,400")
+            raise ConfigError("timeout_seconds must be between 0.1 and 86,400")
         if not 1024 <= self.chunk_bytes <= 8 << 20:
-            raise ConfigError("chunk_bytes has to lie between 1,024 and 8 MiB; 64 KiB to 1 MiB serve well")
+            raise ConfigError("chunk_bytes must be between 1,024 and 8 MiB; 64 KiB to 1 MiB work well")
         if not 0 <= self.inline_bytes <= 8 << 20:
-            raise ConfigError("inline_bytes has to lie between 0 and 8 MiB: a document holds 16")
+            raise ConfigError("inline_bytes must be between 0 and 8 MiB: a document holds at most 16 MiB")
         if self.options_given() & _UNVERIFIED and not self.allow_invalid_certificates:
             raise ConfigError(
-                "the connection string turns the check of the server's certificate off; name the authority with tlsCAFile=…, "
-                "or pass allow_invalid_certificates=True (in a URL: allowInvalidCertificates=true) if anybody may be the server"
+                "the connection string turns off the check of the server's certificate; name the authority with tlsCAFile=…, or "
+                "accept any server with allow_invalid_certificates=True (in a URL: allowInvalidCertificates=true)"
             )
 
 
 def parse_url(url: str) -> tuple[str, dict[str, Any]]:
-    """The connection string in a URL whose query may also hold ``bucket``, ``readOnly``, ``timeoutSeconds``, ``chunkBytes``,
-    ``inlineBytes`` and ``allowInvalidCertificates``; and these options.
-    """
-    _match(url)  # as it was written: what is put together again below is encoded
+    """Split a URL into its connection string and the connector's own options (``MongoDBStorageConnector.from_url``)."""
+    _match(url)  # before its parts are encoded again
     head, question, query = url.partition("?")
     options: dict[str, Any] = {}
     kept = []
@@ -115,21 +111,21 @@ def parse_url(url: str) -> tuple[str, dict[str, Any]]:
 
 
 def _match(uri: str) -> re.Match[str]:
-    """The parts of a connection string, the hosts of which are no part of a password."""
+    """The parts of a connection string, with hosts that cannot be a part of a password."""
     match = _URI.fullmatch(str(uri))
-    # An '@' after the hosts, or a port that is no number: a '/' or '?' of the password looks like the end of the hosts.
+    # An '@' after the hosts, or a port that is not a number, means that a '/' or '?' of the password ended the hosts.
     if (
         match is None
         or "@" in str(uri)[match.end("authority") :]
         or not all(_HOST.fullmatch(host) for host in match["authority"].rpartition("@")[2].split(","))
     ):
         raise ConfigError(
-            "not a connection string of MongoDB; write mongodb://host:27017/database, or "
+            "invalid MongoDB connection string; write mongodb://host:27017/database, or "
             "mongodb://user:password@host/database with '@', ':', '/', '?', '#' and '%' in the password percent-encoded, "
             "and '@' in options too"
         )
     if ";" in (match["query"] or ""):
-        # The driver may take it as '&', unlike whoever looks at the options here.
+        # The driver may read it as '&', unlike the checks of options here.
         raise ConfigError("options of a connection string are separated by '&'; percent-encode a ';' as '%3B'")
     return match
 
@@ -140,4 +136,4 @@ def _parse(name: str, value: str, kind: type) -> Any:
             return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
         return kind(value)
     except (KeyError, ValueError):
-        raise ConfigError(f"{name} in the URL is no {'true or false' if kind is bool else 'number'}") from None
+        raise ConfigError(f"{name} in the URL must be {'true or false' if kind is bool else 'a number'}") from None

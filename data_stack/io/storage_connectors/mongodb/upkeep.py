@@ -1,10 +1,10 @@
-"""Sweeping what no resource needs, in a store that others go on using: no reader loses a file.
+"""Garbage collection in a store that others use meanwhile: no reader loses a file.
 
-A file belongs to the upload that writes it, as long as that has a record in ``bucket.uploads``, and then to the one pointer
-that was published for it; another pointer gets it only when the resource is moved. Who sweeps a file first *condemns* the record
-of its upload, if there is one, and then looks for a pointer; who uploads publishes the pointer first, and then looks whether the
-record is there and not condemned. Both write before they look, so in any order of events one of both sees the other. The record
-of a process that died counts for nothing where that is known, and elsewhere after a while.
+A file belongs to its upload while that has a record in ``bucket.uploads``, then to the one pointer published for it; only moving
+the resource gives it to another pointer. The sweeper first *condemns* the record of the upload, if there is one, and then looks
+for a pointer. The uploader first publishes the pointer, and then checks that the record exists uncondemned. Both write before
+they read, so in any order of events at least one sees the other. The record of a dead process is ignored: at once on its own
+machine, after a silence elsewhere.
 
 All ages are by the server's clock.
 """
@@ -25,18 +25,18 @@ from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
 
 __all__ = ["collect_garbage", "release_record", "sweep"]
 
-#: An upload of another machine that was not heard of for so long is given up when garbage is collected without grace.
+#: Without grace, an upload of another machine is given up after so long without a heartbeat.
 _LEAST_SILENCE_SECONDS: Final = 600.0
 _OBJECT_IDS: Final[dict[str, Any]] = {"$match": {"files_id": {"$type": "objectId"}}}
 
 
 def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bool) -> list[Garbage]:
-    """Remove files and chunks that no resource needs, and leave alone what is younger than ``grace_seconds``.
+    """Remove files and chunks that no resource needs and that are older than ``grace_seconds``.
 
-    A file that lost its resource unnoticed, because that writer died, begins its grace period when it is found here.
+    The grace period of a file whose writer died before marking it as replaced begins now.
     """
     if not grace_seconds >= 0:
-        raise ConfigError(f"grace_seconds is a number of seconds, 0 or more, got {grace_seconds!r}")
+        raise ConfigError(f"grace_seconds must not be negative, got {grace_seconds!r}")
     silence_seconds = max(grace_seconds, _LEAST_SILENCE_SECONDS)
     with connection.operation("look for garbage in", ""):
         now = _server_time(connection)
@@ -44,7 +44,7 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
         chunked = [group["_id"] for group in groups]
     with connection.operation("look for garbage in", ""):
         records = {record["_id"]: record for record in connection.writable("uploads").find({}) if _is_id(record["_id"])}
-        # Files after the records: what a dead process has not finished by now it never will.
+        # Files after the records: a dead process does not add any.
         query = connection.writable("files").find({}, {"length": 1, "metadata": 1})
         files = {file["_id"]: file for file in query if _is_id(file["_id"])}
         needed = _find_needed(connection)
@@ -79,11 +79,11 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
 def _reason(
     file_id: ObjectId, file: dict[str, Any] | None, is_left: bool, now: datetime.datetime, grace_seconds: float
 ) -> str | None:
-    """Why a file that no resource has goes now; None if it does not yet."""
+    """Why an unused file is removed now; None to keep it for now."""
     if file is None and is_left:
         return "left by a writer that died"
     if file is None:
-        # Of another tool of GridFS, which keeps no record: the file's name tells when it was begun, by its writer's clock.
+        # Chunks of another GridFS tool have no record; the file's id tells when it was begun, by the writer's clock.
         age = (now - file_id.generation_time.replace(tzinfo=None)).total_seconds()
         return "chunks without a file, a day old or more" if age >= max(grace_seconds, DAY_SECONDS) else None
     since = file["metadata"].get("replaced")
@@ -94,7 +94,7 @@ def _reason(
 
 
 def _is_id(value: Any) -> bool:
-    """Whether it can be a file of ours: others' ids may be anything, also what is no key of a dict."""
+    """Whether it can be a file of ours; ids of other tools may be of any type, even unhashable."""
     return isinstance(value, ObjectId)
 
 
@@ -122,22 +122,22 @@ def _is_alive(record: Mapping[str, Any], now: datetime.datetime, silence_seconds
 
 
 def _match_unchanged(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A query for a record as long as its process has not been heard of again."""
+    """A query for a record that has had no further heartbeat."""
     return {name: {"$eq": record.get(name)} for name in ("_id", "beat")}
 
 
 def release_record(connection: Connection, query: Mapping[str, Any]) -> None:
-    """Delete the record of an upload: its file belongs to a resource now, or is as any other that nobody needs."""
+    """Delete the record of an upload whose file a resource has, or garbage collection removes."""
     connection.writable("uploads", durable=False).delete_one(query)
 
 
 def sweep(connection: Connection, file_id: Any, record: Mapping[str, Any] | None) -> bool:
-    """Delete a file unless a resource has it, or its upload goes on; whether it is gone.
+    """Delete a file unless a resource has it or its upload continues; return whether it is gone.
 
     Args:
         connection: where it is.
-        file_id: which one, of ours; there need be no document of it, only chunks.
-        record: a query for the record of its upload; None if there was none.
+        file_id: a file of ours, possibly chunks without a document.
+        record: a query for the record of its upload; None if it had none.
     """
     with connection.operation("sweep", str(file_id)):
         uploads = connection.writable("uploads")
@@ -149,8 +149,8 @@ def sweep(connection: Connection, file_id: Any, record: Mapping[str, Any] | None
             return False
         if connection.writable("resources").find_one({"file_id": {"$eq": file_id}}, {"_id": 1}) is not None:
             return False
-        # The record last, and the document before it: what is broken off is found by them. Each durable: a server that is killed
-        # in between must not bring the chunks back after what tells of them is gone.
+        # The document and then the record come last, so that an interrupted sweep is found again. Each step is durable: a killed
+        # server must not bring chunks back after their record is gone.
         connection.writable("chunks").delete_many({"files_id": {"$eq": file_id}})
         connection.writable("files").delete_one({"_id": {"$eq": file_id}})
         uploads.delete_one({"_id": {"$eq": file_id}})

@@ -1,6 +1,7 @@
-"""Writing a resource's bytes as a file of GridFS that nobody sees yet, with a record by which its remains are found.
+"""Uploads a resource as an unpublished GridFS file.
 
-The record, a document of ``bucket.uploads`` with the file's id, keeps it for the process that writes it (:mod:`.upkeep`).
+A record in ``bucket.uploads`` with the file's id protects it while this process lives, and lets garbage collection
+(:mod:`.upkeep`) find it afterwards.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _BEAT_SECONDS: Final = 5.0
 
 
 class Upload:
-    """A file that is being written: :meth:`send`, :meth:`complete`, then publish it, then :meth:`forget`; or :meth:`abort`.
+    """A file being written: :meth:`send`, :meth:`complete`, publish it, :meth:`forget`; or :meth:`abort`.
 
     Attributes:
         file_id: the file in ``bucket.files`` and ``bucket.chunks``.
-        digest: size and digests of what was sent.
+        digest: size and digests of the bytes sent.
     """
 
     def __init__(self, connection: Connection, identifier: str) -> None:
@@ -38,17 +39,17 @@ class Upload:
         self._last_beat: float | None = None
 
     def send(self, pieces: Iterable[bytes]) -> None:
-        """Store pieces of ``chunk_bytes``; nobody sees them yet."""
+        """Store pieces of ``chunk_bytes``, still unpublished."""
         try:
             insert_chunks(self._connection, self.file_id, self._identifier, self._hash(pieces), self._beat)
         finally:
             self.digest.finish()
 
     def complete(self) -> None:
-        """Store the document that makes the chunks a file, also for other tools; all of it is durable then.
+        """Store the document that makes the chunks a GridFS file; all of it is durable afterwards.
 
         Raises:
-            StorageError: the server lost a part of the chunks meanwhile, or somebody took this process for dead and sweeps them.
+            StorageError: the server lost chunks meanwhile, or garbage collection took this process for dead and sweeps them.
         """
         size, chunk_bytes = self.digest.size, self._connection.settings.chunk_bytes
         document = {
@@ -58,12 +59,12 @@ class Upload:
             "metadata": {"sha256": self.digest.sha256, "data_stack": 1},
         }
         with self._connection.operation("store", self._identifier):
-            # The server's clock: "the latest version" is decided by it in other tools.
+            # The server's clock: other tools find the latest version by it.
             self._connection.writable("files").update_one(
                 {"_id": self.file_id}, {"$set": document, "$currentDate": {"uploadDate": True}}, upsert=True
             )
-            # That was acknowledged from the journal of the majority, so all that came before is there too; unless a server
-            # went down in between and the driver took up with it, or with its successor, anew.
+            # The majority's journals acknowledged this, so they have all earlier writes too, unless a server went down in
+            # between and the driver reconnected.
             n_lost = -(-size // chunk_bytes) - self._connection.writable("chunks").count_documents({"files_id": self.file_id})
             is_swept = self.is_swept()
         if is_swept:
@@ -72,21 +73,21 @@ class Upload:
             raise self._failure(f"the server was restarted or replaced, and {n_lost} of the chunks were lost")
 
     def is_swept(self) -> bool:
-        """Whether somebody took this process for dead, and the file may be deleted any time or is gone."""
+        """Whether garbage collection took this process for dead, so that the file is gone or may go any time."""
         record = self._connection.writable("uploads").find_one({"_id": self.file_id}, {"condemned": 1})
         return record is None or "condemned" in record
 
     def swept(self) -> StorageError:
-        """The error that says so."""
-        return self._failure("this process was not heard of for so long that its unfinished file was swept")
+        """The error to raise then."""
+        return self._failure("this process sent no heartbeat for so long that garbage collection removed its unfinished file")
 
     def forget(self) -> None:
-        """Delete the record: the file belongs to a resource now."""
+        """Delete the record, once a resource has the file."""
         with self._connection.operation("clean up after", self._identifier):
             release_record(self._connection, {"_id": self.file_id})
 
     def abort(self) -> None:
-        """Delete all that was written."""
+        """Delete everything written."""
         with self._connection.operation("clean up after", self._identifier):
             sweep(self._connection, self.file_id, {"_id": self.file_id})
 
@@ -101,8 +102,7 @@ class Upload:
             return
         fields = {"file_id": self.file_id, "identifier": self._identifier, "owner": this_process()}
         with self._connection.operation("store", self._identifier):
-            # The first is durable: a server that is killed may keep chunks that the driver sends once more after its restart,
-            # and must not have lost the record by which they are found.
+            # The first is durable: a server that is killed must not keep chunks and lose the record by which they are found.
             self._connection.writable("uploads", durable=is_first).update_one(
                 {"_id": self.file_id}, {"$set": fields, "$currentDate": {"beat": True}}, upsert=is_first
             )
