@@ -231,19 +231,6 @@ def test_a_zip_bomb_is_refused_by_its_directory_and_one_that_lies_when_it_is_rea
         unpacked(lying)
 
 
-def test_many_small_bombs_in_a_zip_are_refused_together() -> None:
-    with pytest.raises(ArchiveLimitError, match="max_ratio"):
-        open_archive(io.BytesIO(zip_of(*[(str(i), bytes(1 << 20)) for i in range(40)])))
-
-
-def test_a_local_header_with_another_name_is_refused() -> None:
-    data = zip_of(("a", b"first"))
-
-    for at, value in ((30, b"b"), (0, b"PK\3\5")):
-        with pytest.raises(ArchiveError):
-            unpacked(patched(data, b"PK\3\4", at, value))
-
-
 def test_more_members_than_allowed_are_refused_before_they_take_memory() -> None:
     tar = tar_of(*[member(str(i), b"") for i in range(500)])
     zipped = zip_of(*[(str(i), b"") for i in range(500)])
@@ -349,19 +336,6 @@ def test_a_zip_directory_that_lies_is_an_error(signature: bytes, offset: int, va
 
     with pytest.raises(ArchiveError):
         unpacked(patched(data, signature, offset, value))
-
-
-@pytest.mark.full
-def test_a_zip64_directory_that_lies_is_an_error() -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for i in range(70_000):
-            archive.writestr(str(i), b"")
-    data = buffer.getvalue()
-
-    for value in (0, 1, (1 << 64) - 1, 1 << 63):
-        with pytest.raises(ArchiveError):
-            open_archive(io.BytesIO(patched(data, b"PK\6\6", 40, struct.pack("<Q", value))))
 
 
 # ---------------------------------------------------------------------- damage

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 import tracemalloc
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -19,7 +17,6 @@ from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 from data_stack.testing.storage import assert_same_bytes
 
-KIB = 1 << 10
 DATA = hashlib.shake_128(b"blocks").digest(1 << 20)
 
 
@@ -161,44 +158,6 @@ def test_more_than_there_is_room_for_is_prefetched_in_part() -> None:
 # ---------------------------------------------------------------------- threads, forks, errors, memory
 
 
-def test_threads_read_one_resource_at_once(blocks: SlicedBlocks) -> None:
-    offsets = [i * 7919 % (len(DATA) - 30_000) for i in range(100)]
-    with resource_of(blocks) as resource, ThreadPoolExecutor(8) as threads:
-        parts = list(threads.map(lambda offset: resource.read_at(offset, 25_000), offsets))
-
-    assert_same_bytes(b"".join(parts), b"".join(DATA[offset : offset + 25_000] for offset in offsets))
-
-
-def test_a_child_forked_while_a_thread_reads_reads_for_itself(blocks: SlicedBlocks) -> None:
-    stop = threading.Event()
-    with resource_of(blocks) as resource:
-
-        def read_on() -> None:
-            i = 0
-            while not stop.is_set():
-                i += 1
-                resource.read_at(i * 7919 % len(DATA), 12_345)
-
-        reader = threading.Thread(target=read_on)
-        reader.start()
-        codes = []
-        try:
-            for _ in range(4):
-                child = os.fork()
-                if child == 0:
-                    right = False
-                    try:
-                        right = resource.read_at(123_456, 54_321) == DATA[123_456:177_777]
-                    finally:
-                        os._exit(0 if right else 1)
-                codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        finally:
-            stop.set()
-            reader.join()
-
-    assert codes == [0] * 4
-
-
 def test_what_a_store_says_reaches_the_reader_and_a_later_read_goes_on(blocks: SlicedBlocks) -> None:
     with resource_of(blocks) as resource:
         beginning = resource.read(25_000)
@@ -223,13 +182,3 @@ def test_reading_much_takes_little_memory_and_leaves_no_thread() -> None:
     assert n_bytes == 1 << 28
     assert peak < 64 << 20
     assert threading.active_count() == n_threads
-
-
-def test_closing_closes_the_blocks(blocks: SlicedBlocks) -> None:
-    resource = resource_of(blocks)
-    resource.read(5)
-    resource.close()
-
-    assert blocks.is_closed
-    with pytest.raises(ValueError, match="closed"):
-        resource.read_at(0, 1)

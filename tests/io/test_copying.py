@@ -23,8 +23,6 @@ from data_stack.exception import (
     ConfigError,
     DatasetNotFoundError,
     IncompleteCopyError,
-    MalformedIdentifierError,
-    PreparationError,
     ResourceNotFoundError,
     StorageError,
     StorageFullError,
@@ -147,28 +145,6 @@ def test_a_store_of_three_methods_can_be_copied_to_and_from(prepared: FileStorag
     assert is_ready("digits", minimal)
 
 
-def test_what_belongs_to_no_dataset_is_copied_with_the_whole_store() -> None:
-    source, target = InMemoryStorageConnector(), InMemoryStorageConnector()
-    source.set_resource("notes.txt", b"read me")
-    source.set_resource("other/raw/data", b"raw")
-
-    report = copy_datasets(source, target)
-
-    assert contents(target) == {"notes.txt": b"read me", "other/raw/data": b"raw"}
-    assert report.complete == ()
-
-
-def test_resources_of_any_size_arrive(tmp_path: Path) -> None:
-    source, target = InMemoryStorageConnector(), FileStorageConnector(tmp_path)
-    for size in (0, 1, MiB, 5 * MiB + 1):
-        source.set_resource("a", os.urandom(size))
-
-        report = copy_parcels(source, target, loose("a"))
-
-        assert contents(target) == contents(source)
-        assert report.resources == (Copied("a", size, "copied"),)
-
-
 @given(
     there=st.dictionaries(st.sampled_from("abcde"), st.binary(max_size=3)),
     here=st.dictionaries(st.sampled_from("abcde"), st.binary(max_size=3)),
@@ -192,17 +168,6 @@ def test_a_folder_that_is_not_there_is_not_taken_for_an_empty_store(tmp_path: Pa
 
 
 # ------------------------------------------------------------------ order
-
-
-def test_the_manifest_comes_last_and_the_mark_before_all(prepared: FileStorageConnector) -> None:
-    target = Watched()
-
-    copy_datasets(prepared, target, ["digits"])
-
-    assert target.actions[0] == ("set", "digits/1.0.0/journal.json")
-    changes = [action for action in target.actions if action[0] != "get"]
-    assert changes[-2:] == [("set", "digits/1.0.0/manifest.json"), ("delete", "digits/1.0.0/journal.json")]
-    assert not target.has_resource("digits/1.0.0/journal.json")
 
 
 class BreaksOff:
@@ -291,21 +256,6 @@ def test_what_is_there_is_neither_read_nor_sent_again(prepared: FileStorageConne
     assert not target.identifiers("set")
 
 
-def test_only_what_is_missing_or_other_is_sent(prepared: FileStorageConnector) -> None:
-    target = Watched()
-    copy_datasets(prepared, target, ["digits"])
-    InMemoryStorageConnector.delete_resource(target, "digits/1.0.0/preprocessed/test/targets.npy")
-    target.set_resource("digits/1.0.0/preprocessed/train/targets.npy", b"another")
-    target.actions.clear()
-
-    report = copy_datasets(prepared, target, ["digits"])
-
-    copied = {identifier for identifier, outcome in outcomes(report.resources).items() if outcome == "copied"}
-    assert copied == {"digits/1.0.0/preprocessed/test/targets.npy", "digits/1.0.0/preprocessed/train/targets.npy"}
-    assert copied < set(target.identifiers("set"))
-    assert is_ready("digits", target)
-
-
 def test_a_file_that_somebody_put_there_is_hashed_rather_than_sent_again(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "by-hand").write_bytes(b"data")
@@ -379,17 +329,6 @@ def test_a_damaged_resource_is_not_published_its_dataset_not_ready_and_all_else_
     assert target.has_resource("digits/1.0.0/preprocessed/train/images.npy")
     assert is_ready("iris", target)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-
-
-def test_a_missing_resource_is_named(prepared: FileStorageConnector) -> None:
-    source = InMemoryStorageConnector()
-    copy_datasets(prepared, source, ["digits"])
-    source.delete_resource("digits/1.0.0/preprocessed/test/targets.npy")
-
-    with pytest.raises(IncompleteCopyError, match=r"digits/1.0.0/preprocessed/test/targets.npy.*no resource") as caught:
-        copy_datasets(source, InMemoryStorageConnector(), ["digits"])
-
-    assert caught.value.report.complete == ()
 
 
 class Lying(InMemoryStorageConnector):
@@ -471,15 +410,6 @@ def test_what_another_process_has_begun_stays_behind(prepared: FileStorageConnec
     assert {identifier.partition("/")[0] for identifier in target.list_resources()} == {"iris"}
 
 
-def test_the_error_on_an_unprepared_dataset_says_what_is_there() -> None:
-    source = InMemoryStorageConnector()
-    source.set_resource("digits/1.0.0/raw/digits.csv.gz", b"raw")
-    source.set_resource("digits/1.0.0/journal.json", b"{}")
-
-    with pytest.raises(PreparationError, match=r"'digits' is not prepared.* 1 other resources.*begun.*data-stack prepare digits"):
-        copy_datasets(source, InMemoryStorageConnector(), ["digits"])
-
-
 def test_an_unknown_dataset_is_answered_with_the_nearest_before_anything_is_copied(prepared: FileStorageConnector) -> None:
     target = Watched()
 
@@ -487,11 +417,6 @@ def test_an_unknown_dataset_is_answered_with_the_nearest_before_anything_is_copi
         copy_datasets(prepared, target, ["iris", "digit"])
 
     assert target.actions == []
-
-
-def test_a_name_outside_of_the_grammar_is_refused(prepared: FileStorageConnector) -> None:
-    with pytest.raises(MalformedIdentifierError):
-        copy_datasets(prepared, InMemoryStorageConnector(), ["../up"])
 
 
 # ------------------------------------------------------------------ onto itself
@@ -515,19 +440,6 @@ def test_a_store_is_not_copied_onto_itself(prepared: FileStorageConnector, tmp_p
 
 
 # ------------------------------------------------------------------ MongoDB
-
-
-def test_a_dataset_that_went_to_mongodb_and_back_is_ready_at_once(
-    prepared: FileStorageConnector, mongodb_uri: str, tmp_path: Path
-) -> None:
-    copy_datasets(prepared, mongodb_uri)
-    mongodb = data_stack.storage_connector_from_url(mongodb_uri)
-    report = copy_datasets(mongodb_uri, tmp_path / "back")
-
-    assert contents(mongodb) == contents(prepared) == contents(FileStorageConnector(tmp_path / "back"))
-    assert report.complete == ("digits/1.0.0", "iris/1.0.0")
-    assert is_ready("digits", mongodb)
-    assert is_ready("digits", FileStorageConnector(tmp_path / "back"))
 
 
 # ------------------------------------------------------------------ killed

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from data_stack.exception import (
-    ConfigError,
     DatasetFileCorruptError,
     DataStackError,
     ResourceNotFoundError,
@@ -22,17 +20,14 @@ from data_stack.io.folder import Folder, folder_of, lend_folder
 from data_stack.io.location import location_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
-from data_stack.io.storage_connectors.writer import ResourceWriter
 
 
-@pytest.fixture(params=["folder", "path", "store", "files", "url"])
+@pytest.fixture(params=["folder", "store", "files"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     sources: dict[str, Any] = {
         "folder": str(tmp_path / "data"),
-        "path": tmp_path / "data",
         "store": InMemoryStorageConnector(),
         "files": FileStorageConnector(tmp_path),
-        "url": f"file://{tmp_path}/data",
     }
     return folder_of(sources[request.param], prefix="train/images")
 
@@ -79,12 +74,6 @@ def test_what_is_not_there_is_not_found(folder: Folder) -> None:
         folder.read("folder")
     with pytest.raises(ResourceNotFoundError):
         folder.subfolder("folder").subfolder("a.bag").read("b")
-
-
-@pytest.mark.parametrize("prefix", [3, None, b"x"])
-def test_what_is_no_prefix_is_refused(tmp_path: Path, prefix: Any) -> None:
-    with pytest.raises(ConfigError, match="prefix"):
-        folder_of(tmp_path, prefix)
 
 
 def test_what_claims_to_be_small_and_is_not_is_refused(tmp_path: Path) -> None:
@@ -186,43 +175,6 @@ def test_a_folder_is_leased_by_one_at_a_time(tmp_path: Path) -> None:
     with other.lease(".lock") as again:
         assert again.acquire()
     assert folder.list_names() == []
-
-
-def test_a_third_partys_folder_needs_six_methods(tmp_path: Path) -> None:
-    class Renamed(Folder):
-        """Files of another folder under names in capitals."""
-
-        def __init__(self, below: Folder) -> None:
-            self.below, self.name = below, "capitals"
-
-        def has_file(self, file: str) -> bool:
-            return self.below.has_file(file.lower())
-
-        def open(self, file: str) -> StreamedResource:
-            return self.below.open(file.lower())
-
-        def list_names(self) -> list[str]:
-            return [name.upper() for name in self.below.list_names()]
-
-        def list_files(self) -> list[str]:
-            return [name.upper() for name in self.below.list_files()]
-
-        def subfolder(self, name: str) -> Folder:
-            return Renamed(self.below.subfolder(name.lower()))
-
-        def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
-            return self.below.create(file.lower())
-
-    folder = folder_of(Renamed(folder_of(tmp_path)), "SUB")
-    with folder.create("A") as file:
-        file.write(b"x")
-
-    assert (folder.read("A"), folder.list_names(), folder.full_name("A")) == (b"x", ["A"], "capitals/A")
-    assert not folder.can_delete
-    with pytest.raises(UnsupportedStorageOperationError, match="cannot be deleted"):
-        folder.delete("A")
-    with folder.lease("L") as lease:
-        assert lease.acquire()
 
 
 # ------------------------------------------------------------------ what a caller lends

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import io
-import multiprocessing
 import os
 import pickle
-import random
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import h5py
-import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -157,36 +150,6 @@ def test_the_factory_makes_both_kinds() -> None:
 # ---------------------------------------------------------------------- threads and processes
 
 
-def test_many_threads_read_by_position_at_once(resource: StreamedResource) -> None:
-    def reads(seed: int) -> int:
-        rng = random.Random(seed)
-        offsets = [rng.randrange(len(CONTENT)) for _ in range(500)]
-        return sum(resource.read_at(offset, 777) != CONTENT[offset : offset + 777] for offset in offsets)
-
-    with ThreadPoolExecutor(10) as pool:
-        assert sum(pool.map(reads, range(10))) == 0
-
-
-def _read_in_child(resource: StreamedResource, offset: int, answer: Any) -> None:
-    resource.seek(offset)
-    answer.put(resource.read(1000))
-
-
-def test_a_forked_child_has_a_position_of_its_own(resource: StreamedResource) -> None:
-    context = multiprocessing.get_context("fork")
-    resource.seek(100)
-    resource.read(1)
-    answers = context.Queue()
-
-    child = context.Process(target=_read_in_child, args=(resource, 20_003, answers))
-    child.start()
-    in_child = answers.get(timeout=30)
-    child.join()
-
-    assert in_child == CONTENT[20_003:21_003]
-    assert resource.read(4) == CONTENT[101:105]
-
-
 def test_a_forked_child_goes_on_where_its_parent_stood(tmp_path: Path) -> None:
     connector = FileStorageConnector(tmp_path)
     connector.set_resource("x", CONTENT)
@@ -226,18 +189,6 @@ def test_forking_while_a_thread_reads_does_not_hang_the_child(resource: Streamed
         thread.join()
 
 
-def test_it_pickles_as_connector_and_identifier_and_reopens_in_a_spawned_process(resource: StreamedResource) -> None:
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-
-    child = context.Process(target=_read_in_child, args=(resource, 5, answers))
-    child.start()
-    in_child = answers.get(timeout=60)
-    child.join()
-
-    assert in_child == CONTENT[5:1005]
-
-
 def test_a_pickled_resource_refuses_bytes_that_were_replaced_meanwhile(tmp_path: Path) -> None:
     connector = FileStorageConnector(tmp_path)
     connector.set_resource("x", b"old")
@@ -253,37 +204,3 @@ def test_a_pickled_resource_refuses_bytes_that_were_replaced_meanwhile(tmp_path:
     connector.set_resource("x", b"old")
     with pickle.loads(pickled) as reopened:
         assert reopened.read() == b"old"
-
-
-def test_one_hdf5_resource_gives_ten_threads_and_four_forked_workers_the_right_rows(tmp_path: Path) -> None:
-    rows = np.arange(4000 * 64, dtype=np.int64).reshape(4000, 64)
-    connector = FileStorageConnector(tmp_path)
-    with connector.create("rows.h5") as writer, h5py.File(writer, "w") as file:
-        file.create_dataset("rows", data=rows, chunks=(50, 64))
-
-    class Rows(torch.utils.data.Dataset[np.ndarray[Any, Any]]):
-        def __init__(self) -> None:
-            self.file = h5py.File(connector.get_resource("rows.h5"), "r")
-            self.rows = self.file["rows"]
-
-        def __len__(self) -> int:
-            return len(self.rows)
-
-        def __getitem__(self, index: int) -> np.ndarray[Any, Any]:
-            row: np.ndarray[Any, Any] = self.rows[index]
-            return row
-
-    dataset = Rows()
-    assert dataset[0].tolist() == rows[0].tolist()
-    loader = torch.utils.data.DataLoader(dataset, batch_size=100, num_workers=4, shuffle=True, multiprocessing_context="fork")
-    for _ in range(3):
-        in_workers = np.concatenate([batch.numpy() for batch in loader])
-        assert (in_workers[np.argsort(in_workers[:, 0])] == rows).all()
-
-    def wrong_rows(seed: int) -> int:
-        rng = random.Random(seed)
-        return sum((dataset[i] != rows[i]).any() for i in (rng.randrange(4000) for _ in range(300)))
-
-    with ThreadPoolExecutor(10) as pool:
-        assert sum(pool.map(wrong_rows, range(10))) == 0
-    dataset.file.close()

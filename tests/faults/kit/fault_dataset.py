@@ -123,11 +123,6 @@ def close(connector: StorageConnector) -> None:
 # ---------------------------------------------------------------------- what a process can be told to do
 
 
-def touch(description: Description) -> None:
-    """Change something of no meaning in a store's folder: a point for a fault."""
-    Path(description["url"], "touched").touch()
-
-
 def prepare(description: Description, sources: str, version: int = 1) -> str:
     """Prepare the dataset."""
     with contextlib.closing(_Closing(description)) as held:
@@ -142,23 +137,6 @@ def prepare_with_small_files(description: Description, sources: str, most_bytes:
         return prepare(description, sources)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-
-
-def create_with_small_files(description: Description, most_bytes: int) -> tuple[str, str, bool]:
-    """Write what does not fit, in small pieces and in one; the errors, and whether something is there."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
-    said = []
-    with contextlib.closing(_Closing(description)) as held:
-        for piece_bytes in (1_000, 5 * most_bytes):
-            try:
-                with held.connector.create("x") as file:
-                    for _ in range(5 * most_bytes // piece_bytes):
-                        file.write(bytes(piece_bytes))
-                said.append("nothing")
-            except OSError as error:
-                said.append(type(error).__name__)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        return said[0], said[1], held.connector.has_resource("x")
 
 
 def check(description: Description, sources: str, version: int = 1) -> str:

@@ -102,14 +102,6 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
-    def stop(self) -> None:
-        """SIGSTOP."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """SIGCONT."""
-        os.kill(self.pid, signal.SIGCONT)
-
     def wait(self, timeout_seconds: float = PATIENCE_SECONDS) -> Outcome:
         """Wait for its end; if that takes too long kill it, and have the stacks of its threads in ``output``."""
         until = time.monotonic() + timeout_seconds

@@ -95,21 +95,6 @@ def write_with_small_files(folder: str, kind: str, said: str, limit: int) -> str
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
-def flush_again_once_there_is_room(folder: str, limit: int) -> list[Any]:
-    """Append until the disk is full, make room, go on with the same writer."""
-    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    n_refused = 0
-    with RecordWriter(folder, SPECS["columns"]) as writer:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-        while len(writer) < N_SAMPLES:
-            try:
-                writer.append(sample("columns", len(writer)), flush=len(writer) % 2 == 0)
-            except StorageFullError:
-                n_refused += 1
-                resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    return [n_refused, len(writer)]
-
-
 def write_where_nothing_can_be_written(folder: str) -> list[str]:
     """The errors of a writer without the right to write, and of one whose dataset may only be read."""
     errors = []

@@ -7,7 +7,6 @@ import hashlib
 import logging
 import random
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -128,15 +127,6 @@ def test_a_download_that_cannot_be_resumed_faithfully_begins_again(
     assert stored(store) == BODY
 
 
-def test_a_file_that_changes_between_two_parts_is_never_a_mixture(store: FileStorageConnector, server: ScriptedServer) -> None:
-    old = {"body": bytes(200_000), "headers": {"ETag": '"old"'}, "cut_at": 100_000}
-    new = {"body": BODY, "headers": ETAG, "ranges": True}
-
-    fetch(store, server.script("/data.bin", old, new))
-
-    assert stored(store) == BODY
-
-
 @pytest.mark.parametrize("announced", [-1, "chunked", 200_001])
 def test_a_download_that_is_always_cut_ends_as_an_error(
     store: FileStorageConnector, server: ScriptedServer, announced: int | str
@@ -253,13 +243,6 @@ def test_a_server_that_stalls_is_given_up(store: FileStorageConnector, server: S
     said = refusal(store, server.serve("/data.bin", BODY, **fault), timeout_seconds=0.4, limits=Limits(n_retries=0))
 
     assert "no answer within 0.4 s" in said or "stalled" in said
-
-
-def test_a_server_that_never_answers_is_given_up(store: FileStorageConnector) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/data.bin"
-
-        assert "no answer" in refusal(store, url, timeout_seconds=0.4, limits=Limits(n_retries=0))
 
 
 def test_a_stalled_download_is_resumed(store: FileStorageConnector, server: ScriptedServer) -> None:
@@ -545,45 +528,3 @@ def test_ctrl_c_ends_promptly_and_publishes_nothing(store: FileStorageConnector,
 
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert [path for path in Path(store.root_path).rglob("*") if path.is_file()] == []
-
-
-def test_a_full_disk_is_an_error_of_the_store_and_leaves_nothing(store: FileStorageConnector, server: ScriptedServer) -> None:
-    code = """
-        import resource, sys
-        from data_stack.exception import StorageFullError
-        from data_stack.io.resource_definition import ResourceDefinition
-        from data_stack.io.retriever import retrieve
-        from data_stack.io.storage_connectors import FileStorageConnector
-        resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))  # writes fail as on a full disk
-        try:
-            retrieve([ResourceDefinition("raw/data", sys.argv[2], mirrors=sys.argv[2:])], FileStorageConnector(sys.argv[1]))
-        except StorageFullError:
-            print("full")
-    """
-
-    with run_python(code, store.root_path, server.serve("/data.bin", BODY * 10)) as process:
-        output, _ = process.communicate(timeout=20)
-
-    assert output == "full\n"
-    assert len(server.requests) == 1  # no mirror has more room for us
-    assert [path for path in Path(store.root_path).rglob("*") if path.is_file()] == []
-
-
-def test_memory_stays_flat_whatever_the_size(store: FileStorageConnector, server: ScriptedServer) -> None:
-    code = """
-        import resource, sys
-        from data_stack.io.resource_definition import ResourceDefinition
-        from data_stack.io.retriever import retrieve
-        from data_stack.io.storage_connectors import FileStorageConnector
-        def peak(name, url):
-            retrieve([ResourceDefinition(name, url)], FileStorageConnector(sys.argv[1]))
-            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(peak("small", sys.argv[2]), peak("large", sys.argv[3]))
-    """
-    urls = server.serve("/small", BODY), server.serve("/large", bytes(96 << 20))
-
-    with run_python(code, store.root_path, *urls) as process:
-        output, _ = process.communicate(timeout=60)
-
-    small, large = map(int, output.split())
-    assert large - small < 20 << 10

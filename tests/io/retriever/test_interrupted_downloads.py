@@ -20,7 +20,7 @@ import pytest
 from data_stack.exception import RetrievalError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
-from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, InMemoryStorageConnector
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConnector
 from data_stack.io.storage_connectors.partials import Partial
 from data_stack.repository.removal import collect_garbage
@@ -35,16 +35,15 @@ GOOD: dict[str, Any] = {"body": BODY, "headers": {"ETag": '"one"'}, "ranges": Tr
 ONCE = Limits(n_retries=0, backoff_seconds=0.001)
 
 
-@pytest.fixture(params=["file", "cached", "elsewhere"])
+@pytest.fixture(params=["file", "elsewhere"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StorageConnector:
-    """A folder; one behind a cache; and a store that has to be sent what is whole."""
+    """A folder, and a store to which only whole resources are sent."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setattr(tempfile, "tempdir", None)
     if request.param == "elsewhere":
         return InMemoryStorageConnector()
-    folder = FileStorageConnector(tmp_path / "store")
-    return folder if request.param == "file" else CachedStorageConnector(folder, tmp_path / "cache")
+    return FileStorageConnector(tmp_path / "store")
 
 
 def fetch(store: StorageConnector, url: str, *, sha256: str | None = SHA256) -> None:

@@ -6,22 +6,18 @@ import contextlib
 import hashlib
 import io
 import logging
-import pickle
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from data_stack.exception import (
     ConfigError,
-    CorruptSourceError,
-    DatasetFileCorruptError,
     MalformedIdentifierError,
     ResourceNotFoundError,
     RetrievalError,
-    SeveralRetrievalErrors,
     StorageError,
 )
 from data_stack.io.resource_definition import ResourceDefinition
@@ -220,22 +216,6 @@ def test_whatever_a_fetcher_raises_is_what_its_source_said(error: Exception) -> 
     assert caught.value.__cause__ is None
 
 
-def test_an_error_tells_expected_digest_every_source_and_what_to_do() -> None:
-    def fetch(source: str, transfer: Transfer) -> None:
-        raise SourceError(f"said no to {source}")
-
-    with pytest.raises(RetrievalError) as caught:
-        retrieve(
-            [ResourceDefinition("a", "test:1", sha256=SHA256, mirrors=("test:2",))],
-            InMemoryStorageConnector(),
-            fetchers={"test": fetch},
-        )
-
-    assert caught.value.attempts == (("test:1", "said no to test:1"), ("test:2", "said no to test:2"))
-    assert SHA256 in str(caught.value)
-    assert "data-stack import-file a" in str(caught.value)
-
-
 def test_a_store_that_cannot_be_written_ends_the_retrieval() -> None:
     class Broken(InMemoryStorageConnector):
         """A third party's store that fails as the operating system does."""
@@ -248,19 +228,6 @@ def test_a_store_that_cannot_be_written_ends_the_retrieval() -> None:
 
     assert caught.value.errno == 28
     assert source.asked == []
-
-
-@pytest.mark.parametrize("make", [pickle.loads, lambda data: pickle.loads(pickle.dumps(pickle.loads(data)))])
-def test_errors_survive_pickling(make: Callable[[bytes], Any]) -> None:
-    one = CorruptSourceError("a", [("test:a", "sent rubbish")], "sha256 ab")
-    several = SeveralRetrievalErrors([one, RetrievalError("b", [("test:b", "said no")])])
-
-    copies = make(pickle.dumps([one, several]))
-
-    assert [isinstance(copy, DatasetFileCorruptError) for copy in copies] == [True, False]
-    assert [isinstance(copy, SeveralRetrievalErrors) for copy in copies] == [False, True]
-    assert [str(copy) for copy in copies] == [str(one), str(several)]
-    assert copies[1].identifier == "a"
 
 
 # ---------------------------------------------------------------------- schemes of plugins, retrievers of others
@@ -290,20 +257,6 @@ def test_a_scheme_that_is_taken_or_none_cannot_be_registered(scheme: str) -> Non
 
 
 # ---------------------------------------------------------------------- what is shown
-
-
-def wait_for_bar(source: str, transfer: Transfer) -> None:
-    """Fetch, with time for a bar to be drawn."""
-    transfer.expected_size = 2 * len(BODY)
-    transfer.write(BODY)
-    time.sleep(0.4)
-    transfer.write(BODY)
-
-
-def test_nothing_is_drawn_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
-    retrieve([ResourceDefinition("a", "test:x")], InMemoryStorageConnector(), fetchers={"test": wait_for_bar})
-
-    assert capsys.readouterr() == ("", "")
 
 
 def test_the_log_has_neither_passwords_nor_control_characters(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
 import mmap
 import os
@@ -32,7 +31,7 @@ from data_stack.exception import (
 from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.resources import StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
-from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.testing.storage import assert_same_bytes, content
 
@@ -602,22 +601,3 @@ def test_a_connector_and_an_open_resource_pickle_as_configuration(remote: Remote
     assert repr(copy) == repr(cached)
     assert copy.cache_info().max_bytes == 50_000_000
     assert copy.knows_digests
-
-
-def test_a_connector_of_three_methods_can_be_cached() -> None:
-    class ThirdParty(StorageConnector):
-        stored: dict[str, bytes] = {"a": SMALL}
-
-        def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-            return StreamedResource(identifier, io.BytesIO(self.stored[identifier]))
-
-        def set_resource(self, identifier: str, resource: object) -> None:
-            raise NotImplementedError
-
-        def has_resource(self, identifier: str) -> bool:
-            return identifier in self.stored
-
-    cached = CachedStorageConnector(ThirdParty(), "/nonexistent/cache")
-
-    assert content(cached, "a") == SMALL
-    assert not cached.knows_digests

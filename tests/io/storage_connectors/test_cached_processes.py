@@ -12,7 +12,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from multiprocessing.pool import Pool
 from pathlib import Path
 
 import pytest
@@ -169,12 +168,3 @@ def test_a_stopped_holder_of_the_lock_holds_up_no_reader(remote: FileStorageConn
         fcntl.flock(file, fcntl.LOCK_EX)
         for identifier, data in DATA.items():
             assert_same_bytes(content(cached, identifier), data)
-
-
-def test_a_spawned_process_reads_what_this_one_fetched(spawned: Pool, remote: FileStorageConnector, tmp_path: Path) -> None:
-    CachedStorageConnector(remote, tmp_path / "cache").fetch()
-    offline = CachedStorageConnector(AwayConnector(remote.root_path), tmp_path / "cache")
-
-    parts = spawned.starmap(content, [(offline, identifier) for identifier in DATA])
-
-    assert_same_bytes(b"".join(parts), b"".join(DATA.values()))

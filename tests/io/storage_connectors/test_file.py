@@ -199,20 +199,6 @@ def test_a_resource_in_the_way_of_another_is_our_error(connector: FileStorageCon
 # ---------------------------------------------------------------------- digests
 
 
-def test_the_digest_is_that_of_the_whole_however_it_was_written(connector: FileStorageConnector) -> None:
-    expected = b"HEAD" + bytes(2_500_000) + b"tail"
-    with connector.create("x") as writer:
-        writer.write(b"????")
-        writer.write(bytes(2_500_000))
-        writer.write(memoryview(b"tail"))
-        writer.seek(0)
-        writer.write(b"HEAD")
-
-    info = connector.stat("x")
-    assert (info.size, info.sha256) == (len(expected), hashlib.sha256(expected).hexdigest())
-    assert connector.verify_resource("x").sha256 == info.sha256
-
-
 def test_a_file_that_other_means_put_there_has_no_recorded_digest_until_it_was_read(
     connector: FileStorageConnector, root: Path
 ) -> None:
