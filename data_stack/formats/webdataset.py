@@ -71,7 +71,7 @@ _INTEGERS: Final = frozenset(("cls", "cls2", "index", "inx", "id"))
 #: Types of records whose bytes are no file: what their values are stored as.
 _STORED_AS: Final[Mapping[str, str]] = {"i64": "cls", "int": "cls", "array": "npy", "u64": "npy"}
 _PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
-_LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_member_bytes=1 << 44, max_members=1 << 27)
+_LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
 #: An iteration reads so many samples together.
 _SAMPLES_AT_ONCE: Final = 64
 _MOST_OPEN: Final = 256
@@ -459,7 +459,7 @@ def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
             raise DatasetFileCorruptError(
                 f"{name!r} is no tar: it begins with {head[:8]!r}. A compressed one has no random access: unpack it first"
             )
-        archive = TarArchive(name, lambda: lent.stream(block_bytes=1 << 12), lent, _LIMITS, "utf-8", False)
+        archive = TarArchive(name, lambda: lent.stream(block_bytes=1 << 12), lent, _LIMITS, False)
         for member in archive:
             if member.offset + member.size > lent.size:
                 raise DatasetFileCorruptError(f"{name!r} is cut short: {member.name!r} ends after the file")

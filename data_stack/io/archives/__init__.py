@@ -1,4 +1,4 @@
-"""Archives and compressed files as streams, for bytes that nobody vouches for.
+"""Archives and compressed files as streams, for untrusted bytes.
 
 ::
 
@@ -7,9 +7,8 @@
     with resources["raw/images.tar.gz"] as resource, open_archive(resource) as archive:
         archive.unpack(prepared, "images")
 
-Nothing is trusted: what comes out is bounded by :class:`ArchiveLimits`, a name never leads out of the folder it is
-unpacked to, links and devices are refused, and what is damaged or cut short is an ArchiveError, never a shorter file.
-Memory does not grow with the size of an archive; only its names are remembered.
+:class:`ArchiveLimits` bound the unpacked size, a name never leads out of the target folder, links and devices are refused, and
+damage or truncation is an ArchiveError, never a shorter file. Memory holds the names of the members, not their content.
 """
 
 from data_stack.io.archives.archive import Archive, ArchiveMember, CreatesResources

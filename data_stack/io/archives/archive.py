@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from data_stack.exception import ArchiveError, MalformedIdentifierError, UnsafeArchiveError
 from data_stack.io.archives.limits import ArchiveLimits
@@ -36,18 +36,18 @@ class ArchiveMember:
         name: relative path with ``/`` between its segments; never absolute, empty, or with a ``..``.
         size: length in bytes, unpacked; 0 for a folder.
         is_folder: whether it is a folder. Archives need not name the folders of their files.
-        offset: where the bytes of a member of a plain tar begin in the stream, for whoever reads them by position.
+        offset: where the bytes of a member of a plain tar begin in the stream.
     """
 
     name: str
     size: int
     is_folder: bool = False
     offset: int = field(default=0, repr=False, compare=False)
-    _archive: object = field(default=None, repr=False, compare=False)
+    _archive: Any = field(default=None, repr=False, compare=False)
 
 
 class CreatesResources(Protocol):
-    """What members are unpacked into: a StorageConnector, or the PreparedResources of a dataset."""
+    """A target to unpack to: a StorageConnector, or the PreparedResources of a dataset."""
 
     def create(self, identifier: str, /) -> AbstractContextManager[ResourceWriter]: ...
 
@@ -55,15 +55,14 @@ class CreatesResources(Protocol):
 class Archive(ABC):
     """The regular files and folders of a zip or tar archive; :func:`open_archive` makes one.
 
-    Iterating gives the members in their order. Names are checked as they are met: one that is absolute, climbs out, has a
-    backslash or control character, or is there twice, a link, a device and a pipe are errors. Owners, times and permissions
-    (setuid bits, too) are not carried over. Any number of members of an archive that can seek may be open at once,
-    in several threads.
+    Iterating gives the members in their order and checks their names: one that is absolute, climbs out, has a backslash or
+    control character, or occurs twice is an error, and so are links, devices and pipes. Owners, times and permissions are not
+    carried over. Any number of members may be open at once, in several threads.
 
     Raises:
-        ArchiveError: the archive is damaged or cut short. Never taken for its end.
-        UnsafeArchiveError: a member is not a file or folder with a name of its own inside of the archive.
-        ArchiveLimitError: it holds more than its limits allow.
+        ArchiveError: the archive is damaged or truncated.
+        UnsafeArchiveError: a member is not a file or folder with a unique name inside of the archive.
+        ArchiveLimitError: it exceeds its limits.
     """
 
     def __init__(self, name: str, limits: ArchiveLimits) -> None:
@@ -72,7 +71,7 @@ class Archive(ABC):
 
     @property
     def name(self) -> str:
-        """Name of the stream that the archive is read from."""
+        """Name of the stream."""
         return self._name
 
     @abstractmethod
@@ -81,14 +80,14 @@ class Archive(ABC):
 
     @abstractmethod
     def open(self, member: ArchiveMember | str) -> io.BufferedReader:
-        """Open a file of the archive, to be read forward; what is read is verified before its last byte is given out.
+        """Open a file of the archive for reading forward; its checksum is verified before its last byte is returned.
 
         Raises:
             ArchiveError: there is no file of that name.
         """
 
     def read(self, member: ArchiveMember | str) -> bytes:
-        """All bytes of a file of the archive, for small ones.
+        """All bytes of a small file of the archive.
 
         Raises:
             ArchiveError: as for :meth:`open`.
@@ -114,23 +113,23 @@ class Archive(ABC):
         rename: Mapping[str, str] | Callable[[str], str] | None = None,
         progress: bool | None = None,
     ) -> list[str]:
-        """Store files of the archive, each under ``prefix/name``; a member is published when it was read whole.
+        """Store files of the archive under ``prefix/name``; a member is published once it was read whole.
 
-        After an error the members before are stored, each complete; unpacking again replaces them.
+        After an error the members before it are stored; unpacking again replaces them.
 
         Args:
             target: a StorageConnector, or the PreparedResources of a dataset.
-            prefix: where to put them, e.g. ``"raw/images"``.
-            members: names of the files to unpack, or a function that says which; None for all.
-            rename: new names, as a mapping (others stay) or a function. What is stored is in the grammar of
-                :mod:`data_stack.io.identifiers`; archives with spaces or umlauts in their names need this.
+            prefix: e.g. ``"raw/images"``.
+            members: names of the files to unpack, or a predicate; None for all.
+            rename: new names, as a mapping (others stay) or a function, for names outside of the grammar of
+                :mod:`data_stack.io.identifiers`, such as those with spaces or umlauts.
             progress: show a bar; None to show it on a terminal and in a notebook.
 
         Returns:
             The identifiers stored, in the order of the archive.
 
         Raises:
-            ArchiveError: a name is no identifier, ``members`` names a file that is not there, or as for reading.
+            ArchiveError: a name is not an identifier, ``members`` names a missing file, or as for reading.
             UnsafeArchiveError: two members get the same identifier, or as for reading.
         """
         wanted = None if members is None or callable(members) else set(members)
@@ -157,7 +156,7 @@ class Archive(ABC):
         return stored
 
     def close(self) -> None:
-        """End the reading. The stream underneath stays open: it is the caller's."""
+        """Stop reading. The stream underneath stays open."""
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -191,28 +190,28 @@ class Archive(ABC):
 
 
 class UniqueNames:
-    """Finds repeated names."""
+    """Refuses repeated names."""
 
     def __init__(self, archive: str) -> None:
         self._archive = archive
         self._seen: dict[str, bool] = {}
 
     def add(self, name: str, is_folder: bool = False) -> None:
-        """Take in a name.
+        """Add a name.
 
         Raises:
-            UnsafeArchiveError: it was there before, other than as a folder both times.
+            UnsafeArchiveError: it occurred before, other than as a folder both times.
         """
         if name in self._seen and not (is_folder and self._seen[name]):
-            raise UnsafeArchiveError(f"{self._archive!r} has two members {name!r}; which one is meant cannot be known")
+            raise UnsafeArchiveError(f"{self._archive!r} has two members {name!r}")
         self._seen[name] = is_folder
 
 
 def check_name(name: str, archive: str) -> str:
-    """The name of a member without ``./``, ``//`` and a trailing ``/``; empty for the archive's own top folder.
+    """Normalize a member name: without ``./``, ``//`` and a trailing ``/``; empty for the archive's top folder.
 
     Raises:
-        UnsafeArchiveError: it is absolute, climbs out, too long, or holds what no portable name does.
+        UnsafeArchiveError: it is absolute, climbs out, is too long, or is not portable.
     """
     if len(name) > _MAX_NAME_CHARACTERS:
         raise UnsafeArchiveError(
@@ -220,10 +219,9 @@ def check_name(name: str, archive: str) -> str:
         )
     segments = [segment for segment in name.split("/") if segment not in ("", ".")]
     if _ABSOLUTE.match(name) or ".." in segments:
-        raise UnsafeArchiveError(f"{archive!r} has a member {name!r}, which would lie outside of the folder it is unpacked to")
+        raise UnsafeArchiveError(f"{archive!r} has a member {name!r}, which lies outside of the target folder")
     if _FORBIDDEN.search(name):
         raise UnsafeArchiveError(
-            f"{archive!r} has a member {name!r} with a backslash, a control character or undecodable bytes in its name; "
-            f"if only the encoding is unknown, give name_encoding=…"
+            f"{archive!r} has a member {name!r} with a backslash, a control character or undecodable bytes in its name"
         )
     return "/".join(segments)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import io
 import lzma
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
@@ -18,35 +17,35 @@ from data_stack.io.storage_connectors.writer import can_seek
 
 #: What a decompressor may allocate for itself. ``xz -9`` needs 65 MiB, ``zstd --long`` 128 MiB.
 _MAX_WINDOW_BYTES: Final = 1 << 27
-#: Small, because what a stream leaves unused is copied, and a hostile file has one stream after the other; and because the
-#: package zstandard bounds no output: of 8 bytes it makes 256 KiB at most, of this much 32 MiB.
+#: Small, because unused input is copied after each of the many streams that a hostile file may have, and because zstandard does
+#: not bound its output: 8 bytes become at most 256 KiB, this much 32 MiB.
 _INPUT_BYTES: Final = 1 << 10
 _MAGICS: Final = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\0", "zstd": b"\x28\xb5\x2f\xfd"}
 _MOST_MAGIC_BYTES: Final = 6
 
 
 def open_decompressed(stream: Any, *, compression: str | None = None, limits: ArchiveLimits | None = None) -> io.BufferedReader:
-    """Read a compressed file, such as ``labels.idx.gz``, as what it was before.
+    """Decompress a file such as ``labels.idx.gz`` as a stream.
 
     ::
 
         with resources["raw/labels.idx.gz"] as resource, open_decompressed(resource) as labels:
             ...
 
-    Concatenated streams are read as one, zero bytes after the end are padding. Checksums are verified before the last
-    bytes are given out.
+    Concatenated streams are read as one, zero bytes after the end are padding. Checksums are verified before the last bytes
+    are returned.
 
     Args:
         stream: any binary file-like object, rewound first if it can seek; it stays the caller's to close.
-        compression: ``"gzip"``, ``"bz2"``, ``"xz"`` or ``"zstd"``; None to see it from the first bytes.
-        limits: bounds on what comes out.
+        compression: ``"gzip"``, ``"bz2"``, ``"xz"`` or ``"zstd"``; None to detect it from the first bytes.
+        limits: bounds on the output.
 
     Returns:
         A binary stream that reads forward only.
 
     Raises:
         ArchiveError: the stream is not compressed; when reading also: it is damaged, cut short, or followed by something else.
-        ArchiveLimitError: when reading: more comes out than ``limits`` allow.
+        ArchiveLimitError: when reading: the output exceeds ``limits``.
         MissingDependencyError: it is zstd, and zstandard is not installed.
     """
     limits, name = limits or ArchiveLimits(), name_of(stream)
@@ -65,12 +64,12 @@ def open_decompressed(stream: Any, *, compression: str | None = None, limits: Ar
 def compression_of(head: bytes) -> str | None:
     """The compression that a file beginning with ``head`` (6 bytes) has."""
     if len(head) >= 4 and 0x50 <= head[0] <= 0x5F and head[1:4] == b"\x2a\x4d\x18":
-        return "zstd"  # a frame that is to be passed over
+        return "zstd"  # a skippable frame
     return next((name for name, magic in _MAGICS.items() if head.startswith(magic)), None)
 
 
 def decompress_chunks(stream: io.BufferedReader, name: str, compression: str, limits: ArchiveLimits) -> Iterator[bytes]:
-    """The chunks that a compressed stream holds, each of bounded size; the ratio is checked, the length is not."""
+    """Decompress in chunks of bounded size; the ratio is checked, the length is not."""
     data, n_read, n_bytes = b"", 0, 0
     while True:
         decompressor = _MAKERS[compression]()
@@ -79,7 +78,7 @@ def decompress_chunks(stream: io.BufferedReader, name: str, compression: str, li
                 data = stream.read(_INPUT_BYTES)
                 n_read += len(data)
                 if not data:
-                    raise ArchiveError(f"{name!r} is cut short: it ends after {n_read:,} bytes. Fetch it again.")
+                    raise ArchiveError(f"{name!r} is truncated: it ends after {n_read:,} bytes. Fetch it again.")
             try:
                 output = decompressor.decompress(data, CHUNK_BYTES)
             except Exception as error:  # each library has its own
@@ -111,7 +110,6 @@ def _limit(chunks: Iterator[bytes], name: str, limits: ArchiveLimits) -> Iterato
     for chunk in chunks:
         n_bytes += len(chunk)
         limits.check_bytes(name, n_bytes)
-        limits.check_member(name, n_bytes)
         yield chunk
 
 
@@ -128,7 +126,7 @@ class _Decompressor(Protocol):
 
 
 class _Inflater:
-    """A decompressor of zlib in the manner of bz2 and lzma."""
+    """A zlib decompressor with the interface of bz2 and lzma."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -144,24 +142,19 @@ class _Inflater:
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
         output = bytes(self._library.decompress(self._library.unconsumed_tail + data, max_length))
-        # Also when all input is taken, a full output may leave some more inside.
+        # A full output may leave more inside, even when all input is consumed.
         self.needs_input = len(output) < max_length
         return output
 
 
 class _ZstdInflater(_Inflater):
-    """The same of zstandard, which knows no ``max_length``."""
+    """The same for zstandard, which has no ``max_length``."""
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
         return bytes(self._library.decompress(data))
 
 
 def _zstd() -> _Decompressor:
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-
-        options = {zstd.DecompressionParameter.window_log_max: _MAX_WINDOW_BYTES.bit_length() - 1}
-        return zstd.ZstdDecompressor(options=options)
     try:
         import zstandard
     except ImportError as error:

@@ -7,27 +7,25 @@ from typing import Final
 
 from data_stack.exception import ArchiveLimitError, ConfigError
 
-#: What unpacks to no more than this is no bomb, however well it was compressed.
+#: Archives that unpack to at most this are never bombs.
 RATIO_FREE_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)
 class ArchiveLimits:
-    """Bounds on what comes out of an archive, counted as it comes out: what headers claim can only make it fail earlier.
+    """Bounds on the unpacked size, counted while unpacking; sizes in headers can only make it fail earlier.
 
     Args:
         max_bytes: of all members together.
-        max_member_bytes: of one member.
-        max_members: how many entries, folders included. Names are remembered to find repeated ones, about 100 bytes each.
-        max_ratio: unpacked bytes for each stored byte, looked at once more than 16 MiB have come out. Pictures reach 1,
-            tables 10, sparse masks a few 100; a bomb of zeros has 1,000 (gzip) to 1,000,000 (bzip2).
+        max_members: entries, folders included. Their names are kept in memory, about 100 bytes each.
+        max_ratio: unpacked bytes per stored byte, checked beyond 16 MiB of output. Images reach 1, tables 10, sparse masks a
+            few 100; a bomb of zeros has 1,000 (gzip) to 1,000,000 (bzip2).
 
     Raises:
         ConfigError: a limit is not positive.
     """
 
     max_bytes: int = 1 << 40
-    max_member_bytes: int = 1 << 40
     max_members: int = 1_000_000
     max_ratio: float = 200.0
 
@@ -41,18 +39,13 @@ class ArchiveLimits:
         if n_bytes > self.max_bytes:
             raise _limit_error(archive, f"unpacks to more than {self.max_bytes:,} bytes", "max_bytes")
 
-    def check_member(self, archive: str, n_bytes: int) -> None:
-        """Refuse a member of more than ``max_member_bytes``."""
-        if n_bytes > self.max_member_bytes:
-            raise _limit_error(archive, f"has a member of more than {self.max_member_bytes:,} bytes", "max_member_bytes")
-
     def check_count(self, archive: str, n_members: int) -> None:
         """Refuse more than ``max_members``."""
         if n_members > self.max_members:
             raise _limit_error(archive, f"has more than {self.max_members:,} members", "max_members")
 
     def check_ratio(self, archive: str, n_bytes: int, n_stored_bytes: int) -> None:
-        """Refuse what grows by more than ``max_ratio``."""
+        """Refuse a compression ratio above ``max_ratio``."""
         if n_bytes > RATIO_FREE_BYTES and n_bytes > self.max_ratio * n_stored_bytes:
             raise _limit_error(
                 archive, f"unpacks {n_stored_bytes:,} bytes to {n_bytes:,}, more than {self.max_ratio:g} fold", "max_ratio"

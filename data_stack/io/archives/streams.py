@@ -1,4 +1,4 @@
-"""Streams that archives are read from: what the caller lends, by position, and chunks that were made of it."""
+"""Streams for archives: the caller's stream read by position, and streams of chunks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ CHUNK_BYTES: Final = 1 << 17
 
 
 class LentFile:
-    """A seekable binary stream of the caller's, read by position, from any thread; never closed.
+    """Reads the caller's seekable stream by position, from any thread; never closes it.
 
     Args:
-        stream: the stream; where it stands does not matter, and is changed.
+        stream: the stream; its position changes.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -44,7 +44,7 @@ class LentFile:
             return _check_bytes(self._stream.read(size))
 
     def stream(self, start: int = 0, end: int | None = None, *, block_bytes: int = CHUNK_BYTES) -> io.BufferedReader:
-        """A stream with a position of its own over a part of it; it asks for so many bytes at a time."""
+        """A stream over a part of it with its own position, which reads ``block_bytes`` at a time."""
         return io.BufferedReader(_Window(self, start, self.size if end is None else end), block_bytes)
 
 
@@ -65,17 +65,17 @@ class _Window(Positioned):
         try:
             return super().seek(offset, whence)
         except ValueError as error:
-            raise OSError(str(error)) from error  # as zipfile knows it from files
+            raise OSError(str(error)) from error  # the error that zipfile expects
 
 
 def chunks_of(stream: Any) -> Iterator[bytes]:
-    """What any file-like object gives until its end."""
+    """Read a file-like object to its end."""
     while data := _check_bytes(stream.read(CHUNK_BYTES)):
         yield data
 
 
 def with_head(stream: Any) -> tuple[io.BufferedReader, bytes]:
-    """A stream that goes on where ``stream`` stands, and the 512 bytes that it begins with, fewer at the end."""
+    """A stream of the rest of ``stream``, and the 512 bytes that it begins with (fewer at the end)."""
     chunks = chunks_of(stream)
     head = b""
     for chunk in chunks:
@@ -86,12 +86,12 @@ def with_head(stream: Any) -> tuple[io.BufferedReader, bytes]:
 
 
 def stream_of(chunks: Iterator[bytes], name: str = "") -> io.BufferedReader:
-    """A binary stream of ``chunks`` (none of them empty), forward only. What making a chunk raises, reading raises."""
+    """A forward-only binary stream of non-empty ``chunks``; reading raises what the iterator raises."""
     return io.BufferedReader(_ChunkStream(chunks, name), CHUNK_BYTES)
 
 
 def delay_last_chunk(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The same chunks, each when the next one is there: checks made at the end come before the last byte is given out."""
+    """Yield each chunk once the next one is there, so that checks at the end come before the last byte."""
     held = b""
     for chunk in chunks:
         if held:
@@ -122,7 +122,7 @@ class _ChunkStream(io.RawIOBase):
 
     def _next(self) -> bytes:
         if self._error is not None:
-            # A generator that has raised is at its end; reading on must not look like the end of the file.
+            # A generator that raised is exhausted; further reads must not look like the end of the file.
             raise self._error
         self._error = ArchiveError(f"reading {self.name!r} was interrupted; open it again")
         try:
@@ -137,6 +137,4 @@ class _ChunkStream(io.RawIOBase):
 def _check_bytes(data: Any) -> bytes:
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
-    if data is None:  # io's "nothing yet" of a stream that does not block
-        raise ArchiveError("an archive cannot be read from a non-blocking stream")
     raise TypeError(f"an archive is read from bytes, but the stream gave {type(data).__name__}; open it in binary mode")

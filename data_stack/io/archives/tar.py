@@ -1,7 +1,7 @@
-"""Reading of tar archives, plain or compressed, as POSIX (pax), GNU tar and V7 write them.
+"""Reading of tar archives, plain or compressed, in the formats POSIX (pax), GNU tar and V7.
 
-:mod:`tarfile` parses the headers. What it does not do is done here: it believes a header of any size, takes a damaged block for
-the end, and looks at nothing behind that.
+:mod:`tarfile` parses the headers. This module adds the checks that it lacks: it believes a header of any size, takes a damaged
+block for the end, and ignores everything behind that.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from data_stack.exception import ArchiveError, ConfigError, UnsafeArchiveError
+from data_stack.exception import ArchiveError, UnsafeArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, check_name
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import CHUNK_BYTES, LentFile, stream_of
@@ -28,13 +28,12 @@ _MANY_DIGITS: Final = re.compile(rb"[0-9]{512}")
 class TarArchive(Archive):
     """A tar archive.
 
-    A plain one in a stream that can seek gives random access. A compressed one is read from its start for each member that
-    is opened by name, so iterate, and open each member as it comes. One in a stream that cannot seek is read once.
+    A plain one has random access. A compressed one is read from its start for each member that is opened by name, so iterate,
+    and open each member as it comes.
 
     Args:
-        begin: gives the unpacked tar from its start, each time a new stream; raises ArchiveError if it cannot.
-        file: the tar itself, where it is plain and can seek.
-        name_encoding: of names that are not marked as UTF-8.
+        begin: opens a new stream of the unpacked tar.
+        file: the tar itself, if it is not compressed.
         skip_special: leave links, devices and pipes out.
     """
 
@@ -44,12 +43,10 @@ class TarArchive(Archive):
         begin: Callable[[], io.BufferedReader],
         file: LentFile | None,
         limits: ArchiveLimits,
-        name_encoding: str,
         skip_special: bool,
     ) -> None:
         super().__init__(name, limits)
-        self._begin, self._file = begin, file
-        self._name_encoding, self._skip_special = name_encoding, skip_special
+        self._begin, self._file, self._skip_special = begin, file, skip_special
         self._index: dict[str, ArchiveMember] | None = None
 
     def __iter__(self) -> Iterator[ArchiveMember]:
@@ -59,11 +56,10 @@ class TarArchive(Archive):
     def open(self, member: ArchiveMember | str) -> io.BufferedReader:
         self._check_open()
         name = member if isinstance(member, str) else member.name
-        found = member if isinstance(member, ArchiveMember) else None
-        given_by = found._archive if found is not None else None
-        is_ours = isinstance(given_by, _Pass) and given_by.archive is self
+        is_ours = not isinstance(member, str) and isinstance(member._archive, _Pass) and member._archive.archive is self
+        found = member if not isinstance(member, str) and is_ours else None
         if self._file is not None:
-            if not is_ours:
+            if found is None:
                 if self._index is None:
                     self._index = {each.name: each for each in self}
                 found = self._index.get(name)
@@ -71,11 +67,13 @@ class TarArchive(Archive):
                 raise self._no_member(name, self._index or ())
             stream = self._file.stream(found.offset, found.offset + found.size)
             return stream_of(self._content(stream.read, found), name)
-        if found is not None and isinstance(given_by, _Pass) and is_ours and (opened := given_by.open_next(found)) is not None:
-            return opened
+        if found is not None:
+            opened: io.BufferedReader | None = found._archive.open_next(found)
+            if opened is not None:
+                return opened
         one_pass = _Pass(self, _Headers(self._begin(), self._name))
         for other in one_pass:
-            if other.name == name and not other.is_folder and (opened := one_pass.opened(other)) is not None:
+            if other.name == name and not other.is_folder and (opened := one_pass.open_next(other)) is not None:
                 return opened
         raise self._no_member(name)
 
@@ -84,13 +82,13 @@ class TarArchive(Archive):
         while left:
             chunk = read(min(CHUNK_BYTES, left))
             if not chunk:
-                raise ArchiveError(f"{self._name!r} is cut short: it ends inside of {member.name!r}. Fetch it again.")
+                raise ArchiveError(f"{self._name!r} is truncated: it ends inside of {member.name!r}. Fetch it again.")
             left -= len(chunk)
             yield chunk
 
 
 class _Headers:
-    """What tarfile reads headers from: forward only, and never more at once than a header may have."""
+    """The file that tarfile reads headers from: forward only, in reads of bounded size."""
 
     def __init__(self, stream: io.BufferedReader, name: str) -> None:
         self._stream, self._archive, self._position = stream, name, 0
@@ -109,12 +107,12 @@ class _Headers:
             pass
 
     def read(self, size: int) -> bytes:
-        """Read a block, or the content of a header that describes the next one."""
+        """Read a header, or the content of an extension header."""
         if not 0 <= size <= _MAX_EXTENSION_BYTES:
             raise ArchiveError(f"{self._archive!r} claims {size:,} bytes of attributes for one member")
         self.last = self.read_content(size)
         if size > _BLOCK_BYTES and len(self.last) < size:
-            raise ArchiveError(f"{self._archive!r} is cut short: it ends inside of a header. Fetch it again.")
+            raise ArchiveError(f"{self._archive!r} is truncated: it ends inside of a header. Fetch it again.")
         if _MANY_DIGITS.search(self.last):
             raise ArchiveError(f"{self._archive!r} is damaged: a header has numbers of hundreds of digits")
         return self.last
@@ -127,14 +125,14 @@ class _Headers:
 
 
 class _Pass:
-    """One reading of the headers, and of the members that are opened on the way."""
+    """One pass over the headers, and over the members that are opened on the way."""
 
     def __init__(self, archive: TarArchive, headers: _Headers) -> None:
         self.archive, self._headers = archive, headers
         self._current: ArchiveMember | None = None
 
     def open_next(self, member: ArchiveMember) -> io.BufferedReader | None:
-        """The content of the member that the pass stands at; None if it has gone on, or has given it out before."""
+        """The content of the current member; None if the pass has moved on, or the member was opened before."""
         if member is not self._current or member.is_folder:
             return None
         self._current = None
@@ -160,7 +158,6 @@ class _Pass:
             if member is None:
                 continue
             n_bytes += member.size
-            archive._limits.check_member(archive.name, member.size)
             archive._limits.check_bytes(archive.name, n_bytes)
             if member.name:
                 names.add(member.name, member.is_folder)
@@ -169,37 +166,35 @@ class _Pass:
                 self._current = None
                 archive._check_open()
         if self._headers.last != _ZEROS:
-            raise ArchiveError(f"{archive.name!r} is damaged or cut short: its end mark is missing. Fetch it again.")
+            raise ArchiveError(f"{archive.name!r} is damaged or truncated: its end mark is missing. Fetch it again.")
         end = self._headers.read_content(_BLOCK_BYTES)
         if len(end) < _BLOCK_BYTES:
-            raise ArchiveError(f"{archive.name!r} is cut short: it ends inside of its end mark. Fetch it again.")
-        # Read on: a checksum may follow, and another tar behind the end would be left out without a word.
+            raise ArchiveError(f"{archive.name!r} is truncated: it ends inside of its end mark. Fetch it again.")
+        # Read on: a checksum may follow, and another tar behind the end must not be ignored silently.
         while end:
             if end.strip(b"\0"):
-                raise ArchiveError(f"{archive.name!r} goes on after the end of its tar; take apart what was put together")
+                raise ArchiveError(f"{archive.name!r} goes on after the end of its tar; split concatenated archives")
             end = self._headers.read_content(CHUNK_BYTES)
 
     def _parse(self) -> Iterator[tarfile.TarInfo]:
-        name, encoding = self.archive.name, self.archive._name_encoding
+        name = self.archive.name
         try:
-            tar = tarfile.TarFile(fileobj=self._headers, encoding=encoding, errors="surrogateescape")  # type: ignore[arg-type]
+            tar = tarfile.TarFile(fileobj=self._headers, encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
             while (header := tar.next()) is not None:
-                tar.members.clear()  # type: ignore[attr-defined]  # it would remember them all; typeshed lacks it
+                tar.members.clear()  # type: ignore[attr-defined]  # else it keeps them all; typeshed lacks it
                 if {"path", "size"} & tar.pax_headers.keys():
                     raise ArchiveError(f"{name!r} has a pax header that gives all members one name or size")
                 yield header
-        except (LookupError, UnicodeError) as error:
-            raise ConfigError(f"the names in {name!r} cannot be decoded by name_encoding={encoding!r}: {error}") from error
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
             raise ArchiveError(f"{name!r} is damaged before byte {self._headers.tell():,}: {error}. Fetch it again.") from error
 
     def _member(self, header: tarfile.TarInfo) -> ArchiveMember | None:
-        """What a header says; None for a link or device that is left out."""
+        """The member of a header; None for a skipped link or device."""
         name, size = self.archive.name, header.size
         if not 0 <= size < 1 << 63:
             raise ArchiveError(f"{name!r} is damaged: {header.name!r} has no valid size")
         is_special = header.issparse() or not (header.isreg() or header.isdir())
-        # Implementations differ on whether these have content; without, all see the same members.
+        # Implementations disagree on whether these have content; without content, all see the same members.
         if size and (is_special or header.isdir()):
             raise UnsafeArchiveError(f"{name!r}: {header.name!r} is sparse or no regular file, but has {size:,} bytes")
         if is_special:
@@ -216,7 +211,7 @@ class _Pass:
 
 
 def looks_like_tar(block: bytes) -> bool:
-    """Whether a file that begins with ``block`` (512 bytes) is a tar, as far as a header's checksum tells."""
+    """Whether a file that begins with ``block`` (512 bytes) is a tar, by the checksum of its header."""
     if block == _ZEROS:
         return True
     try:

@@ -1,7 +1,7 @@
 """Reading of zip archives.
 
-:mod:`zipfile` reads the directory and the members. It unpacks bzip2 and LZMA whole, however large, so members are stored or
-deflated; what all of them unpack to is held against the limits before the first is read.
+:mod:`zipfile` reads the directory and the members. It unpacks bzip2 and LZMA whole, of any size, so only stored and deflated
+members are read; the total unpacked size is checked before the first.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-from data_stack.exception import ArchiveError, ConfigError, DataStackError, UnsafeArchiveError
+from data_stack.exception import ArchiveError, DataStackError, UnsafeArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, check_name
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import CHUNK_BYTES, LentFile, chunks_of, delay_last_chunk, stream_of
@@ -26,27 +26,21 @@ _ERRORS: Final = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImp
 
 
 class ZipArchive(Archive):
-    """A zip archive in a stream that can seek.
+    """A zip archive.
 
-    Its directory is read and checked as a whole when it is opened; each member is then read by position.
+    Opening it reads and checks its directory; members are read by position. Names that are not marked as UTF-8 are CP437.
 
     Args:
-        name_encoding: of names that are not marked as UTF-8; None for CP437.
         skip_special: leave links and devices out.
     """
 
-    def __init__(self, name: str, file: LentFile, limits: ArchiveLimits, name_encoding: str | None, skip_special: bool) -> None:
+    def __init__(self, name: str, file: LentFile, limits: ArchiveLimits, skip_special: bool) -> None:
         super().__init__(name, limits)
         directory = _DirectoryFile(file, name, limits)
-        options: Any = {"metadata_encoding": name_encoding} if name_encoding else {}  # Python 3.10 lacks it
         try:
-            self._zip = zipfile.ZipFile(directory, **options)
+            self._zip = zipfile.ZipFile(directory)
         except DataStackError:
             raise
-        except LookupError as error:
-            raise ConfigError(f"the names in {name!r} cannot be decoded by name_encoding={name_encoding!r}: {error}") from error
-        except UnicodeError as error:
-            raise UnsafeArchiveError(f"{name!r} has a name that cannot be decoded; give name_encoding=…: {error}") from error
         except _ERRORS as error:
             raise self._damage_error(error) from error
         infos = self._zip.infolist()
@@ -87,17 +81,16 @@ class ZipArchive(Archive):
         if info is None:
             raise self._no_member(name, self._members)
         if info.flag_bits & _ENCRYPTED:
-            raise UnsafeArchiveError(f"{self._name!r}: {name!r} is encrypted; unpack it by other means")
+            raise UnsafeArchiveError(f"{self._name!r}: {name!r} is encrypted; unpack it with another tool")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ArchiveError(
-                f"{self._name!r}: {name!r} is compressed by method {info.compress_type}, not by deflate; unpack it by other means"
+                f"{self._name!r}: {name!r} is compressed by method {info.compress_type}, not by deflate; use another tool"
             )
-        self._limits.check_member(self._name, info.file_size)
         self._limits.check_ratio(self._name, info.file_size, info.compress_size)
         return stream_of(delay_last_chunk(self._chunks(info)), name)
 
     def _chunks(self, info: zipfile.ZipInfo) -> Iterator[bytes]:
-        """The content of a file; an error before the last chunk is given out if it is not what the directory says."""
+        """The content of a file; raises before the last chunk if its size differs from the directory."""
         size = 0
         try:
             with self._zip.open(info) as stream:
@@ -116,10 +109,10 @@ class ZipArchive(Archive):
 
 
 class _DirectoryFile(io.BufferedReader):
-    """What zipfile reads from: a directory comes in one piece, and one with too many members is refused before it is parsed.
+    """The file that zipfile reads: the directory comes in one read, and too many members are refused before parsing.
 
     Attributes:
-        n_entries: how many entries begin in the last piece that was read.
+        n_entries: entries in the last read.
     """
 
     def __init__(self, file: LentFile, name: str, limits: ArchiveLimits) -> None:
@@ -130,6 +123,6 @@ class _DirectoryFile(io.BufferedReader):
         check_request(size or 0, f"the directory of {self._archive!r}")
         data = super().read(size)
         self.n_entries = data.count(b"PK\1\2")
-        if len(data) > CHUNK_BYTES:  # of members no such pieces are asked for
+        if len(data) > CHUNK_BYTES:  # reads of members are shorter
             self._limits.check_count(self._archive, self.n_entries)
         return data
