@@ -1,4 +1,4 @@
-"""A store before which lies a local copy of what was read."""
+"""A store with a local cache."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _NOTHING: Final = (-math.inf, False)
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """What a cache did for one connector, in this process, and what it holds.
+    """Statistics of one connector in this process, and the size of its cache.
 
     Attributes:
         hits: resources opened that were whole on the local disk.
         misses: resources opened that were not.
         fetched_bytes: read from the remote.
-        held_bytes: what the cache takes on the disk now, whoever filled it.
-        max_bytes: the limit of that; None if there is none.
+        held_bytes: size of the cache on the disk.
+        max_bytes: its limit; None if there is none.
     """
 
     hits: int
@@ -55,29 +55,28 @@ class CacheInfo:
 
 
 class CachedStorageConnector(StorageConnector):
-    """Keeps on the local disk what was read from a remote store, and reads it there from then on.
+    """Keeps resources of a remote store on the local disk once they were read.
 
-    The remote stays the store: it is asked for the digest of a resource each time that one is opened, and the cache only
-    answers what the bytes of that digest are. So a resource that was replaced comes out new, and whoever has the old one
-    open finishes with the old bytes. Resources up to 1 MiB come whole, longer ones by blocks of 64 KiB as they are read.
-    Bytes are held against their SHA-256 before they count as held, and again when the file was changed by anybody. What is
-    damaged is dropped and comes again from the remote. A cache that is full, read-only or broken costs speed, never a read.
+    Opening a resource asks the remote for its digest, and the cache serves the bytes of that digest. A replaced resource is
+    therefore read anew, while open readers of the old one keep its bytes. Resources up to 1 MiB are fetched whole, longer ones
+    in blocks of 64 KiB as they are read. The cache verifies bytes by their SHA-256, again after any change of their file, and
+    fetches damaged ones again. A cache that is full, read-only or broken costs speed, never a read.
 
-    While the remote is away (it raises StorageUnavailableError or another OSError, or is a folder that is not mounted),
-    what is held is served as the remote last described it, with one warning in the log; all else is a
-    StorageUnavailableError. Writing, deleting, listing, leases and upkeep go to the remote.
+    While the remote is away (it raises StorageUnavailableError or another OSError, or is a folder that is not mounted), cached
+    resources are served as last described by the remote, with one warning in the log; others raise StorageUnavailableError.
+    Writing, deleting, listing, leases and upkeep go to the remote.
 
-    What the remote knows no digest of (a third party's connector of three methods, a file edited by hand) passes through
-    uncached. Any number of processes and threads may share the folder; so may several remotes. It is private to its user
-    (0700), as the remote may not be open to everybody.
+    Resources of which the remote knows no digest (of a third party's connector with three methods, a file edited by hand) are
+    not cached. Processes, threads and several remotes may share the folder. It is private to its user (0700).
 
     Args:
         remote: the store.
-        local: folder of the cache, on a disk of this machine; made when first needed. It may be deleted at any time.
-        max_bytes: what its files may take on that disk. What was not used for longest is evicted, and what is larger than
-            the limit is not kept at all. None: no limit; :meth:`collect_garbage` removes what was replaced.
-        fresh_seconds: trust what the remote said for so long without asking again. With 0, every opening is one
-            request to the remote; for many small resources that never change, ``math.inf`` saves those.
+        local: folder of the cache on this machine, created on first use. It may be deleted at any time.
+        max_bytes: size limit of the folder, which several processes may exceed for a moment. The least recently used files
+            are evicted; resources above the limit are not cached. None: no limit; :meth:`collect_garbage` removes the content
+            of replaced resources.
+        fresh_seconds: how long to trust a digest without asking again. With 0, every opening sends one request to the remote;
+            ``math.inf`` saves these for many small resources that never change.
 
     Raises:
         ConfigError: a limit below 0.
@@ -92,17 +91,16 @@ class CachedStorageConnector(StorageConnector):
         fresh_seconds: float = 0.0,
     ) -> None:
         if max_bytes is not None and max_bytes < 0:
-            raise ConfigError(f"a cache of at most {max_bytes} bytes cannot be; give a number of bytes, or None for no limit")
+            raise ConfigError(f"max_bytes must not be negative, got {max_bytes}; None for no limit")
         if not fresh_seconds >= 0:
-            raise ConfigError(f"fresh_seconds is a time, and cannot be {fresh_seconds}")
+            raise ConfigError(f"fresh_seconds must not be negative, got {fresh_seconds}")
         self._remote, self._local = remote, os.path.abspath(os.fspath(local))
         self._max_bytes, self._fresh_seconds = max_bytes, fresh_seconds
-        # An address in memory is another one in the next process, and would part it from its notes.
+        # Without memory addresses, which differ in the next process, the notes keep their name.
         self._folder = CacheFolder(self._local, re.sub(r" at 0x[0-9a-f]+", "", repr(remote)), max_bytes)
         self._asked = Remote(remote, self._folder)
-        # Each connector of this class knows what its remote knows.
         vars(self)["knows_digests"] = remote.knows_digests
-        #: When the remote said what.
+        #: Time and result of the last stat of each identifier.
         self._last: dict[str, tuple[float, ResourceInfo | Literal[False] | None]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -153,7 +151,7 @@ class CachedStorageConnector(StorageConnector):
         return self._look_up(identifier, must_be_held=False)
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
-        """Read the remote's bytes whole and hold them against their digests; a damaged copy in the cache is dropped."""
+        """Read all bytes from the remote and verify them; a damaged copy in the cache is removed."""
         found = self._remote.verify_resource(identifier, sha256)
         content = Content.of(found.sha256, found.size)
         if content is not None:
@@ -161,17 +159,16 @@ class CachedStorageConnector(StorageConnector):
         return found
 
     def fetch(self, identifiers: Iterable[str] | None = None) -> list[str]:
-        """Bring resources into the cache whole, e.g. before going offline.
+        """Fetch whole resources into the cache, e.g. before going offline.
 
         Args:
-            identifiers: what to fetch; None: all that the remote lists.
+            identifiers: resources to fetch; None: all of the remote.
 
         Returns:
-            Those, all of which are held now.
+            Their identifiers.
 
         Raises:
-            StorageFullError: they cannot all be held: there is no room for them below ``max_bytes`` or on the disk, or
-                the remote knows no digest of them.
+            StorageFullError: some do not fit below ``max_bytes`` or on the disk, or the remote knows no digest of them.
             ResourceNotFoundError: the remote has no such resource.
         """
         wanted = self._remote.list_resources() if identifiers is None else list(identifiers)
@@ -189,13 +186,13 @@ class CachedStorageConnector(StorageConnector):
         ]
         if lacking:
             raise StorageFullError(
-                f"{len(lacking)} of {len(wanted)} resources, {lacking[0]!r} first, cannot be held in the cache at {self._local}: "
+                f"{len(lacking)} of {len(wanted)} resources, {lacking[0]!r} first, do not fit into the cache at {self._local}: "
                 f"raise max_bytes (now {self._max_bytes}), make room on the disk, or let verify_resource() note their digests"
             )
         return wanted
 
     def cache_info(self) -> CacheInfo:
-        """How often the cache helped, and how much it holds (this looks at all its files)."""
+        """Statistics of the cache; this scans its folder."""
         return CacheInfo(**self._asked.counts, held_bytes=self._folder.count_bytes(), max_bytes=self._max_bytes)
 
     # ------------------------------------------------------------------ writing, by the remote
@@ -223,7 +220,7 @@ class CachedStorageConnector(StorageConnector):
             self._remote.delete_resource(identifier)
 
     def list_resources(self, prefix: str = "") -> list[str]:
-        # Not out of the notes when the remote is away: a list that lacks some looks like a store that lost them.
+        # Not from the notes while the remote is away: an incomplete list would look like lost resources.
         return self._remote.list_resources(prefix)
 
     def lease(self, identifier: str) -> AbstractContextManager[Lease]:
@@ -235,14 +232,14 @@ class CachedStorageConnector(StorageConnector):
         return self._remote.remove_abandoned(prefix)
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
-        """As the remote does; and from the cache, what was replaced or deleted in the remote."""
+        """Collect garbage of the remote; and remove from the cache what was replaced or deleted there."""
         found = list(self._folder.remove_unnamed(grace_seconds, dry_run=dry_run))
         return [*found, *self._remote.collect_garbage(grace_seconds, dry_run=dry_run)]
 
     # ------------------------------------------------------------------ inside
 
     def _look_up(self, identifier: str, *, must_be_held: bool = True) -> ResourceInfo:
-        """What the remote says of a resource; while it is away, what it said last."""
+        """The ``stat`` of a resource in the remote; while that is away, the last one."""
         check_identifier(identifier)
         when, said = self._last.get(identifier, _NOTHING)
         if said and time.monotonic() - when < self._fresh_seconds:
@@ -258,16 +255,16 @@ class CachedStorageConnector(StorageConnector):
             info = self._read_note(identifier, must_be_held)
             if info is None:
                 raise
-            self._folder.say(f"{self._remote!r} is away; serving what is held")
+            self._folder.say(f"{self._remote!r} is away; serving cached resources")
             return info
         self._note(identifier, info)
         return info
 
     def _read_note(self, identifier: str, must_be_held: bool) -> ResourceInfo | None:
-        """What the remote said last, if that is of use.
+        """The last ``stat`` in the remote, if it can be served.
 
         Raises:
-            ResourceNotFoundError: that there is no such resource.
+            ResourceNotFoundError: there was no such resource.
         """
         noted = self._folder.read_note(identifier)
         if noted is None:
@@ -286,7 +283,7 @@ class CachedStorageConnector(StorageConnector):
 
     @contextlib.contextmanager
     def _changing(self, identifier: str) -> Iterator[None]:
-        """Know nothing of a resource while and after it is changed; whoever reads it meanwhile may note the old one again."""
+        """Forget a resource before and after a change, as readers may note the old one meanwhile."""
         self._forget(check_identifier(identifier))
         try:
             yield

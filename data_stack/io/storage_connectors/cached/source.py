@@ -1,4 +1,4 @@
-"""Reads a resource out of the cache, and what is not there out of the remote."""
+"""Reads a resource from the cache, and missing blocks from the remote."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from data_stack.util.forks import ForkLock
 __all__ = ["CachedSource", "Remote"]
 
 _Answer = TypeVar("_Answer")
-#: A remote that let us wait is not asked again, for what is held here, for so many times as long.
+#: After an unanswered request, cached resources are served without asking for so many times its duration.
 _SILENCE_FACTOR, _MOST_SILENT_SECONDS = 10.0, 300.0
-#: A folder knows no digest of a file in the moment in which it is replaced; else it was changed by other means.
+#: A file store knows no digest of a file for the moment in which it is replaced.
 _ATTEMPTS, _PAUSE_SECONDS = 100, 0.01
-#: The most that is asked for and held in memory at once.
+#: The most that is requested and held in memory at once.
 _AT_ONCE_BYTES = 4 << 20
 
 
 class Remote:
-    """A store as a cache sees it, and the folder in which it keeps what came from there.
+    """The remote store of a cache, and its local folder.
 
     Attributes:
         store: the connector.
         folder: the local side.
-        counts: what happened so far.
+        counts: hits, misses and fetched bytes.
     """
 
     def __init__(self, store: StorageConnector, folder: CacheFolder) -> None:
@@ -50,10 +50,10 @@ class Remote:
         self._silent_until = 0.0
 
     def ask(self, identifier: str, request: Callable[[], _Answer]) -> _Answer:
-        """The answer of the store to a request.
+        """Send a request to the store.
 
         Raises:
-            StorageUnavailableError: it is away, and what was asked for is not to be had.
+            StorageUnavailableError: the store is unavailable.
         """
         start = time.monotonic()
         try:
@@ -61,7 +61,7 @@ class Remote:
         except (FileNotFoundError, ResourceNotFoundError):
             raise
         except OSError as error:
-            # Waiting for the timeout each time that a resource is opened would be no way to work offline.
+            # Offline work must not wait for the timeout at each opening.
             waited = time.monotonic() - start
             self._silent_until = time.monotonic() + min(_SILENCE_FACTOR * waited, _MOST_SILENT_SECONDS)
             raise StorageUnavailableError(
@@ -73,32 +73,29 @@ class Remote:
         return answer
 
     def is_silent(self) -> bool:
-        """Whether the store let us wait in vain a moment ago."""
+        """Whether a request was unanswered a moment ago."""
         return time.monotonic() < self._silent_until
 
     def is_gone(self) -> bool:
-        """Whether the store is a folder that is not there: a disk or share that is not mounted looks like an empty store."""
+        """Whether the store is a missing folder: an unmounted disk or share looks like an empty store."""
         root = getattr(self.store, "root_path", None)
         return isinstance(root, str) and not os.path.isdir(root)
 
 
 class CachedSource(ByteSource):
-    """Reads a resource by position. It is opened, and from then on stays the same bytes, at the first need.
+    """Reads a resource by position. The first read opens it, and pins its bytes.
 
     Args:
-        remote: where it comes from, and the folder that it is kept in.
+        remote: the remote store, and the local folder.
         identifier: the resource.
-        content: its bytes, as the remote said.
+        content: its bytes, according to the remote.
     """
 
     def __init__(self, remote: Remote, identifier: str, content: Content) -> None:
         self._remote, self._identifier, self._content = remote, identifier, content
         self._source: ByteSource | None = None
-        #: Of a file with all bytes, which the source closes.
+        #: Of a whole file, which the source closes.
         self._handle = -1
-        self._blocks: _CachedBlocks | None = None
-        #: Blocks that are a file by now; another thread may still be reading from them.
-        self._retired: ByteSource | None = None
         self._lock = ForkLock()
 
     @property
@@ -110,7 +107,7 @@ class CachedSource(ByteSource):
         return self._ensure_open().sha256
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
-        # Small reads of a file take so little that a call more would show.
+        # One call less: small reads of a file are that fast.
         if self._handle >= 0:
             n_read = os.preadv(self._handle, [buffer], offset) if offset < self._content.size else 0
             if n_read == len(buffer) or offset + n_read >= self._content.size:
@@ -131,27 +128,23 @@ class CachedSource(ByteSource):
         return self._ensure_open().fileno()
 
     def fill(self) -> None:
-        """Bring everything to the local disk, as far as there is room."""
-        size = self.size  # opens it
-        buffer = memoryview(bytearray(_AT_ONCE_BYTES if self._blocks is not None else 0))
-        for offset in range(0, size, _AT_ONCE_BYTES) if buffer else ():
-            self.readinto_at(offset, buffer)
+        """Bring all of it to the local disk, as far as there is room."""
+        if isinstance(self._ensure_open(), BlockedSource):
+            buffer = memoryview(bytearray(_AT_ONCE_BYTES))
+            for offset in range(0, self.size, _AT_ONCE_BYTES):
+                self.readinto_at(offset, buffer)
 
     def close(self) -> None:
-        self._handle = -1
-        for source in (self._source, self._retired):
-            if source is not None:
-                source.close()
-        self._source = self._blocks = self._retired = None
+        source, self._source, self._handle = self._source, None, -1
+        if source is not None:
+            source.close()
 
     def _ensure_open(self) -> ByteSource:
         source = self._source
-        if source is None or (self._blocks is not None and self._blocks.is_complete()):
+        if source is None:
             with self._lock:
                 if self._source is None:
                     self._source = self._open()
-                elif self._blocks is not None and (whole := self._open_whole()) is not None:
-                    self._retired, self._source, self._blocks = self._source, whole, None
                 source = self._source
         return source
 
@@ -167,15 +160,14 @@ class CachedSource(ByteSource):
             try:
                 resource, self._content = self._open_remote()
             except OSError:
-                if not is_here:  # blocks that are here serve while the remote is away
+                if not is_here:  # cached blocks serve while the remote is away
                     raise
-        if resource is not None and self._content != content:  # it was given other bytes in between
+        if resource is not None and self._content != content:  # it was replaced in between
             resource.close()
             return self._open()
         remote.counts["misses"] += 1
         if content.size > WHOLE_BYTES or resource is None:
-            self._blocks = _CachedBlocks(self, remote, self._identifier, content, resource)
-            return BlockedSource(self._blocks)
+            return BlockedSource(_CachedBlocks(self, remote, self._identifier, content, resource))
         with resource:
             data = remote.ask(self._identifier, lambda: resource.read_at(0, content.size))
         remote.counts["fetched_bytes"] += len(data)
@@ -194,7 +186,7 @@ class CachedSource(ByteSource):
         return source
 
     def _open_remote(self) -> tuple[StreamedResource, Content]:
-        """The resource in the remote, kept open, so that this reader finishes with the bytes that it began with."""
+        """Open the resource in the remote; it stays open, so that a replacement does not change the bytes of this reader."""
         remote, identifier = self._remote, self._identifier
         for _ in range(_ATTEMPTS):
             resource = remote.ask(identifier, lambda: remote.store.get_resource(identifier))
@@ -210,10 +202,10 @@ class CachedSource(ByteSource):
         raise ResourceChangedError(identifier, f"sha256 {self._content.sha256}", "bytes of an unknown digest")
 
     def open_remote_again(self) -> StreamedResource:
-        """The resource in the remote, which was away when this was opened.
+        """Open the resource in the remote, which was away before.
 
         Raises:
-            ResourceChangedError: it has other bytes by now.
+            ResourceChangedError: it was replaced meanwhile.
         """
         resource, content = self._open_remote()
         if content != self._content:
@@ -223,10 +215,10 @@ class CachedSource(ByteSource):
 
 
 class _CachedBlocks(Blocks):
-    """The blocks of a resource that is not whole in the cache: those that are here, and the others out of the remote.
+    """The blocks of a resource that is not whole in the cache: cached ones, and the others from the remote.
 
-    A block counts as here if its slot at the end of the file holds its digest. After a kill, a torn write, a power cut or a
-    flipped bit the two do not fit, and the block is fetched again. Any number of threads and processes may fill in at once.
+    A block is cached if its slot at the end of the file holds its digest. After a kill, a torn write, a power cut or a flipped
+    bit they do not match, and the block is fetched again. Any number of threads and processes may add blocks at once.
     """
 
     block_bytes = BLOCK_BYTES
@@ -239,17 +231,17 @@ class _CachedBlocks(Blocks):
         self.size, self.sha256 = content.size, content.sha256
         self._n_blocks = -(-content.size // BLOCK_BYTES)
         self._slots = self._n_blocks * BLOCK_BYTES
-        self._handle, self._keeps, self._n_put, self._n_missing = -1, remote.folder.admits(content.size), 0, 0
+        self._handle, self._keeps = -1, remote.folder.admits(content.size)
         if self._keeps:
             try:
                 self._handle = remote.folder.open_parts(content, self._slots + self._n_blocks * DIGEST_BYTES)
-                self._count()
             except OSError as error:
                 self._give_up(error)
 
-    def is_complete(self) -> bool:
-        """Whether the file has become a whole one, here or elsewhere: the slots at its end are cut off then."""
-        return self._handle >= 0 and os.fstat(self._handle).st_size == self.size
+    def _is_complete(self) -> bool:
+        """Whether another reader has verified the file and turned it into a whole one, by cutting off the slots."""
+        status = os.fstat(self._handle)
+        return (status.st_size, status.st_mtime_ns) == (self.size, self._content.seal_ns)
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
         found = {number: block for number in numbers if (block := self._read_block(number)) is not None}
@@ -259,28 +251,29 @@ class _CachedBlocks(Blocks):
             found |= fetched
             if self._keeps:
                 self._keep(fetched)
-                if 2 * self._n_put >= self._n_missing:
-                    self._complete()
         return [found[number] for number in numbers]
 
     def close(self) -> None:
-        if self._keeps:
-            self._complete()
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
-        if self._resource is not None:
-            self._resource.close()
+        try:
+            if self._keeps:
+                self._complete()
+        finally:
+            handle, self._handle = self._handle, -1
+            if handle >= 0:
+                os.close(handle)
+            if self._resource is not None:
+                self._resource.close()
 
     def _read_block(self, number: int) -> bytes | None:
-        """A block that is here, and right."""
+        """A cached block, verified."""
         if self._handle < 0:
             return None
         try:
             slot = os.pread(self._handle, DIGEST_BYTES, self._slots + number * DIGEST_BYTES)
-            if slot.strip(b"\0"):
+            if slot.strip(b"\0") or not slot:
                 block = os.pread(self._handle, min(BLOCK_BYTES, self.size - number * BLOCK_BYTES), number * BLOCK_BYTES)
-                return block if block_digest(block) == slot else None
+                is_right = block_digest(block) == slot if slot else self._is_complete()
+                return block if is_right else None
         except OSError as error:
             self._give_up(error)
         return None
@@ -290,7 +283,7 @@ class _CachedBlocks(Blocks):
         ranges = [(number * BLOCK_BYTES, min(BLOCK_BYTES, self.size - number * BLOCK_BYTES)) for number in numbers]
         if numbers[-1] - numbers[0] == len(numbers) - 1:
             start, size = ranges[0][0], sum(size for _, size in ranges)
-            # In one piece, which a remote with a read-ahead of its own takes for what it is.
+            # One read, so that a remote with read-ahead recognizes sequential access.
             data = memoryview(self._remote.ask(self._identifier, lambda: resource.read_at(start, size)))
             blocks = [bytes(data[offset - start : offset - start + length]) for offset, length in ranges]
         else:
@@ -303,40 +296,34 @@ class _CachedBlocks(Blocks):
         return blocks
 
     def _keep(self, blocks: dict[int, bytes]) -> None:
-        """Write blocks, unless there is no room, or the file was evicted or completed by somebody else."""
+        """Write blocks, unless there is no room, or the file was evicted or completed by another process."""
         try:
-            with self._remote.folder.room(sum(map(len, blocks.values())) + 8192 * len(blocks)) as fits:
-                # After an eviction, going on would fill the disk with bytes that are not counted.
-                self._keeps = fits and os.fstat(self._handle).st_nlink > 0 and not self.is_complete()
-                if not self._keeps:
-                    return
-                numbers = sorted(blocks)
-                starts = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1] + 1]
-                for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
-                    # In long pieces: a file that was written in short ones is read more slowly, out of memory too. What a disk
-                    # that is filling up does not take does not have its digest.
-                    run = [blocks[number] for number in numbers[start:end]]
-                    os.pwritev(self._handle, run, numbers[start] * BLOCK_BYTES)
-                    slots = b"".join(map(block_digest, run))
-                    os.pwrite(self._handle, slots, self._slots + numbers[start] * DIGEST_BYTES)
-                self._n_put += len(blocks)
+            has_room = self._remote.folder.has_room(sum(map(len, blocks.values())) + 8192 * len(blocks))
+            # After an eviction, further writes would fill the disk unnoticed.
+            self._keeps = has_room and os.fstat(self._handle).st_nlink > 0 and not self._is_complete()
+            if not self._keeps:
+                return
+            numbers = sorted(blocks)
+            starts = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1] + 1]
+            for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
+                # Long writes: a file written in short ones is read more slowly. The digests of blocks that a full disk did not
+                # take do not match.
+                run = [blocks[number] for number in numbers[start:end]]
+                os.pwritev(self._handle, run, numbers[start] * BLOCK_BYTES)
+                os.pwrite(self._handle, b"".join(map(block_digest, run)), self._slots + numbers[start] * DIGEST_BYTES)
         except OSError as error:
             self._give_up(error)
 
-    def _count(self) -> None:
-        slots = os.pread(self._handle, self._n_blocks * DIGEST_BYTES, self._slots).ljust(self._n_blocks * DIGEST_BYTES, b"\0")
-        self._n_missing, self._n_put = memoryview(slots).cast("Q").tolist().count(0), 0
-
     def _complete(self) -> None:
-        """Make a whole resource of all blocks once they are here.
+        """Turn the file into a whole one if it has all blocks.
 
         Raises:
-            ChecksumMismatchError: the bytes as they came from the remote are not what the remote said.
+            ChecksumMismatchError: the remote sent bytes that do not have its own digest.
         """
         folder = self._remote.folder
         try:
-            self._count()
-            if self._n_missing or self.is_complete():
+            slots = os.pread(self._handle, self._n_blocks * DIGEST_BYTES, self._slots)
+            if len(slots) < self._n_blocks * DIGEST_BYTES or 0 in memoryview(slots).cast("Q"):
                 return
             if folder.is_right(self._content, self._handle):
                 folder.complete(self._content, self._handle)
@@ -351,7 +338,7 @@ class _CachedBlocks(Blocks):
             raise ChecksumMismatchError(self._identifier, repr(self._remote.store), self._content.sha256, "another one")
 
     def _give_up(self, error: OSError) -> None:
-        """What goes wrong with the local disk ends the caching of this resource, not the reading."""
+        """Stop caching this resource after an error of the local disk, and read on."""
         self._keeps = False
         self._remote.folder.cannot("use", error)
 
