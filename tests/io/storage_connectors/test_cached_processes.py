@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import random
@@ -159,12 +158,3 @@ def test_a_child_forked_while_threads_fill_does_not_hang(remote: FileStorageConn
 
     assert children == []
     assert [file.read_text() for file in failures.iterdir()] == []
-
-
-def test_a_stopped_holder_of_the_lock_holds_up_no_reader(remote: FileStorageConnector, tmp_path: Path) -> None:
-    cached = CachedStorageConnector(remote, tmp_path / "cache", 4_000_000)
-    content(cached, "small")
-    with open(tmp_path / "cache" / "used", "rb+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        for identifier, data in DATA.items():
-            assert_same_bytes(content(cached, identifier), data)

@@ -441,7 +441,7 @@ def test_a_publish_whose_answer_is_lost_is_found_to_be_done_or_said_not_to_be_kn
     monkeypatch.setattr(connector._files, "put", partial(lose, arrives=True))
     connector.set_resource("a", b"new")
     monkeypatch.setattr(connector._files, "put", partial(lose, arrives=False))
-    with pytest.raises(StorageUnavailableError, match="not known to be published"):
+    with pytest.raises(StorageUnavailableError, match="unknown whether it was published"):
         connector.set_resource("a", b"newer")
 
     assert content(connector, "a") == b"new"

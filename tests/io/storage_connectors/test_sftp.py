@@ -35,15 +35,6 @@ def connector(sftp_server: SFTPServer, url: str) -> FsspecStorageConnector:
     return FsspecStorageConnector(url, **sftp_server.options())
 
 
-@pytest.fixture
-def of_another_key(sftp_server: SFTPServer, tmp_path: Path) -> Path:
-    """A file of known hosts that knows the server by another key."""
-    key = paramiko.ECDSAKey.generate()
-    file = tmp_path / "known_hosts"
-    file.write_text(f"[127.0.0.1]:{sftp_server.port} {key.get_name()} {key.get_base64()}\n")
-    return file
-
-
 def content(connector: FsspecStorageConnector, identifier: str) -> bytes:
     with connector.get_resource(identifier) as resource:
         return resource.read()
@@ -58,9 +49,7 @@ def test_a_server_that_is_not_known_is_refused_with_advice(
     monkeypatch.setenv("HOME", str(tmp_path))
     connector = FsspecStorageConnector(url, **{**sftp_server.options(), "known_hosts": None})
 
-    with pytest.raises(
-        StorageError, match=r"not known.*SHA256:.*ssh-keyscan.*host_key_policy='auto_add'.*hostKeyPolicy"
-    ) as caught:
+    with pytest.raises(StorageError, match="ssh-keyscan") as caught:
         connector.set_resource("a", b"a")
 
     assert not isinstance(caught.value, StorageUnavailableError)  # trying again does not help
@@ -80,14 +69,12 @@ def test_a_server_that_its_user_knows_is_trusted(
     assert content(connector, "a") == b"a"
 
 
-@pytest.mark.parametrize("policy", ["reject", "auto_add"])
-def test_a_server_with_another_key_than_the_known_one_is_refused(
-    sftp_server: SFTPServer, url: str, of_another_key: Path, policy: str
-) -> None:
-    options = {**sftp_server.options(), "known_hosts": of_another_key, "host_key_policy": policy}
+def test_a_server_with_another_key_than_the_known_one_is_refused(sftp_server: SFTPServer, url: str, tmp_path: Path) -> None:
+    key = paramiko.ECDSAKey.generate()
+    (tmp_path / "known_hosts").write_text(f"[127.0.0.1]:{sftp_server.port} {key.get_name()} {key.get_base64()}\n")
 
     with pytest.raises(StorageError, match="another host key than the known one"):
-        FsspecStorageConnector(url, **options).has_resource("a")
+        FsspecStorageConnector(url, **{**sftp_server.options(), "known_hosts": tmp_path / "known_hosts"}).has_resource("a")
 
 
 # ---------------------------------------------------------------------- secrets

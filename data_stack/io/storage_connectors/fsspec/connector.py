@@ -4,15 +4,14 @@ A store is laid out below its URL like this; names that no identifier can have a
 
 - ``.data_stack/resources/a/b.gz~``: the pointer of ``a/b.gz`` (:mod:`.pointer`): size, SHA-256 of the whole, digests of the
   blocks, and small content itself. Publishing is one atomic put of it;
-- ``.data_stack/objects/VERSION/NUMBER``: a part of what was stored once under one name; it never changes. Whoever has a resource
-  open reads its parts to the end, whatever is published meanwhile; garbage collection leaves them for a grace period;
+- ``.data_stack/objects/VERSION/NUMBER``: a part, which never changes. Open readers read the parts of a replaced resource until
+  garbage collection removes them after a grace period;
 - ``.data_stack/leases/…`` and ``.data_stack/temporaries/…``;
-- ``a/b.gz`` without a pointer is what another tool put there. It is read as it is, its blocks without digests;
-  ``.data_stack/digests/a/b.gz~`` holds the SHA-256 that :meth:`FsspecStorageConnector.verify_resource` found of it.
+- ``a/b.gz`` without a pointer is a plain file of another tool, without digests of its blocks; ``.data_stack/digests/a/b.gz~``
+  holds the SHA-256 that :meth:`FsspecStorageConnector.verify_resource` found.
 
-Plain objects with a note of their digests beside them would need no pointer, but two writers at once could leave the note of one
-beside the object of the other: not all stores have a version of an object that only a put of these bytes can have. And an
-interrupted upload of a large object leaves fragments behind that no listing shows.
+Plain objects with a note of their digests would need no pointer. But two writers at once could leave the note of one beside the
+object of the other, as not every store has ETags; and an interrupted multipart upload leaves fragments that no listing shows.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ _OWN_FOLDER: Final = ".data_stack"
 _RESOURCES: Final = ".data_stack/resources"
 _LEASES: Final = ".data_stack/leases"
 _NOTES: Final = ".data_stack/digests"
-#: Writing one file takes seconds; what is unfinished for longer has lost its writer.
+#: Writing one file takes seconds: older temporaries are abandoned.
 _ABANDONED_SECONDS: Final = 3600.0
 _LAST_LOOK_SECONDS: Final = 1.0
 _MOST_UPLOADS: Final = 3
@@ -85,24 +84,24 @@ _INLINE_BYTES: Final = 65_536
 
 
 class FsspecStorageConnector(StorageConnector):
-    """Keeps resources below a URL of any file system that fsspec knows: s3://, gs://, az://, sftp://, hdfs:// …
+    """Keeps resources below a URL of any file system of fsspec: s3://, gs://, az://, sftp://, hdfs:// …
 
-    Nothing is contacted before the first use, and a bucket is never made. Every block is held against its digest whenever it
-    is read. Publishing is one atomic put where the store has it, and a rename elsewhere (on HDFS, replacing a resource removes
-    the old pointer first). Threads may share a connector. A process that was forked or spawned connects anew.
+    The connector connects on first use, and never creates a bucket. Every block is verified on every read. Publishing is one
+    atomic put where the store has it, and a rename elsewhere (on HDFS, replacing a resource removes the old pointer first).
+    Threads may share a connector. Forked and spawned processes connect anew.
 
-    Credentials come from the environment, as the client of the store finds them, or from ``storage_options``. Pickling a
-    connector pickles these options too, so a pickle is as secret as they are; no repr, log or error shows them.
+    Credentials come from the environment, as the client of the store finds them, or from ``storage_options``. A pickled
+    connector holds these options; no repr, log or error shows them.
 
     Args:
         url: scheme, bucket (or host), and folder: ``"s3://bucket/folder"``.
         read_only: never write, not even a lease.
-        timeout_seconds: the most that a single request may take, retries included; listings may take ten times as long. File
-            systems without asynchronous client (HDFS, SFTP) keep it as far as their client does.
+        timeout_seconds: limit of a single request, retries included; listings may take ten times as long. HDFS and SFTP keep
+            it as far as their clients do.
         storage_options: for the class of the file system, e.g. ``endpoint_url="https://…"`` for ``s3fs.S3FileSystem``.
 
     Raises:
-        ConfigError: the URL names no place, fsspec does not know its scheme, or an option is out of range.
+        ConfigError: the URL has no bucket or host, fsspec does not know its scheme, or an option is out of range.
         MissingDependencyError: the package for the scheme is not installed.
     """
 
@@ -129,11 +128,10 @@ class FsspecStorageConnector(StorageConnector):
 
         Options of every scheme: ``readOnly``, ``anonymous`` (true or false) and ``timeoutSeconds``. Besides,
         s3: ``endpointUrl``, ``region``, ``profile``, ``requesterPays``; gs: ``endpointUrl``, ``project``; az: ``account``;
-        sftp: ``keyFile``, ``knownHosts`` (a file besides ``~/.ssh/known_hosts``), ``hostKeyPolicy`` (of a server whose key is in
-        none: ``reject``, the default, ``warning`` or ``auto_add``); hdfs: ``user``, ``kerberosTicket``.
+        sftp: ``keyFile``, ``knownHosts`` (a file besides ``~/.ssh/known_hosts``); hdfs: ``user``, ``kerberosTicket``.
 
         Raises:
-            ConfigError: an option is unknown, or has no possible value. Values are never shown.
+            ConfigError: an option is unknown or invalid. Values are never shown.
         """
         parts = StorageURL.parse(url)
         if parts is None:
@@ -165,7 +163,7 @@ class FsspecStorageConnector(StorageConnector):
         self._check_writable(identifier)
         size = _size_of(resource)
         if size is None:
-            with self.create(identifier) as writer:  # in a temporary file, so that what cannot be read again need not be
+            with self.create(identifier) as writer:  # in a temporary file, as a retry could not read the source again
                 store_bytes(resource, writer)
             return
         self._publish(self._upload(identifier, resource, size))
@@ -184,7 +182,7 @@ class FsspecStorageConnector(StorageConnector):
         return self._files.exists(_pointer_path(identifier)) or self._files.exists(identifier)
 
     def delete_resource(self, identifier: str) -> None:
-        # The pointer last: interrupted, we leave the resource, not what it once replaced.
+        # The pointer last: an interrupted deletion must not uncover the plain file that the resource replaced.
         paths = [path for path in (check_identifier(identifier), _pointer_path(identifier)) if self._files.exists(path)]
         if not paths:
             raise ResourceNotFoundError(identifier, repr(self))
@@ -215,7 +213,7 @@ class FsspecStorageConnector(StorageConnector):
         found = super().verify_resource(identifier, sha256)
         if adopted is not None and not self._read_only and self._read_note(identifier, adopted) != found.sha256:
             note = json.dumps({"tag": adopted.tag, "sha256": found.sha256}).encode()
-            with contextlib.suppress(StorageError):  # losing it costs another reading
+            with contextlib.suppress(StorageError):  # a lost note costs another reading
                 self._files.put(_note_path(identifier), note)
         return found
 
@@ -229,17 +227,17 @@ class FsspecStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ upkeep
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
-        """Remove parts that no pointer names and leases that nobody holds, if older than ``grace_seconds`` by the store's clock.
+        """Remove parts without a pointer and abandoned leases that are older than ``grace_seconds`` by the store's clock.
 
-        The grace must be longer than a resource takes to be uploaded, and than a replaced one may still be read.
+        The grace period must be longer than the upload of a resource, and than the reading of a replaced one.
 
         Raises:
-            DatasetFileCorruptError: a pointer cannot be read, so what it needs is unknown; nothing was removed.
+            DatasetFileCorruptError: a pointer cannot be read, so its parts are unknown; nothing was removed.
         """
         if not dry_run:
             self._check_writable("garbage")
-        parts, leases = self._files.files(OBJECTS), self._files.files(_LEASES)
-        if not parts and not leases and not self._files.files(TEMPORARIES):
+        parts, leases, temporaries = (self._files.files(folder) for folder in (OBJECTS, _LEASES, TEMPORARIES))
+        if not parts and not leases and not temporaries:
             return []
         now = time.time() if self._read_only else self._files.now()  # without writing there is no other clock
 
@@ -247,22 +245,23 @@ class FsspecStorageConnector(StorageConnector):
             # Rounded down, as some answers of some stores are.
             return file.modified is None or now - math.floor(file.modified) >= grace_seconds
 
-        # Of an upload that is going on the last part is young.
+        # The last part of a running upload is young.
         young = {version_of(file.path) for file in parts if not is_old(file)}
         useless = [file for file in parts if version_of(file.path) not in young]
-        for _ in range(2):  # a resource that is moved meanwhile may be missed once
+        for _ in range(2):  # the first listing may miss a resource that is moved meanwhile
             if useless:
                 needed = {pointer.version for pointer in self._pointers()}
                 useless = [file for file in useless if version_of(file.path) not in needed]
         found = [Garbage(file.path, file.size, "no resource needs it") for file in useless]
         found += [Garbage(file.path, file.size, "its holder is gone") for file in leases if is_old(file)]
+        for file in temporaries:
+            is_abandoned = file.modified is not None and now - file.modified > _ABANDONED_SECONDS
+            if is_abandoned or is_dead(file.path.rpartition("/")[2].partition(".")[0]):
+                found.append(Garbage(file.path, file.size, "left by a writer that died"))
         if not dry_run:
             for garbage in found:
                 self._files.delete(garbage.name)
-        return [
-            *found,
-            *(Garbage(path, None, "left by a writer that died") for path in self._without_writer(dry_run=dry_run)),
-        ]
+        return found
 
     # ------------------------------------------------------------------ pointers
 
@@ -287,17 +286,17 @@ class FsspecStorageConnector(StorageConnector):
         try:
             self._files.put(path, document)
         except StorageUnavailableError as error:
-            # The answer may be all that was lost: what counts is what is there. Of who is silent it is not asked for long.
+            # Perhaps only the answer was lost: look whether the pointer is there, but not for long.
             seconds = max(_LAST_LOOK_SECONDS, self._configuration[2] - (time.monotonic() - start))
             with contextlib.suppress(StorageError):
                 if self._files.read(path, len(document) + 1, seconds) == document:
                     return
             raise StorageUnavailableError(
-                f"{error} It is not known to be published: should the request still arrive, it will be, whole.", error.errno
+                f"{error} It is unknown whether it was published; if the request still arrives, it will be, whole.", error.errno
             ) from None
 
     def _read_note(self, identifier: str, file: RemoteFile) -> str | None:
-        """The SHA-256 that was found of exactly this file of another tool."""
+        """The SHA-256 that was noted of exactly this plain file."""
         note = self._files.read(_note_path(identifier), _MOST_NOTE_BYTES)
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             fields = json.loads(note or b"")
@@ -309,15 +308,12 @@ class FsspecStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ storing
 
     def _upload(self, identifier: str, resource: Storable, size: int) -> Pointer:
-        """Store all parts of a resource, a few at a time; its pointer, which is not published yet."""
+        """Upload the parts of a resource, a few at a time; return its unpublished pointer."""
         if size > MAX_RESOURCE_BYTES:
-            raise StorageError(
-                f"{identifier!r} is larger than {MAX_RESOURCE_BYTES >> 30} GiB, the most that a resource in {self!r} may have; "
-                f"split it"
-            )
+            raise StorageError(f"{identifier!r} is larger than {MAX_RESOURCE_BYTES >> 30} GiB, the limit of {self!r}; split it")
         pieces = in_pieces(binary_chunks(resource), PART_BYTES)
         first = next(pieces, b"")
-        # The last piece is the only short one, so what fits is all there is.
+        # Only the last piece is shorter than a part, so a short first piece is all.
         version = None if len(first) <= _INLINE_BYTES else secrets.token_hex(16)
         whole, blocks, n_bytes = hashlib.sha256(), BlockDigests(block_bytes_for(size)), 0
 
@@ -340,12 +336,12 @@ class FsspecStorageConnector(StorageConnector):
 
     def _check_writable(self, what: str) -> None:
         if self._read_only:
-            raise ReadOnlyStorageError(f"{what!r} is not changed: {self!r} was opened for reading only")
+            raise ReadOnlyStorageError(f"cannot change {what!r}: {self!r} is read-only")
 
     # ------------------------------------------------------------------ listing
 
     def _adopt(self, prefix: str) -> set[str]:
-        """The identifiers of what other tools put there."""
+        """The identifiers of plain files of other tools."""
         folder = check_prefix(prefix).rpartition("/")[0]
         if folder.startswith(_OWN_FOLDER):
             return set()
@@ -359,29 +355,12 @@ class FsspecStorageConnector(StorageConnector):
                 identifiers.add(check_identifier(file.path))
         return identifiers
 
-    def _without_writer(self, *, dry_run: bool) -> list[str]:
-        """Paths of unfinished files whose writer died, or that are too old to have one; they are removed, or only named."""
-        temporaries = self._files.files(TEMPORARIES)
-        if not temporaries:
-            return []
-        now = time.time() if self._read_only else self._files.now()  # without writing there is no other clock
-        old = [
-            file.path
-            for file in temporaries
-            if is_dead(file.path.rpartition("/")[2].partition(".")[0])
-            or (file.modified is not None and now - file.modified > _ABANDONED_SECONDS)
-        ]
-        if not dry_run:
-            for path in old:
-                self._files.delete(path)
-        return old
-
 
 # ---------------------------------------------------------------------- names and values
 
 
 def _pointer_path(identifier: str) -> str:
-    # No segment of an identifier holds "~", so the pointer of "a" never meets the folder of the pointer of "a/b".
+    # No identifier holds "~", so the pointer of "a" is not in the way of the folder of "a/b".
     return f"{_RESOURCES}/{identifier}~"
 
 
@@ -390,7 +369,7 @@ def _note_path(identifier: str) -> str:
 
 
 def _identifier_of(pointer_path: str) -> str | None:
-    """The identifier that a pointer's path stands for; None if it stands for none."""
+    """The identifier of a pointer's path; None for other paths."""
     if not pointer_path.endswith("~"):
         return None
     with contextlib.suppress(MalformedIdentifierError):
@@ -399,7 +378,7 @@ def _identifier_of(pointer_path: str) -> str | None:
 
 
 def _size_of(resource: Storable) -> int | None:
-    """The length of what can be read more than once; None of what cannot."""
+    """The length of a resource that can be read again; None if it cannot."""
     if isinstance(resource, (bytes, bytearray, memoryview)):
         return memoryview(resource).nbytes
     file: Any = resource

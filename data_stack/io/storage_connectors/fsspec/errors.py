@@ -1,4 +1,4 @@
-"""What the exceptions of file systems mean, each of which has its own, and what of them may be shown."""
+"""Classifies the exceptions of file systems and their clients, and redacts their messages."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _BUSY: Final = {
     errno.EBUSY, errno.EAGAIN, errno.EREMOTEIO if hasattr(errno, "EREMOTEIO") else errno.EBUSY, errno.ETIMEDOUT, errno.EPIPE,
     errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN,
 }  # fmt: skip
-#: What the clients below fsspec call a server that did not answer: botocore, aiohttp, azure, paramiko.
+#: Exceptions of botocore, aiohttp, azure and paramiko for a server that did not answer.
 _UNREACHABLE: Final = {
     "HTTPClientError", "ClientError", "IncompleteRead", "ServiceRequestError", "ServiceResponseError", "SSHException", "EOFError",
     "ConnectionError", "TimeoutError", "TransferEncodingError", "HTTPException", "ProxyError", "NoValidConnectionsError",
     "gaierror",
 }  # fmt: skip
-#: What paramiko derives from those, though the server did answer.
+#: Subclasses of those for a server that did answer (paramiko).
 _REFUSED: Final = {"AuthenticationException", "BadHostKeyException", "IncompatiblePeer"}
 _WORD: Final = re.compile("[A-Z][a-z]+")
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether trying again may help: the server did not answer, broke off, or has too much to do."""
+    """Whether a retry may help: the server did not answer, disconnected, or is overloaded."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, OSError) and seen.errno in _BUSY:
@@ -47,12 +47,12 @@ def is_unreachable(error: BaseException) -> bool:
 
 
 def is_credentials_error(error: BaseException) -> bool:
-    """Whether the store refused who asks."""
+    """Whether the store refused the credentials."""
     return isinstance(error, PermissionError) or bool({"Credential", "Authentication"} & set(_WORD.findall(type(error).__name__)))
 
 
 def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:
-    """What an exception says, without what may be secret; ``options`` are those of the file system."""
+    """The message of an exception without secrets; ``options`` are those of the file system."""
     text = re.sub(r"//[^/@\s]*@", "//…@", str(error).split("\n")[0])
     text = re.sub(r"\?\S+", "?…", text)
     for secret in _secrets_in(options):
@@ -61,7 +61,7 @@ def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:
 
 
 def _secrets_in(options: Any) -> Iterator[str]:
-    """All texts among options that an error must not repeat."""
+    """All texts among options that an error must not show."""
     if isinstance(options, Mapping):
         for key, value in options.items():
             if key not in ("endpoint_url", "region_name", "protocol", "host"):

@@ -1,4 +1,4 @@
-"""The blocks of a resource in an object store, checked: from the parts that a pointer names, or from a file of another tool."""
+"""Verified blocks of a resource in an object store: of the parts of a pointer, or of a plain file of another tool."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _ADOPTED_BLOCK_BYTES = 256 << 10
 
 
 class ObjectBlocks(Blocks):
-    """Reads by ranges of parts; each block is held against its digest.
+    """Reads ranges of parts, and verifies each block.
 
     Args:
         files: the store.
-        pointer: says what the resource consists of.
-        current: what the store says now, for errors.
-        file: of another tool, that the resource is: it has no parts and no digests, but is of one version.
+        pointer: describes the resource.
+        current: reads the current pointer, for errors.
+        file: the plain file of another tool, which has no parts and no digests.
     """
 
     ahead_bytes = 2 * PART_BYTES
@@ -42,16 +42,16 @@ class ObjectBlocks(Blocks):
         runs = list(self._runs(numbers))
         pieces = self._read(runs)
         if self._file is not None:
-            # Asked afterwards: if it is the same file now, it was the same file while it was read.
+            # If the file is unchanged afterwards, it did not change while it was read.
             now = self._files.info(self._file.path)
             if now != self._file:
                 self._raise_changed(f"tag {self._file.tag}", None if now is None else f"tag {now.tag}")
         for index, (first, n_blocks) in enumerate(runs):
-            piece, pieces[index] = pieces[index], None  # blocks are copies: let go of each piece as soon as it is cut up
+            piece, pieces[index] = pieces[index], None  # blocks are copies: free each piece early
             view = memoryview(piece or b"")
             for i in range(n_blocks):
                 data = bytes(view[i * self.block_bytes : (i + 1) * self.block_bytes])
-                if not self._is_right(first + i, data):  # it may have been damaged on its way only
+                if not self._is_right(first + i, data):  # perhaps damaged on the way only
                     data = self._read([(first + i, 1)])[0] or b""
                     if not self._is_right(first + i, data):
                         self._raise_damaged(first + i, data)
@@ -59,7 +59,7 @@ class ObjectBlocks(Blocks):
         return found
 
     def _runs(self, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Blocks that follow each other in one part: the first one, and how many."""
+        """Runs of consecutive blocks within one part: the first one, and their number."""
         per_part = PART_BYTES // self.block_bytes
         first, n_blocks = -1, 0
         for number in numbers:
@@ -98,7 +98,7 @@ class ObjectBlocks(Blocks):
             current = self._current()
             if current != pointer:
                 self._raise_changed(f"sha256 {self.sha256}", None if current is None else f"sha256 {current.sha256}")
-            actual = "of nothing: it is missing"
+            actual = "nothing: it is missing"
         raise DamagedBlockError(pointer.identifier, self._files.place, number, self.block_bytes, expected, actual, algorithm)
 
     def _raise_changed(self, before: str, now: str | None) -> None:
@@ -106,6 +106,6 @@ class ObjectBlocks(Blocks):
 
 
 def adopt_blocks(files: RemoteFiles, identifier: str, file: RemoteFile, sha256: str | None) -> ObjectBlocks:
-    """The blocks of a file of another tool; ``sha256`` is what was found of it, if anything was."""
+    """The blocks of a plain file of another tool, with its ``sha256`` if known."""
     described = Pointer(identifier, file.size, sha256 or "", _ADOPTED_BLOCK_BYTES, b"", None)
     return ObjectBlocks(files, described, lambda: None, file)

@@ -1,8 +1,7 @@
-"""The small file that says what a resource in an object store consists of.
+"""The pointer file of a resource in an object store.
 
-It is a line that names the format, a line of JSON, the digests of the blocks, the content if it is small, and a digest of all of
-it: neither a flipped bit nor a file of somebody else is taken for one of ours. Whoever can write to the store can also write a
-consistent lie; every field is therefore checked for type and range before it is used.
+It has a line with the format, a line of JSON, the digests of the blocks, the content if it is small, and a digest of all that,
+which detects flipped bits and foreign files. Every field is checked for type and range, as an attacker can write valid digests.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ PART_BYTES: Final = 4 << 20
 MAX_POINTER_BYTES: Final = 4 << 20
 #: The digests of a resource of this size just fit into a pointer.
 MAX_RESOURCE_BYTES: Final = 512 << 30
-#: The most that is ever inlined, whatever a pointer says.
+#: Limit of inlined content when reading.
 MAX_INLINE_BYTES: Final = 1 << 20
-#: A resource with more gets blocks twice as long, so that their digests fit into its pointer.
+#: Longer resources get larger blocks, so that their digests fit into the pointer.
 _MOST_BLOCKS: Final = 65_536
 _MOST_JSON_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """What a resource consists of.
+    """The description of a resource.
 
     Attributes:
         identifier: its name.
@@ -39,7 +38,7 @@ class Pointer:
         sha256: digest of the whole, 64 hex digits.
         block_bytes: length of a block; a part is a whole number of them.
         blocks: the digests of all blocks (:mod:`data_stack.io.integrity`), 8 bytes each.
-        version: 32 hex digits that name its parts and no others; None if the content is inlined.
+        version: 32 hex digits that name its parts; None if the content is inlined.
         inline: the content, if it is small.
     """
 
@@ -52,7 +51,7 @@ class Pointer:
     inline: bytes = b""
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """The pointer file."""
         names = ("identifier", "size", "sha256", "block_bytes", "version")
         line = json.dumps({name: getattr(self, name) for name in names}).encode("ascii")
         content = FORMAT + line + b"\n" + self.blocks + self.inline
@@ -60,11 +59,11 @@ class Pointer:
 
     @classmethod
     def from_bytes(cls, document: bytes, identifier: str, source: str) -> Pointer:
-        """The pointer in ``document``, which must be the one of ``identifier``.
+        """Parse the pointer file of ``identifier``.
 
         Raises:
-            ChecksumMismatchError: the document is not what was written.
-            DatasetFileCorruptError: it is no pointer, or not a possible one.
+            ChecksumMismatchError: the document is damaged.
+            DatasetFileCorruptError: it is not a valid pointer.
         """
 
         def refuse(why: str) -> NoReturn:
@@ -74,7 +73,7 @@ class Pointer:
 
         if not document.startswith(FORMAT):
             is_earlier = document.startswith(b'{"block_bytes":')
-            refuse("is of the format of an earlier data_stack" if is_earlier else "is damaged: it does not begin as one")
+            refuse("is of the format of an earlier data_stack" if is_earlier else "is damaged: it begins with another format")
         content, recorded = document[:-DIGEST_BYTES], document[-DIGEST_BYTES:]
         actual = block_digest(content)
         if recorded != actual:
@@ -103,17 +102,17 @@ class Pointer:
 
 
 def part_path(version: str | None, number: int) -> str:
-    """Where a part lies."""
+    """Path of a part."""
     return f"{OBJECTS}/{version}/{number}"
 
 
 def version_of(path: str) -> str:
-    """The version that the part at a path belongs to."""
+    """The version in the path of a part."""
     return path.removeprefix(OBJECTS + "/").partition("/")[0]
 
 
 def block_bytes_for(size: int) -> int:
-    """The length of blocks for a resource: short, as a random read fetches one whole, but few enough for their digests."""
+    """The block length for a resource: short for random reads, but with few enough digests."""
     block_bytes = BLOCK_BYTES
     while block_bytes < PART_BYTES and size > block_bytes * _MOST_BLOCKS:
         block_bytes *= 2

@@ -1,7 +1,6 @@
 """SFTP servers that prove who they are: fsspec's file system, with host keys checked and many requests under way at once.
 
-fsspec's own trusts any host key and knows none, so whoever answers gets the password. It waits for each 32 KiB before it asks
-for the next.
+fsspec's own class trusts any host key, and waits for each 32 KiB before it requests the next.
 """
 
 from __future__ import annotations
@@ -23,23 +22,19 @@ from data_stack.exception import ConfigError, StorageError
 __all__ = ["VerifiedSFTPFileSystem"]
 
 _KNOWN_HOSTS: Final = ("/etc/ssh/ssh_known_hosts", "~/.ssh/known_hosts")
-_POLICIES: Final = ("reject", "warning", "auto_add")
 _LOG: Final = f"{__name__}.paramiko"
-# What it reports is in our errors too; without a handler Python would print it, with a traceback for each lost connection.
+# Our errors say the same; without a handler Python would print a traceback for each lost connection.
 logging.getLogger(_LOG).addHandler(logging.NullHandler())
 
 
 class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec has no types
     """Files of an SFTP server whose host key is known.
 
-    When what it took is on its disk is for the server to decide: SFTP version 3 has no request for that.
+    Durability is up to the server: SFTP version 3 has no request for syncing.
 
     Args:
         host: name or address.
-        connect_seconds: the most that connecting may take, login included.
-        host_key_policy: what to do with a host key that is in none of the files: ``"reject"`` it, accept it with a
-            ``"warning"``, or ``"auto_add"`` it for as long as this process lives. A key that differs from the known one is
-            always refused.
+        connect_seconds: limit of connecting, login included.
         known_hosts: a file of host keys, in the format of OpenSSH, besides the user's and the system's.
         ssh_kwargs: for ``paramiko.SSHClient.connect``.
     """
@@ -48,15 +43,11 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
         self,
         host: str,
         connect_seconds: float,
-        host_key_policy: str = "reject",
         known_hosts: str | os.PathLike[str] | None = None,
         **ssh_kwargs: Any,
     ) -> None:
-        if host_key_policy not in _POLICIES:
-            raise ConfigError(f"the host key policy of SFTP is one of {', '.join(_POLICIES)}")
         self._connect_seconds, self._known_hosts = connect_seconds, known_hosts
-        policy = _Refusal() if host_key_policy == "reject" else host_key_policy
-        super().__init__(host, host_key_policy=policy, **ssh_kwargs)
+        super().__init__(host, host_key_policy=_Refusal(), **ssh_kwargs)
 
     @staticmethod
     def _get_kwargs_from_urls(url: str) -> dict[str, Any]:
@@ -65,7 +56,7 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection still holds; it is never made anew."""
+        """Whether the connection still holds."""
         transport = self.client.get_transport()
         return transport is not None and bool(transport.is_active())
 
@@ -91,7 +82,7 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
         watch.start()
         try:
             self.client.connect(self.host, **self.ssh_kwargs)
-            # Requests that are sent before the last one is answered would wait 40 ms for its acknowledgement otherwise.
+            # Otherwise a request sent before the last answer would wait 40 ms for its acknowledgement.
             with contextlib.suppress(OSError, AttributeError):  # it may be no socket, but a command
                 self.client.get_transport().sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.ftp = self.client.open_sftp()
@@ -99,8 +90,8 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
             self.client.close()
             raise StorageError(
                 f"the SFTP server {self.host} shows another host key than the known one ({_describe(error.key)}, expected "
-                f"{_describe(error.expected_key)}): somebody may be in between. No login was sent. If its operator confirms the "
-                f"new key, replace the old one in known_hosts."
+                f"{_describe(error.expected_key)}), which may be an attack. No login was sent. If its operator confirms the new "
+                f"key, replace the old one in known_hosts."
             ) from None
         except paramiko.AuthenticationException as error:
             is_answer = self.is_connected
@@ -122,14 +113,14 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
         with self.ftp.open(self._strip_protocol(path), "rb") as file:
             size = file.stat().st_size or 0
             first, n_bytes = start or 0, max(0, (size if end is None else min(end, size)) - (start or 0))
-            # All pieces of it are asked for before the first one is waited for.
+            # All pieces are requested before the first one arrives.
             return next(iter(file.readv([(first, n_bytes)]))) if n_bytes else b""
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
         with self.open(path, "xb" if mode == "create" else "wb") as file:
             file.set_pipelined(True)
             file.write(value[:-1])
-            # The last write waits for the answers to all of them, errors included; closing would pass over these.
+            # The last write waits for the answers to all writes; closing would ignore their errors.
             file.set_pipelined(False)
             file.write(value[-1:])
 
@@ -137,21 +128,20 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
         try:
             return super()._open(path, mode.replace("x", "wx"), block_size, **kwargs)
         except OSError:
-            # Servers say of what exists no more than that they failed.
+            # Servers report an existing file as a general failure.
             if "x" in mode and self.exists(path):
                 raise FileExistsError(errno.EEXIST, "there is such a file", path) from None
             raise
 
 
 class _Refusal(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko has no types
-    """Refuses a server whose host key is not known, with advice."""
+    """Refuses a server with an unknown host key."""
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
         raise StorageError(
-            f"the host key of the SFTP server {hostname} is not known ({_describe(key)}), so another machine may answer in its "
-            f"place; no login was sent. If its operator confirms this key, add it: `ssh-keyscan -p PORT HOST >> "
-            f"~/.ssh/known_hosts`, or name a file that holds it (known_hosts=…, ?knownHosts=…). host_key_policy='auto_add' "
-            f"(?hostKeyPolicy=auto_add) trusts whoever answers."
+            f"the host key of the SFTP server {hostname} is not known ({_describe(key)}); no login was sent. If its operator "
+            f"confirms this key, add it: `ssh-keyscan -p PORT HOST >> ~/.ssh/known_hosts`, or name a file that holds it "
+            f"(known_hosts=…, ?knownHosts=…)."
         )
 
 

@@ -20,7 +20,7 @@ _S3: Final = {
 }
 _GS: Final = {"endpointUrl": "endpoint_url", "project": "project", "anonymous": "token"}
 _AZ: Final = {"account": "account_name", "anonymous": "anon"}
-_SFTP: Final = {"keyFile": "key_filename", "hostKeyPolicy": "host_key_policy", "knownHosts": "known_hosts"}
+_SFTP: Final = {"keyFile": "key_filename", "knownHosts": "known_hosts"}
 _HDFS: Final = {"user": "user", "kerberosTicket": "kerb_ticket"}
 #: By scheme, options of the query: the argument of the file system, or the path to it.
 _FILE_SYSTEM_OPTIONS: Final[dict[str, dict[str, str]]] = {
@@ -33,7 +33,7 @@ def parse_options(scheme: str, query: str) -> dict[str, Any]:
     """Arguments of the connector by the query of a URL.
 
     Raises:
-        ConfigError: an option is unknown, or has no possible value. Values are never shown.
+        ConfigError: an option is unknown or invalid. Values are never shown.
     """
     try:
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
@@ -43,7 +43,7 @@ def parse_options(scheme: str, query: str) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for name, text in given:
         if name not in known:
-            raise ConfigError(f"a {scheme}:// URL has an option that is none of these: {', '.join(sorted(known))}")
+            raise ConfigError(f"unknown option in a {scheme}:// URL; its options are {', '.join(sorted(known))}")
         *above, last = known[name].split(".")
         target = arguments
         for each in above:
