@@ -1,4 +1,4 @@
-"""Sealed bytes with positional access, which a lazy resource reads from, and a raw stream over them."""
+"""Immutable bytes with positional access, and a raw stream over them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["ByteSource", "PositionalRaw", "Positioned"]
 
 
 class ByteSource(ABC):
-    """Sealed bytes with positional access: what a storage connector gives a lazy resource to read from.
+    """Immutable bytes with positional access, which a resource of a storage connector reads.
 
-    Nothing is opened before the first byte or the size is asked for. Any number of threads may read at
-    once. After a fork the child reads the same sealed bytes, independently of its parent.
+    It opens at the first read, or when its size is requested. Any number of threads may read at once. After a fork, parent and
+    child read the same bytes independently.
     """
 
     @property
@@ -29,11 +29,11 @@ class ByteSource(ABC):
     @property
     @abstractmethod
     def sha256(self) -> str | None:
-        """SHA-256 of the whole as the store recorded it (64 hex digits); None where the store does not know it."""
+        """Recorded SHA-256 of the whole, 64 hex digits; None if the store does not know it."""
 
     @property
     def tag(self) -> str | None:
-        """What the store tells this version of the bytes by where it knows no digest, such as an ETag; None if there is none."""
+        """The version of the bytes, such as an ETag, where the store knows no digest; else None."""
         return None
 
     @abstractmethod
@@ -51,32 +51,32 @@ class ByteSource(ABC):
 
     @property
     def prefetches(self) -> bool:
-        """Whether a request costs so much that what is read one by one should be fetched together before."""
+        """Whether requests are so slow that reads should be prefetched together."""
         return False
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        """Have ``(offset, size)`` ranges at hand that are about to be read one by one, in one request, where that is of use.
+        """Fetch ``(offset, size)`` ranges that are about to be read, in one request where that helps.
 
         Returns:
-            How many of them are at hand, from the first on; at least one of any.
+            How many of the first ranges are cached now; at least one of any.
         """
         return len(ranges)
 
     def fileno(self) -> int:
-        """A file descriptor for reading by position or mapping; its own position means nothing.
+        """A file descriptor for positional reads and mapping.
 
         Raises:
-            io.UnsupportedOperation: there is none.
+            io.UnsupportedOperation: it is not a file.
         """
         raise io.UnsupportedOperation("this resource is no file")
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of handles. Reading afterwards is an error of the caller."""
+        """Release handles; no reads may follow."""
 
 
 class Positioned(io.RawIOBase):
-    """A raw stream with a position of its own, over what a subclass reads by position."""
+    """A raw stream over positional reads of a subclass."""
 
     _position = 0
 
@@ -112,7 +112,7 @@ class Positioned(io.RawIOBase):
 
 
 class PositionalRaw(Positioned):
-    """A raw stream over a ByteSource, so that no two processes share one position."""
+    """A raw stream over a ByteSource with its own position."""
 
     def __init__(self, source: ByteSource, position: int = 0) -> None:
         self.source = source
@@ -130,7 +130,7 @@ class PositionalRaw(Positioned):
         return self.source.fileno()
 
     def disown(self) -> None:
-        """Leave the source open when this stream goes."""
+        """Keep the source open when this stream closes."""
         self._owner = False
 
     def close(self) -> None:

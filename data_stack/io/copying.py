@@ -1,4 +1,4 @@
-"""Copies resources from one store to another: verified, in parallel, and going on where an earlier copy broke off."""
+"""Copies resources between stores: verified, in parallel, resumable."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ Outcome = Literal["copied", "present"]
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A resource that is in the target now (after a dry run: that would be).
+    """A resource that is in the target now (after a dry run: would be).
 
     Attributes:
         identifier: its name.
         size: length in bytes.
-        outcome: ``"copied"``: read and sent; ``"present"``: it was there already.
+        outcome: ``"copied"``, or ``"present"`` if it was there already.
     """
 
     identifier: str
@@ -61,7 +61,7 @@ class CopyFault:
 
     Attributes:
         identifier: its name.
-        problem: why, and what to do.
+        problem: the reason, and what to do.
     """
 
     identifier: str
@@ -70,14 +70,14 @@ class CopyFault:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What a copy did, or (``dry_run``) would do.
+    """The result of a copy, or of a dry run.
 
     Attributes:
         source, target: the stores, without credentials.
-        complete: names of the parcels (datasets) that are whole at the target, sorted.
-        resources: what is at the target, sorted by identifier; seals (manifests) included.
-        skipped: what is not to be copied, such as the unfinished work of somebody else.
-        faults: what should have been copied and is not; their parcels have no seal.
+        complete: names of the parcels (datasets) that are complete at the target, sorted.
+        resources: resources at the target, sorted by identifier; seals (manifests) included.
+        skipped: resources that are not copied on purpose, such as unfinished datasets.
+        faults: resources that could not be copied; their parcels have no seal.
         seconds: duration.
         dry_run: whether nothing was stored.
     """
@@ -92,11 +92,11 @@ class CopyReport:
     dry_run: bool
 
     def count(self, outcome: str) -> int:
-        """How many resources came to this."""
+        """Number of resources with this outcome."""
         return sum(each.outcome == outcome for each in self.resources)
 
     def size(self, outcome: str) -> int:
-        """Bytes of the resources that came to this."""
+        """Bytes of the resources with this outcome."""
         return sum(each.size for each in self.resources if each.outcome == outcome)
 
 
@@ -106,8 +106,8 @@ class Wanted:
 
     Attributes:
         identifier: its name in both stores.
-        size: length in bytes that it must have; None for what the source says.
-        sha256: digest that it must have, 64 hex digits; None for what the source says.
+        size: expected length in bytes; None for that of the source.
+        sha256: expected digest, 64 hex digits; None for that of the source.
     """
 
     identifier: str
@@ -117,12 +117,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Makes a parcel valid where it arrives: it is stored last, and taken away before anything of another one is replaced.
+    """Marks a parcel as complete: it is stored last, and deleted before anything of the parcel is replaced.
 
     Attributes:
         identifier: of the seal.
         data: its bytes.
-        mark_identifier: of the mark that says, as long as it is there, that the parcel is not complete.
+        mark_identifier: of the mark of an incomplete parcel, which exists during the copy.
         mark: the bytes of the mark.
     """
 
@@ -134,12 +134,12 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Resources that belong together, a dataset for example.
+    """Resources that belong together, such as a dataset.
 
     Attributes:
-        name: of the whole.
-        resources: what to copy.
-        seal: what makes it complete; None for loose resources.
+        name: of the dataset.
+        resources: resources to copy.
+        seal: marks it as complete; None for loose resources.
     """
 
     name: str
@@ -159,29 +159,27 @@ def copy_parcels(
     dry_run: bool = False,
     progress: bool | None = None,
 ) -> CopyReport:
-    """Copy parcels; what the target has already is left alone.
+    """Copy parcels; resources that the target has already are skipped unread.
 
-    Each byte is hashed on its way. A resource is published at the target only if it has the digest that was promised (by its
-    parcel, or else by the source), and is then held against what the target says of it. What the target has already is not
-    read. One that was interrupted is sent anew; those before it are not.
-
-    A damaged or missing resource does not stop the others, but its parcel gets no seal.
+    A resource is published at the target only if it has the expected digest (of its parcel, or else of the source), and is then
+    compared with the target's own digest. A damaged or missing resource does not stop the others, but its parcel gets no seal.
+    After an interruption, the same copy skips the resources that are complete.
 
     Args:
-        source: it is only read.
-        target: it may hold anything; what has the same names is replaced.
+        source: the store to read.
+        target: the store to write; resources of the same names are replaced.
         parcels: no two with a common identifier.
-        skipped: reported as they are.
-        faults: reported as they are, with those that are found.
-        n_threads: resources that are on their way at a time; each needs a few MiB of memory.
-        deep: read what the target has already, and replace what is damaged there.
+        skipped: added to the report.
+        faults: added to the report.
+        n_threads: resources to copy at a time; each needs a few MiB of memory.
+        deep: also read the resources of the target, and replace damaged ones.
         dry_run: store nothing.
         progress: show a progress bar; None to show it on a terminal and in a notebook.
 
     Raises:
-        IncompleteCopyError: something was not copied; its ``report`` says what.
+        IncompleteCopyError: something was not copied; see its ``report``.
         ConfigError: both stores are the same, or one lies inside of the other.
-        StorageError: a store failed. What is copied stays, and the same copy again goes on from there.
+        StorageError: a store failed. The same copy can be resumed.
     """
     if n_threads < 1:
         raise ConfigError(f"a copy needs at least 1 thread, got {n_threads}")
@@ -207,7 +205,7 @@ def copy_parcels(
 
 
 def check_apart(source: StorageConnector, target: StorageConnector) -> None:
-    """Refuse to copy a store onto itself. Where that cannot be seen, all is there already, so that nothing happens.
+    """Refuse to copy a store onto itself. An undetected case does nothing, as the target has all resources.
 
     Raises:
         ConfigError: both are the same, or the target lies inside of the source.
@@ -219,15 +217,15 @@ def check_apart(source: StorageConnector, target: StorageConnector) -> None:
     elif type(source) is type(target) and type(source).__module__.startswith("data_stack."):
         is_same = is_same or (repr(source) == repr(target) and not repr(source).startswith("<"))
     if is_same:
-        raise ConfigError(f"the target {target!r} is the source {source!r}, or inside of it; take another store")
+        raise ConfigError(f"the target {target!r} is the source {source!r}, or inside of it; use another store")
 
 
 class _Unreadable(Exception):
-    """The source could not give a resource; the others may be fine."""
+    """The source could not read a resource; others may be fine."""
 
 
 class _Copy:
-    """A copy under way, parcel by parcel; several threads compare and send the resources of one."""
+    """A running copy, parcel by parcel; threads compare and send the resources of one."""
 
     def __init__(
         self,
@@ -250,7 +248,7 @@ class _Copy:
         self.faults = faults
 
     def bring(self, parcel: Parcel) -> None:
-        """Bring a parcel to the target: what it lacks, then the seal, unless something of it is missing."""
+        """Copy the missing resources of a parcel, then its seal if all succeeded."""
         n_faults, seal = len(self.faults), parcel.seal
         self._lacking = []
         self._in_threads(parcel.resources, self._compare)
@@ -269,7 +267,7 @@ class _Copy:
                 self.complete.append(parcel.name)
 
     def _in_threads(self, resources: Sequence[Wanted], work: Callable[[Wanted], None]) -> None:
-        """Do something with resources, and note those with which it cannot be done."""
+        """Call ``work`` for resources, and collect faults."""
 
         def attempt(wanted: Wanted) -> None:
             try:
@@ -284,7 +282,7 @@ class _Copy:
     # ------------------------------------------------------------------ in the threads
 
     def _compare(self, wanted: Wanted) -> None:
-        """See whether the target has a resource, or lacks it."""
+        """Find out whether the target has a resource."""
         with _of_source():
             info = self._source.stat(wanted.identifier)
         _check_same(wanted.identifier, self._source, (wanted.size, wanted.sha256), (info.size, info.sha256))
@@ -297,7 +295,7 @@ class _Copy:
                 self._all_bytes += info.size
 
     def _is_there(self, wanted: Wanted) -> bool:
-        """Whether the target has a resource already; read only where that is asked for, or a store remembers no digest."""
+        """Whether the target has a resource; reads it only for a deep copy, or where a store knows no digest."""
         try:
             if not self._target.has_resource(wanted.identifier):
                 return False
@@ -307,7 +305,7 @@ class _Copy:
         if there.size != wanted.size:
             return False
         sha256 = wanted.sha256
-        if sha256 is None:  # a file that somebody put into a folder: hashing it is less work than sending it
+        if sha256 is None:  # a file edited by hand: hashing it is less work than sending it
             with _of_source():
                 sha256 = self._source.verify_resource(wanted.identifier).sha256
         if there.sha256 is not None and (there.sha256 != sha256 or not self._deep):
@@ -319,7 +317,7 @@ class _Copy:
         return True
 
     def _send(self, wanted: Wanted) -> None:
-        """Read a resource and store it at the target, if it is what it should be."""
+        """Copy a resource, and verify it."""
         digest = Digest()
         try:
             self._target.set_resource(wanted.identifier, self._passing(wanted, digest))
@@ -329,10 +327,9 @@ class _Copy:
         self.done.append(Copied(wanted.identifier, digest.size, "copied"))
 
     def _passing(self, wanted: Wanted, digest: Digest) -> Iterator[bytes]:
-        """The bytes of a resource of the source as they pass by.
+        """The bytes of a resource of the source; raises at the end if their digest is wrong.
 
-        They end with an error unless the whole is what was promised. Thus a target, which publishes once it has read all,
-        publishes nothing that is damaged, and no byte waits on a disk.
+        A target publishes a resource once it has read all of it, so it publishes no damaged one.
         """
         with _of_source():
             resource = self._source.get_resource(wanted.identifier)
@@ -350,20 +347,20 @@ class _Copy:
         _check_same(wanted.identifier, self._source, (wanted.size, wanted.sha256), (digest.size, digest.sha256))
 
     def _check_arrived(self, identifier: str, size: int, sha256: str) -> None:
-        """Hold what the target says of a resource against what was sent."""
+        """Compare the target's size and digest of a resource with those sent."""
         there = self._target.stat(identifier)
         _check_same(identifier, self._target, (size, sha256), (there.size, there.sha256))
 
     # ------------------------------------------------------------------ seals
 
     def _break(self, seal: Seal) -> None:
-        """Before anything of a parcel is replaced: mark it as incomplete, and take an old seal away."""
+        """Mark a parcel as incomplete and delete its old seal, before anything of it is replaced."""
         self._store(seal.mark_identifier, seal.mark)
         if self._holds(seal.identifier, seal.data) is False:
             try:
                 self._target.delete_resource(seal.identifier)
             except UnsupportedStorageOperationError:
-                self._store(seal.identifier, b"{}\n")  # seals nothing
+                self._store(seal.identifier, b"{}\n")  # an invalid seal
             except ResourceNotFoundError:
                 pass
 
@@ -373,13 +370,13 @@ class _Copy:
             self._store(seal.identifier, seal.data)
             self._check_arrived(seal.identifier, len(seal.data), hashlib.sha256(seal.data).hexdigest())
         self.done.append(Copied(seal.identifier, len(seal.data), "present" if is_there else "copied"))
-        # The mark of an earlier copy too, which was killed between its last two writes.
+        # Also the mark of an earlier copy that was killed between its last two writes.
         if not self._dry_run and self._holds(seal.mark_identifier, seal.mark):
             with contextlib.suppress(UnsupportedStorageOperationError, ReadOnlyStorageError, ResourceNotFoundError):
                 self._target.delete_resource(seal.mark_identifier)
 
     def _holds(self, identifier: str, data: bytes) -> bool | None:
-        """Whether the target has exactly these bytes, those of a seal or mark; None: it has nothing of that name."""
+        """Whether the target has exactly these bytes of a seal or mark; None: it has no such resource."""
         try:
             if not self._target.has_resource(identifier):
                 return None
@@ -397,7 +394,7 @@ class _Copy:
 def _check_same(
     identifier: str, store: StorageConnector, promised: tuple[int | None, str | None], found: tuple[int, str | None]
 ) -> None:
-    """Compare sizes and digests, as far as both are known."""
+    """Compare known sizes and digests."""
     for algorithm, expected, actual in zip(("size", "sha256"), promised, found, strict=True):
         if None not in (expected, actual) and expected != actual:
             raise ChecksumMismatchError(identifier, repr(store), str(expected), str(actual), algorithm)
@@ -405,7 +402,7 @@ def _check_same(
 
 @contextlib.contextmanager
 def _of_source() -> Iterator[None]:
-    """Errors of reading the source: one resource that cannot be read does not stop the others, a store that is away does."""
+    """Mark errors of the source: an unreadable resource does not stop the others, an unavailable store does."""
     try:
         yield
     except StorageUnavailableError:

@@ -1,14 +1,14 @@
-"""How damaged bytes are told from those that were stored: a fast digest of each block, and SHA-256 of the whole.
+"""Detects damaged bytes: a fast digest of each block, and SHA-256 of the whole.
 
-Files, records, object stores, MongoDB and caches all use this one scheme.
+Files, records, object stores, MongoDB and caches use this scheme.
 
-*A block* is :data:`BLOCK_BYTES` long, the last one shorter. Its digest is XXH3-64, 8 bytes, and what reads a part of a resource
-holds the blocks of that part against their digests first. It is there against damage, which hits by chance: of 2^64 damaged
-blocks it misses one. It is no defence against people: who can write to a store can also write its digests, whatever the
-algorithm. Where a store has a unit of its own to read (a chunk of GridFS, a page of a cache), that unit is the block.
+*A block* is :data:`BLOCK_BYTES` long, the last one shorter. Its digest is XXH3-64, 8 bytes; reading a part of a resource verifies
+the blocks of that part first. It detects accidental damage: of 2^64 damaged blocks it misses one. It does not detect attacks, as
+an attacker who can write to a store can also write its digests. Where a store has a unit of its own (a GridFS chunk), that is
+the block.
 
-*The whole* has SHA-256, by which bytes are compared across machines: with what a source promised, a manifest lists, a fingerprint
-covers. It is taken in a thread while bytes are written, and when somebody asks to verify; no local read waits for it.
+*The whole* has SHA-256, by which bytes are compared across machines: with the digest of a source, a manifest or a fingerprint.
+A thread computes it while bytes are written, and verification recomputes it; local reads do not.
 
 Measured, in GiB/s over blocks of 64 KiB on a server with AVX2: zlib.crc32 1.8, isal's CRC-32 5.7, CRC-32C 11.9, XXH3 16 out of
 memory and 47 out of the processor's cache, BLAKE3 2.7, SHA-256 0.8. Copying memory runs at about 10, so XXH3 is the one
@@ -54,9 +54,9 @@ BLOCK_BYTES: Final = 1 << 16
 DIGEST_BYTES: Final = 8
 #: Of a block, as messages name it.
 ALGORITHM: Final = "xxh3-64"
-#: Smaller pieces are hashed at once, as long as no thread runs: handing them over would take longer.
+#: Smaller pieces are hashed in the caller while no thread runs: passing them on takes longer.
 _BACKGROUND_BYTES: Final = 1 << 18
-#: So many pieces at most wait to be hashed: what is being written is bounded in memory.
+#: Limit of the pieces in the queue, which bounds memory.
 _MOST_WAITING: Final = 4
 
 _MOST_JSON_BYTES: Final = 1 << 16
@@ -66,18 +66,18 @@ block_digest = xxh3_64_digest
 
 
 def block_digest_at(place: bytes, data: Buffer) -> bytes:
-    """The digest of a block that is stored by itself, for its place: in another block's place it is damage as well."""
+    """The digest of a block at its place, so that a misplaced block is damage too."""
     return block_digest(data, seed=xxh3_64_intdigest(place))
 
 
 def seal_json(record: Mapping[str, Any]) -> bytes:
-    """A JSON object, with a digest before it by which :func:`unseal_json` finds that a bit of it is not as it was written."""
+    """A JSON object behind its digest, for :func:`unseal_json`."""
     text = json.dumps(record).encode("ascii")
     return block_digest(text) + text
 
 
 def unseal_json(path: str) -> dict[str, Any]:
-    """The JSON object in a file of :func:`seal_json`; an empty one if there is none, or another file, or a damaged one."""
+    """The JSON object in a file of :func:`seal_json`; an empty one if the file is missing, foreign or damaged."""
     with contextlib.suppress(OSError, ValueError):
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -98,12 +98,12 @@ def digests_of_blocks(data: Buffer, block_bytes: int = BLOCK_BYTES) -> bytes:
 
 
 def digest_of_block(digests: bytes, block: int) -> bytes:
-    """One of many digests; empty if there is none of this block."""
+    """The digest of a block; empty if the block has no digest."""
     return digests[block * DIGEST_BYTES : (block + 1) * DIGEST_BYTES]
 
 
 def differing_blocks(digests: bytes, others: bytes) -> list[int]:
-    """The numbers of the blocks that both have digests of, and not the same."""
+    """The numbers of the blocks whose digests differ."""
     if digests == others:
         return []
     n_blocks = min(len(digests), len(others)) // DIGEST_BYTES
@@ -111,7 +111,7 @@ def differing_blocks(digests: bytes, others: bytes) -> list[int]:
 
 
 class BlockDigests:
-    """Takes the digests of blocks of bytes as these pass, in pieces of any size.
+    """Computes the digests of blocks from pieces of any size.
 
     Args:
         block_bytes: length of a block.
@@ -124,7 +124,7 @@ class BlockDigests:
         self._n_open = 0
 
     def update(self, view: memoryview) -> None:
-        """Take in the next bytes."""
+        """Add the next bytes."""
         start = 0
         if self._n_open:
             start = min(self._block_bytes - self._n_open, len(view))
@@ -137,7 +137,7 @@ class BlockDigests:
             self._take(view[whole:])
 
     def digests(self) -> bytes:
-        """The digests of all blocks so far, the last of which may be shorter; more bytes may follow."""
+        """The digests of all blocks so far, a short last one included; more bytes may follow."""
         return b"".join(self._finished) + (self._open.digest() if self._n_open else b"")
 
     def _take(self, part: memoryview) -> None:
@@ -150,14 +150,14 @@ class BlockDigests:
 
 
 class Digest:
-    """Size, SHA-256 and block digests of bytes as they pass; large pieces get their SHA-256 in a thread while the caller goes on.
+    """Size, SHA-256 and block digests of a stream of bytes; a thread computes the SHA-256 of large pieces.
 
     Args:
-        thread: does so for several digests; its owner stops it. By default a digest has one of its own, which begins with the
-            first large piece and ends with :meth:`finish`, or when the digest is given up.
+        thread: shared by several digests; its owner stops it. By default a digest has its own, which starts with the first
+            large piece and ends with :meth:`finish`, or when the digest is garbage-collected.
 
     Attributes:
-        size: bytes taken in.
+        size: bytes added.
     """
 
     def __init__(self, thread: HashingThread | None = None) -> None:
@@ -167,12 +167,11 @@ class Digest:
         self._thread = HashingThread() if thread is None else thread
 
     def update(self, data: Buffer, *, is_fixed: bool | None = None) -> None:
-        """Take in the next bytes.
+        """Add the next bytes.
 
         Args:
             data: the bytes.
-            is_fixed: whether they never change from now on, so that a thread may look at them later; default: if they are
-                ``bytes``.
+            is_fixed: whether they never change, so that a thread may read them later; default: if they are ``bytes``.
         """
         view = memoryview(data).cast("B")
         self.size += len(view)
@@ -184,7 +183,7 @@ class Digest:
             self._sha256.update(view)
 
     def finish(self) -> None:
-        """Wait until all is hashed, and end the thread if it is this digest's own; more bytes may follow."""
+        """Wait until all bytes are hashed, and end the digest's own thread; more bytes may follow."""
         if self._is_shared:
             self._thread.wait()
         else:
@@ -192,7 +191,7 @@ class Digest:
 
     @property
     def sha256(self) -> str:
-        """Of all bytes so far, 64 hex digits."""
+        """SHA-256 of all bytes so far, 64 hex digits."""
         self.finish()
         return self._sha256.hexdigest()
 
@@ -207,16 +206,16 @@ _Queue = queue.SimpleQueue[Union[_Piece, threading.Event, None]]
 
 
 class HashingThread:
-    """Hashes in the background; the thread begins with the first large piece.
+    """Hashes in a background thread, which starts with the first large piece.
 
-    :meth:`stop` ends it; that of an owner that forgets to ends when nothing refers to this any more.
+    It ends with :meth:`stop`, or when this object is garbage-collected.
     """
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
 
     def update(self, hashed: Any, view: memoryview) -> None:
-        """Let ``hashed.update`` take in bytes: now if they are few and no thread runs, else in the thread."""
+        """Call ``hashed.update``: at once for a small piece if no thread runs, else in the thread."""
         if self._thread is None:
             if len(view) < _BACKGROUND_BYTES:
                 hashed.update(view)
@@ -226,14 +225,14 @@ class HashingThread:
         self._waiting.put((hashed, view))
 
     def wait(self) -> None:
-        """Until all is hashed."""
+        """Wait until all pieces are hashed."""
         if self._thread is not None:
             done = threading.Event()
             self._waiting.put(done)
             done.wait()
 
     def stop(self) -> None:
-        """End the thread once all is hashed; the next large piece begins another one."""
+        """End the thread once all pieces are hashed; the next large piece starts another one."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._give_up()
@@ -241,11 +240,11 @@ class HashingThread:
 
     def _begin(self) -> None:
         self._waiting: _Queue = queue.SimpleQueue()
-        # An item for each piece that there is room for: a semaphore, which is written in Python, takes many times as long.
+        # One item per piece that there is room for: a semaphore is written in Python, and much slower.
         self._room: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(_MOST_WAITING):
             self._room.put(None)
-        # The thread holds no reference to us, and putting into this kind of queue is safe wherever garbage is collected.
+        # The thread holds no reference to us, and a SimpleQueue is reentrant, so garbage collection may call put anywhere.
         self._thread = threading.Thread(target=_hash_all, args=(self._waiting, self._room), name="data_stack-digest", daemon=True)
         self._thread.start()
         self._give_up = weakref.finalize(self, self._waiting.put, None)
@@ -258,5 +257,5 @@ def _hash_all(waiting: _Queue, room: queue.SimpleQueue[None]) -> None:
             piece.set()
             continue
         piece[0].update(piece[1])
-        del piece  # its memory goes now, not when the next one comes
+        del piece  # frees its memory now
         room.put(None)

@@ -1,4 +1,4 @@
-"""Resources that somebody else keeps, or has opened, and lends to a reader."""
+"""Resources that a caller lends to a reader."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["LentResource", "LentResources", "OneResource"]
 
 
 class LentResources(Mapping[str, StreamedResource]):
-    """Resources by name, such as those of one dataset: ``resources[name]`` opens one, which the caller closes."""
+    """Resources by name, such as those of a dataset: ``resources[name]`` opens one, which the caller closes."""
 
     @property
     def checks_reads(self) -> bool:
-        """Whether the store itself compares each read, of a part too, with digests."""
+        """Whether the store verifies each read."""
         return False
 
     def create(self, name: str) -> AbstractContextManager[ResourceWriter]:
         """Write a resource, as ``Folder.create``."""
         raise UnsupportedStorageOperationError(
-            f"{name!r} cannot be written: these resources are for reading. Write in preprocess(), to its argument `prepared`"
+            f"cannot write {name!r}: these resources are for reading; write in preprocess(), to its argument `prepared`"
         )
 
 
 class OneResource(LentResources):
-    """One resource of the caller's, under its identifier; what is opened of it has a position of its own."""
+    """One resource of the caller, under its identifier; each opened copy has its own position."""
 
     def __init__(self, resource: StreamedResource) -> None:
         self._resource = resource
@@ -54,7 +54,7 @@ class OneResource(LentResources):
 
 
 class LentResource(StreamedResource):
-    """A resource of the caller's, with a position of its own. It pickles as the caller's; closing it leaves that open."""
+    """A resource of the caller with its own position. It pickles as the caller's; closing it leaves that open."""
 
     lender: StreamedResource
 
@@ -63,7 +63,7 @@ class LentResource(StreamedResource):
 
 
 class _LentBytes(ByteSource):
-    """The bytes of a resource that stays the caller's to close."""
+    """The bytes of a resource that the caller closes."""
 
     def __init__(self, resource: StreamedResource) -> None:
         self._resource = resource

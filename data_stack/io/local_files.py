@@ -14,20 +14,20 @@ __all__ = ["LocalFile"]
 
 
 class LocalFile(FileSource):
-    """A file of this machine, read by position; a fork may go on reading it.
+    """A file of this machine, read by position, also after a fork.
 
     Args:
-        path: of the file.
+        path: path of the file.
 
     Raises:
-        MissingFileError: there is none; or it is a folder, a pipe or a device.
+        MissingFileError: it does not exist, or is a folder, a pipe or a device.
         StorageError: it cannot be opened.
     """
 
     def __init__(self, path: str) -> None:
         with storage_errors("open", path):
             try:
-                # not to wait for somebody to write into a pipe
+                # O_NONBLOCK: do not wait for the writer of a pipe
                 handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise MissingFileError(path) from error
@@ -36,11 +36,11 @@ class LocalFile(FileSource):
             os.close(handle)
             is_folder = stat.S_ISDIR(status.st_mode)
             raise MissingFileError(
-                path, "it is a folder; give the path of a file in it" if is_folder else "it is no regular file"
+                path, "it is a folder; give the path of a file in it" if is_folder else "it is not a regular file"
             )
 
         def fail(error: OSError) -> NoReturn:
             raise storage_error(f"could not read {path!r}", error, path) from error
 
         super().__init__(lambda: OpenedFile(handle, status, None), fail)
-        self._opened()
+        self._ensure_open()

@@ -1,4 +1,4 @@
-"""A file or folder by its name in the folder that it lies in, wherever that is: what a user gives who means one thing."""
+"""One file or folder that a user names by path, URL or store."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Location:
     """A file or folder, whether it exists or not.
 
     Attributes:
-        folder: that it lies in.
-        name: its name there.
+        folder: its parent.
+        name: its name in the parent.
     """
 
     folder: Folder
@@ -30,41 +30,41 @@ class Location:
 
     @property
     def path(self) -> Path | None:
-        """Where it lies on this machine; None if it lies elsewhere."""
+        """Its path on this machine; None if it is elsewhere."""
         return None if self.folder.path is None else self.folder.path / self.name
 
     @property
     def full_name(self) -> str:
-        """Its name in messages; no password is in it."""
+        """Its name in messages, without credentials."""
         return self.folder.describe(self.name)
 
     def is_file(self) -> bool:
-        """Whether it exists, as a file."""
+        """Whether it is an existing file."""
         return self.folder.has_file(self.name)
 
     def is_folder(self) -> bool:
-        """Whether it exists, as a folder with something in it."""
+        """Whether it is an existing, non-empty folder."""
         return bool(self.as_folder().list_names())
 
     def open(self) -> StreamedResource:
-        """Open the file that it is; the caller closes it."""
+        """Open the file; the caller closes it."""
         return self.folder.open(self.name)
 
     def as_folder(self) -> Folder:
-        """The folder that it is."""
+        """It as a folder."""
         return self.folder.subfolder(self.name)
 
 
 def location_of(source: Any) -> Location:
-    """The location that a user means by ``source``.
+    """The location that ``source`` names.
 
     Args:
-        source: a path, a URL with the name behind that of its store (``mongodb://host/database/sets/train``, see
+        source: a path, a URL of a store and a name in it (``mongodb://host/database/sets/train``, see
             :func:`~data_stack.io.url.split_url`), ``(connector or folder, "sets/train")``, or a resource or open binary file that
             the caller lends.
 
     Raises:
-        ConfigError: it is none of these, or a URL of a store that does not say what in it is meant.
+        ConfigError: it is something else, or a URL without a name in the store.
     """
     if isinstance(source, Location):
         return source
@@ -94,18 +94,18 @@ def is_path(source: Any) -> bool:
 
 
 def as_resource(source: Any) -> StreamedResource:
-    """What a reader of one file is given, as a resource.
+    """``source`` as a resource.
 
     Args:
-        source: what :func:`location_of` takes, such as a path or a URL, which is opened; a resource, as it is (of a text resource
-            its bytes); or an open binary file, which stays the caller's to close.
+        source: a path, URL or other argument of :func:`location_of`, which is opened; a resource, which is returned (a text
+            resource as its bytes); or an open binary file, which the caller closes.
 
     Raises:
-        ConfigError: it is a URL that names no file.
+        ConfigError: the URL names no file.
         MissingFileError: there is no such file on this machine, or it is a folder.
         ResourceNotFoundError: there is no such file in a store.
         StorageError: it cannot be opened.
-        TypeError: it is none of these.
+        TypeError: it is something else.
     """
     if isinstance(source, StreamedTextResource):
         source = source.buffer

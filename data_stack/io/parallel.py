@@ -1,4 +1,4 @@
-"""Work in several threads that whoever waits for it can interrupt at any time."""
+"""Work in several threads that Ctrl-C can interrupt at any time."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["Stopped", "Workers"]
 
 _Job = TypeVar("_Job")
 
-#: Whoever interrupts gets the prompt back within this time; a thread that waits for a server ends when that answers.
+#: How long an interruption waits for threads; those that wait for a server end when it answers.
 _PATIENCE_SECONDS = 0.5
 _TICK_SECONDS = 0.1
 
 
 class Stopped(Exception):
-    """Ends a thread's work on a job that nobody waits for any more."""
+    """Ends a job that is not wanted any more."""
 
 
 class Workers(Generic[_Job]):
-    """Threads that take jobs from a queue until it is empty, one of them fails, or somebody stops them.
+    """Threads that take jobs from a queue until it is empty, a job fails, or :meth:`run` is interrupted.
 
     Args:
-        jobs: what to work on, in this order.
-        work: does a job; what it raises stops the others and reaches the caller of :meth:`run`.
-        n_threads: how many at most.
+        jobs: jobs, in order.
+        work: does a job; its exception stops the others and is raised by :meth:`run`.
+        n_threads: limit of the threads.
     """
 
     def __init__(self, jobs: Iterable[_Job], work: Callable[[_Job], None], n_threads: int) -> None:
@@ -42,7 +42,7 @@ class Workers(Generic[_Job]):
         self._failure: BaseException | None = None
 
     def check(self) -> None:
-        """For ``work`` to call now and then.
+        """Called by ``work`` now and then.
 
         Raises:
             Stopped: the work is not wanted any more.
@@ -57,11 +57,11 @@ class Workers(Generic[_Job]):
         *,
         patience_seconds: float = _PATIENCE_SECONDS,
     ) -> None:
-        """Do all jobs; ``tick`` is called ten times a second, ``end`` once, when nothing more is to begin.
+        """Do all jobs; call ``tick`` ten times a second, and ``end`` once when no more jobs start.
 
-        Whoever interrupts waits so long for threads to end; those that wait for a server are left behind.
+        An interruption waits ``patience_seconds`` for the threads; those that wait for a server are left behind.
         """
-        # Their threads are daemons: one that waits for a server does not keep the process of a user who interrupted it.
+        # Daemon threads: one that waits for a server does not keep an interrupted process alive.
         running = {waiting.submit(self._run) for _ in range(max(1, min(self._n_threads, self._jobs.qsize())))}
         try:
             while wait(running, _TICK_SECONDS).not_done and not self._stop.is_set():
@@ -81,8 +81,8 @@ class Workers(Generic[_Job]):
                 except queue.Empty:
                     return
                 self._work(job)
-        except BaseException as error:  # noqa: BLE001  # handed to the thread that waits
+        except BaseException as error:  # noqa: BLE001  # run() raises it
             with self._lock:
-                if not self._stop.is_set():  # else it tells in its own words that it was stopped
+                if not self._stop.is_set():  # else it is a consequence of stopping
                     self._failure = error
                 self._stop.set()

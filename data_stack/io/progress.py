@@ -1,4 +1,4 @@
-"""Decides whether progress bars are drawn, and how, the same way everywhere."""
+"""Progress bars."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _wanted: ContextVar[bool | None] = ContextVar("data_stack progress", default=Non
 
 
 def shows_progress(progress: bool | None) -> bool:
-    """What the caller said; None for what :func:`progress_as` says around it, else for bars in notebooks and on terminals."""
+    """``progress`` if given, else the value of :func:`progress_as`; by default bars in notebooks and on terminals."""
     wanted = _wanted.get() if progress is None else progress
     if wanted is not None:
         return wanted
@@ -34,9 +34,9 @@ def shows_progress(progress: bool | None) -> bool:
 
 @contextlib.contextmanager
 def progress_as(progress: bool | None) -> Iterator[None]:
-    """Decide for all that runs inside, in this thread, and leaves it open; None decides nothing.
+    """Set the default of ``progress`` inside, in this thread; None changes nothing.
 
-    For calls that cannot hand it on, since what is between them is the code of others.
+    For calls through client code that cannot pass it on.
     """
     if progress is None:
         yield
@@ -49,21 +49,21 @@ def progress_as(progress: bool | None) -> Iterator[None]:
 
 
 def new_bar(*arguments: Any, **options: Any) -> Any:
-    """A bar of tqdm: of widgets in a notebook that has ipywidgets, of text on standard error elsewhere; gone once it is done.
+    """A tqdm bar: widgets in a notebook that has ipywidgets, text on standard error elsewhere; removed when done.
 
     Args:
-        arguments: what to iterate over, if anything.
-        options: as ``tqdm.tqdm`` takes them.
+        arguments: as for ``tqdm.tqdm``.
+        options: as for ``tqdm.tqdm``.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there are no widgets, so that a notebook's bar will be text
-        # Imported here, for only those who look pay for it; the one for notebooks brings asyncio.
+        warnings.simplefilter("ignore")  # about missing widgets
+        # Imported only if a bar is shown; tqdm.auto imports asyncio.
         module = import_module("tqdm.auto" if _is_in_notebook() else "tqdm")
     return module.tqdm(*arguments, leave=False, **options)
 
 
 def with_bar(items: Iterable[_Item], progress: bool | None, **options: Any) -> Iterable[_Item]:
-    """``items``, and a bar of how many of them are done; ``options`` as :func:`new_bar` takes them."""
+    """``items``, with a bar; ``options`` as for :func:`new_bar`."""
     if not shows_progress(progress):
         return items
     shown: Iterable[_Item] = new_bar(items, **options)
@@ -71,14 +71,14 @@ def with_bar(items: Iterable[_Item], progress: bool | None, **options: Any) -> I
 
 
 def _is_in_notebook() -> bool:
-    """Whether this is the kernel of a notebook, as tqdm finds out."""
+    """Whether this is the kernel of a notebook, checked as tqdm does."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and "IPKernelApp" in shell.config
 
 
 @contextlib.contextmanager
 def byte_bar(what: str, progress: bool | None) -> Iterator[Callable[[int, int], None]]:
-    """Gives what draws how many bytes of how many are done, on standard error, if there is somebody to look at it."""
+    """A function ``draw(n_bytes, all_bytes)``, which does nothing if no bar is shown."""
     if not shows_progress(progress):
         yield lambda n_bytes, all_bytes: None
         return
@@ -92,13 +92,13 @@ def byte_bar(what: str, progress: bool | None) -> Iterator[Callable[[int, int], 
 
 
 def batch_bar(starts: range, what: str, unit: str, progress: bool | None) -> Iterator[int]:
-    """The starts of batches, and a bar of what is done in the meantime.
+    """The starts of batches, with a bar.
 
     Args:
         starts: from the first position to the end, in steps of a batch.
-        what: is done.
-        unit: what the positions are of.
-        progress: as :func:`shows_progress` takes it.
+        what: label of the bar.
+        unit: unit of the positions.
+        progress: as for :func:`shows_progress`.
     """
     if not shows_progress(progress):
         yield from starts

@@ -1,4 +1,4 @@
-"""What a dataset needs from outside: a name for the bytes, where to get them, how to recognise them."""
+"""A resource to retrieve: its name, sources and digest."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ _SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 @dataclass(frozen=True)
 class ResourceDefinition:
-    """One resource: ``identifier`` names it in the store, any of its sources delivers it, its digest decides.
+    """One resource: its identifier in the store, its sources, and its digest.
 
     Args:
-        identifier: the name to store it under (grammar: :mod:`data_stack.io.identifiers`).
-        source: the first place to ask: ``https://…``, ``http://…``, ``file:///…``, a path, or
+        identifier: its name in the store (grammar: :mod:`data_stack.io.identifiers`).
+        source: the first source: ``https://…``, ``http://…``, ``file:///…``, a path, or
             ``package:sklearn/datasets/data/iris.csv`` for a file inside an installed Python package.
-        md5_sum: MD5 of the bytes, 32 hex digits in either case. Kept for published lists; prefer ``sha256``.
+        md5_sum: MD5 of the bytes, 32 hex digits in either case; prefer ``sha256``.
         sha256: SHA-256 of the bytes, 64 hex digits in either case.
-        size: length in bytes, where it is known beforehand.
-        mirrors: further places, asked in order when the first does not deliver the promised bytes.
+        size: length in bytes, if known.
+        mirrors: further sources, tried in order if the first does not deliver the right bytes.
 
-    Without ``sha256`` and ``md5_sum`` whatever arrives is stored, a warning is logged, and the dataset's
-    manifest says that it is unverified.
+    Without ``sha256`` and ``md5_sum``, any bytes are stored with a warning, and the dataset's manifest marks them as unverified.
 
     Raises:
         ConfigError: ``sha256`` is not 64 hexadecimal digits, or ``size`` is negative.
@@ -38,7 +37,7 @@ class ResourceDefinition:
     mirrors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        # An md5_sum that is none, such as a placeholder, fails when it is compared, as in the original.
+        # An invalid md5_sum, such as a placeholder, fails when it is compared, as in the original.
         for field in ("md5_sum", "sha256"):
             value = getattr(self, field)
             if value is None:
@@ -57,5 +56,5 @@ class ResourceDefinition:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """All places to ask, in order."""
+        """All sources, in order."""
         return (self.source, *self.mirrors)

@@ -1,4 +1,4 @@
-"""What the operating system says of a disk, as errors of ours."""
+"""Maps errors of the operating system to ours."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from data_stack.exception import DataStackError, StorageError, StorageFullError
 
 __all__ = ["FULL_ERRORS", "storage_error", "storage_errors"]
 
-#: Of a disk, a quota or a limit of the size of files that is reached.
+#: A full disk, an exceeded quota or file size limit.
 FULL_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def storage_error(
     problem: str, error: OSError, path: str | os.PathLike[str] | None = None, *, if_full: str = "", otherwise: str = ""
 ) -> StorageError:
-    """What to raise for an error of the operating system.
+    """The error to raise for an error of the operating system.
 
     Args:
-        problem: what could not be done, to what: ``"could not write '/data/x.bag'"``.
-        error: what the operating system said.
-        path: where there is no room, if there is none; it is told how many bytes are free there.
-        if_full: what to do then.
-        otherwise: what to do about anything else.
+        problem: what failed: ``"could not write '/data/x.bag'"``.
+        error: the cause.
+        path: if the disk is full, the message tells the free bytes there.
+        if_full: advice for a full disk.
+        otherwise: advice for any other error.
     """
     reason = f"{problem}: {error.strerror or error}"
     if error.errno not in FULL_ERRORS:
@@ -50,7 +50,7 @@ def storage_errors(action: str, path: str | os.PathLike[str], *, if_full: str = 
 
 
 def _free_bytes(path: str) -> int | None:
-    """How much room there is at a path, or above it where it is not there yet."""
+    """Free bytes at a path, or above it if it does not exist yet."""
     while not os.path.exists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
     try:

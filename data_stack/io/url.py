@@ -1,4 +1,4 @@
-"""The one parser of URLs that say where data lies: ``scheme://authority/path?query``."""
+"""Parses URLs of stores: ``scheme://authority/path?query``."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from data_stack.exception import ConfigError
 
 __all__ = ["StorageURL", "scheme_of", "split_url"]
 
-# "file:/data" and "memory:" are URLs too; of other schemes only what has "//" is one, for "v1:data" may be a folder.
+# "file:/data" and "memory:" are URLs too; other schemes need "//", for "v1:data" may be a folder.
 _URL: Final = re.compile(
     r"(?:(?P<short>file|memory):(?!//)|(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>[^/?#]*))"
     r"(?P<path>[^?#]*)(?P<query>\?[^#]*)?(?P<fragment>#.*)?",
     re.ASCII | re.IGNORECASE | re.DOTALL,
 )
-#: Of these the first part of the path is the database, in which all names of a store lie side by side.
+#: Here the first part of the path is the database.
 _DATABASES: Final = ("mongodb", "mongodb+srv")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageURL:
-    """A URL in its parts, each as it is written, percent-encoding included. Its repr shows the scheme alone, as the rest may be
-    secret.
+    """The parts of a URL as written, percent-encoding included. Its repr shows only the scheme, as the rest may be secret.
 
     Attributes:
         scheme: in lower case.
-        authority: host, bucket or container, with user and password where it has them; empty where there is none.
-        path: what follows, with its leading slash.
-        query: with its ``?``; empty where there is none.
-        fragment: with its ``#``; empty where there is none.
+        authority: host, bucket or container, with user and password if given; may be empty.
+        path: with its leading slash.
+        query: with its ``?``; may be empty.
+        fragment: with its ``#``; may be empty.
     """
 
     scheme: str
@@ -43,7 +42,7 @@ class StorageURL:
 
     @classmethod
     def parse(cls, text: Any) -> StorageURL | None:
-        """The parts of ``text``; None for what is a path, or no string (a ``Path`` never is a URL)."""
+        """The parts of ``text``; None for a path, or if it is not a string (a ``Path`` is never a URL)."""
         found = _URL.fullmatch(text) if isinstance(text, str) else None
         if found is None:
             return None
@@ -62,12 +61,12 @@ class StorageURL:
         return self.authority.rpartition("@")[2]
 
     def parameters(self) -> list[tuple[str, str]]:
-        """Names and values of the query, as they are written."""
+        """Names and values of the query, as written."""
         pairs = [parameter.partition("=") for parameter in self.query[1:].split("&") if parameter]
         return [(name, value) for name, _, value in pairs]
 
     def without_parameters(self, names: Collection[str]) -> StorageURL:
-        """The same URL without some parameters of its query, whatever their case; the others stay as they are written."""
+        """The same URL without some parameters of its query (lower-case names, matched in any case)."""
         kept = [each for each in self.query[1:].split("&") if each and each.partition("=")[0].lower() not in names]
         return replace(self, query="?" + "&".join(kept) if kept else "")
 
@@ -90,24 +89,24 @@ class StorageURL:
 
 
 def scheme_of(source: Any) -> str | None:
-    """The scheme of a URL, in lower case; None for a path, and for whatever is no string."""
+    """The scheme of a URL, in lower case; None if ``source`` is not a URL."""
     url = StorageURL.parse(source)
     return None if url is None else url.scheme
 
 
 def split_url(url: str) -> tuple[str | None, str]:
-    """The URL of a store, and what in it a URL means: ``mongodb://host/database/sets/train`` is ``sets/train`` of a database,
+    """Split a URL into that of a store and a name in it: ``mongodb://host/database/sets/train`` is ``sets/train`` of a database,
     ``s3://bucket/sets/train.h5`` is ``train.h5`` of ``s3://bucket/sets``.
 
     Returns:
         The store's URL, with the parameters, and the name; None and a path for ``file:///…``.
 
     Raises:
-        ConfigError: it names a store, and nothing in it. No part of a URL is in the message but its scheme.
+        ConfigError: it has no name in the store. The message shows only the scheme of the URL.
     """
     parts = StorageURL.parse(url)
     if parts is None:
-        raise ConfigError("a store is SCHEME://…; this looks like none")
+        raise ConfigError("the URL of a store is SCHEME://…; this is not one")
     if parts.scheme == "file":
         return None, parts.local_path()
     path, scheme = parts.path.strip("/"), parts.scheme
@@ -118,6 +117,6 @@ def split_url(url: str) -> tuple[str | None, str]:
         folder, _, name = path.rpartition("/")
         pattern = f"{scheme}://PLACE/NAME"
     if not name:
-        raise ConfigError(f"a {scheme}:// URL has to say which dataset in the store is meant: {pattern}")
+        raise ConfigError(f"a {scheme}:// URL must name a dataset in the store: {pattern}")
     above = f"/{folder}" if folder or scheme in _DATABASES else ""
     return str(replace(parts, path=above)), name
