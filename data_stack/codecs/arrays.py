@@ -45,7 +45,7 @@ class ArrayCodec(Codec):
     def decode(self, record: bytes) -> npt.NDArray[Any]:
         return array_of(*_parse(record))
 
-    def fixed_layout(self, column: Column) -> FixedLayout | None:
+    def derive_layout(self, column: Column) -> FixedLayout | None:
         dtype, shape = column.dtype, column.shape
         if dtype is None or shape is None or any(size is None for size in shape) or not _is_storable(dtype):
             return None

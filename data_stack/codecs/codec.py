@@ -124,8 +124,8 @@ class Codec(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = vars(cls)
-        if cls.fixed_layout is not Codec.fixed_layout and own.keys() & {"encode", "decode"} and "fixed_layout" not in own:
-            raise TypeError(f"{cls.__qualname__} changes what a record is: it has to define fixed_layout and layout_of, too")
+        if cls.derive_layout is not Codec.derive_layout and own.keys() & {"encode", "decode"} and "derive_layout" not in own:
+            raise TypeError(f"{cls.__qualname__} changes what a record is: it has to define derive_layout and layout_of, too")
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:
@@ -198,7 +198,7 @@ class Codec(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._options().items())})"
 
-    def fixed_layout(self, column: Column) -> FixedLayout | None:
+    def derive_layout(self, column: Column) -> FixedLayout | None:
         """How all records of ``column`` lie, if its dtype and shape tell that they have one size; else None."""
         return None
 

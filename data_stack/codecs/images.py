@@ -125,7 +125,7 @@ class ImageCodec(Codec):
         channels = pixels.shape[2] if pixels.ndim == 3 else 1
         if not self._takes(pixels.dtype, channels) or pixels.ndim not in (2, 3) or not pixels.size:
             raise TypeError(
-                f"a column of {self.name} images stores {self._wanted()}, not {type(value).__name__} of dtype {pixels.dtype}, "
+                f"a column of {self.name} images stores {self._describe_wanted()}, not {type(value).__name__} of dtype {pixels.dtype}, "
                 f"shape {pixels.shape}"
             )
         if pixels.shape[0] * pixels.shape[1] > self.max_pixels:
@@ -137,7 +137,7 @@ class ImageCodec(Codec):
     def _takes(self, dtype: np.dtype[Any], channels: int) -> bool:
         return dtype == np.uint8 and channels in self._channels
 
-    def _wanted(self) -> str:
+    def _describe_wanted(self) -> str:
         return f"uint8 of shape (height, width) or (height, width, channels) with {self._channels} channels"
 
     def _check_pixels(self, width: int, height: int) -> None:

@@ -67,7 +67,7 @@ class _Fixed64Codec(Codec):
             raise ValueError(f"a record of {self.name} has 8 bytes, this one has {len(record)}")
         return int.from_bytes(record, "little", signed=self._signed)
 
-    def fixed_layout(self, column: Column) -> FixedLayout | None:
+    def derive_layout(self, column: Column) -> FixedLayout | None:
         return self._layout
 
     def layout_of(self, record: bytes) -> FixedLayout | None:

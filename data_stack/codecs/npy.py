@@ -84,7 +84,7 @@ class NpyCodec(Codec):
         array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, bytearray(record), header.offset, order=header.order)
         return array
 
-    def fixed_layout(self, column: Column) -> FixedLayout | None:
+    def derive_layout(self, column: Column) -> FixedLayout | None:
         dtype, shape = column.dtype, column.shape
         if dtype is None or shape is None or any(size is None for size in shape) or dtype.hasobject or not dtype.itemsize:
             return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from data_stack.codecs.codec import Codec
 
-__all__ = ["add_codec_provider", "provided_codecs"]
+__all__ = ["add_codec_provider", "find_provided_codecs"]
 
 _providers: list[Callable[[], Mapping[str, Codec]]] = []
 
@@ -22,7 +22,7 @@ def add_codec_provider(provider: Callable[[], Mapping[str, Codec]]) -> None:
         _providers.append(provider)
 
 
-def provided_codecs() -> dict[str, Codec]:
+def find_provided_codecs() -> dict[str, Codec]:
     """What the providers have, by type."""
     codecs: dict[str, Codec] = {}
     for provider in _providers:

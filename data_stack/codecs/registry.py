@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from data_stack.codecs.codec import Codec, FunctionCodec
-from data_stack.codecs.provided import provided_codecs
+from data_stack.codecs.provided import find_provided_codecs
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 
@@ -113,7 +113,7 @@ def media_types() -> frozenset[str]:
 def type_of_extension(extension: str) -> str | None:
     """The name of the codec of files whose names end in ``extension``, given without a dot; None if there is none."""
     name = types_by_extension().get(extension)
-    return name or next((name for name, each in provided_codecs().items() if extension in each.extensions), None)
+    return name or next((name for name, each in find_provided_codecs().items() if extension in each.extensions), None)
 
 
 def type_of_bytes(start: bytes) -> str | None:
@@ -138,7 +138,7 @@ def _codec_of(name: str, codecs: Codecs, nesting: int) -> Codec:
         made: Any = known[around[1]]
         codec: Codec = made(inner=_codec_of(around[2], codecs, nesting + 1))
         return codec
-    provided = provided_codecs()
+    provided = find_provided_codecs()
     if name in provided:
         return _as_codec(name, provided[name])
     names = sorted({*codecs, *provided, *(name for name, each in known.items() if not each.is_around)})

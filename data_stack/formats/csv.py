@@ -218,7 +218,7 @@ class _Table:
         text = file if isinstance(file, io.TextIOBase) else io.TextIOWrapper(file, dialect.encoding, newline="")
         try:
             with reading(self.name, f"CSV file in {dialect.encoding}"):
-                lines = self._bounded_lines(text)
+                lines = self._read_lines(text)
                 for _ in range(dialect.skip_lines):
                     next(lines, None)
                 reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
@@ -234,7 +234,7 @@ class _Table:
                 with contextlib.suppress(ValueError):  # after an error the file may have been closed before
                     text.detach()  # or the wrapper would close the caller's stream
 
-    def _bounded_lines(self, text: Any) -> Iterator[str]:
+    def _read_lines(self, text: Any) -> Iterator[str]:
         number = 0
         while line := text.readline(_MAX_LINE_CHARACTERS):
             number += 1

@@ -148,7 +148,7 @@ def _with_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
 
 def _open_column(file: PositionalFile) -> Column:
     if not is_read_whole(file, file.size):
-        stored = _stored_column(file)
+        stored = _find_rows(file)
         if stored is not None:
             return stored
     tensor = load_tensors(file)
@@ -159,7 +159,7 @@ def _open_column(file: PositionalFile) -> Column:
     return _TensorColumn(_with_rows(tensor, file.name))
 
 
-def _stored_column(file: PositionalFile) -> Column | None:
+def _find_rows(file: PositionalFile) -> Column | None:
     """The rows of the one tensor of a file, left where they are; None if they do not lie there as numpy has them."""
     with reading(file.name, "file of torch.save()"):
         with zipfile.ZipFile(file.open_buffered()) as archive:

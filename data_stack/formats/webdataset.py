@@ -221,12 +221,12 @@ class WebDatasetIterator(AccessedDatasetIterator):
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields that are read, in the order of their first files; not every sample needs to have each."""
-        return self._indexed().names
+        return self._get_index().names
 
     @property
     def keys(self) -> Sequence[str]:
         """The keys of all samples, in their order."""
-        return [key for shard in self._indexed().shards for key in shard.keys]
+        return [key for shard in self._get_index().shards for key in shard.keys]
 
     # ------------------------------------------------------------------ samples
 
@@ -235,7 +235,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     def _read(self, positions: Sequence[int], field: str | None = None) -> list[dict[str, Any]]:
         """The samples at ``positions`` with their keys and fields, or only one of these, which they must have then."""
-        index, request = self._indexed(), current_request()
+        index, request = self._get_index(), current_request()
         names, required = (index.names, self._fields is not None) if field is None else ((field,), True)
         samples: list[dict[str, Any]] = []
         wanted: dict[int, list[tuple[dict[str, Any], str, int, int]]] = {}
@@ -256,7 +256,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
                     )
         for number, parts in wanted.items():
             spans = np.array([(offset, offset + size) for _, _, offset, size in parts], np.int64)
-            found = self._opened(number).read_many(spans[:, 0], spans[:, 1])
+            found = self._open_shard_file(number).read_many(spans[:, 0], spans[:, 1])
             with decoding_for(request):
                 for (sample, name, _, _), data in zip(parts, found, strict=True):
                     sample[name] = self._decode(data, name, sample[KEY], number)
@@ -287,7 +287,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     def _key_of(self, position: int) -> tuple[int, int, str]:
         """The shard of a sample, its number there, and its key."""
-        index = self._indexed()
+        index = self._get_index()
         number = bisect.bisect_right(index.starts, position) - 1
         row = position - index.starts[number]
         return number, row, index.shards[number].keys[row]
@@ -295,7 +295,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
     def _name_of(self, number: int) -> str:
         return self._shards[number].full_name
 
-    def _opened(self, number: int) -> StoredFile:
+    def _open_shard_file(self, number: int) -> StoredFile:
         with self._lock:
             stored = self._open.get(number)
             if stored is None:
@@ -304,7 +304,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
                 self._open.put(number, stored)  # what a thread still reads from another is let go of when it has done so
             return stored
 
-    def _indexed(self) -> _Index:
+    def _get_index(self) -> _Index:
         if self._index is None:
             with self._lock:
                 if self._index is None:
@@ -354,7 +354,7 @@ class _ShardsAccess(SourceAccess):
 
     @property
     def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return self.source._indexed().starts[-1]
+        return self.source._get_index().starts[-1]
 
     def sample(self, position: int) -> Sample:
         return self.source._read([position])[0]
@@ -384,7 +384,7 @@ class _ShardsAccess(SourceAccess):
         return contents_of_resources([shard.open for shard in self.source._shards])
 
     def _column(self, key: ColumnKey, positions: Sequence[int]) -> Column:
-        index = self.source._indexed()
+        index = self.source._get_index()
         if key != KEY and key not in index.names:
             raise ConfigError(
                 f"samples have no column {key!r:.80}{did_you_mean(key, index.names)}; they have {', '.join((KEY, *index.names))}"

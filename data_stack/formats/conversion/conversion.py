@@ -109,10 +109,10 @@ def convert(
     location = location_of(target)
     source, kind = _open(source, source_format, location)
     with contextlib.closing(source):
-        source = source.selected(parse_columns(columns))
+        source = source.select_columns(parse_columns(columns))
         goal = TARGETS[check_format(target_format or find_target_format(location))](location, shardlen)
         goal.check(source)
-        with _published(location, is_renamed=goal.is_folder) as attempt:
+        with _publish(location, is_renamed=goal.is_folder) as attempt:
             _write(goal, attempt, source, progress)
             n_verified = _verify(goal, attempt, source, mode, progress)
         types = {name: column.type for name, column in source.schema.items()}
@@ -133,7 +133,7 @@ def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]
 
 
 @contextlib.contextmanager
-def _published(location: Location, *, is_renamed: bool) -> Iterator[Location]:
+def _publish(location: Location, *, is_renamed: bool) -> Iterator[Location]:
     """Where a dataset is made that gets its name when the block ends cleanly; otherwise nothing of it is left.
 
     Args:
@@ -211,7 +211,7 @@ def _verify(goal: Target, attempt: Location, source: Source, mode: Verify, progr
                 f"the conversion failed, report this: {len(found):,} samples with the columns {', '.join(sorted(found.schema))} "
                 f"were written; {source.name} has {len(source):,} with {', '.join(sorted(source.schema))}"
             )
-        found = found.selected({name: name for name in source.schema})
+        found = found.select_columns({name: name for name in source.schema})
         positions = _positions(len(source), mode)
         different: dict[int, list[str]] = {}
         with _progress_bar("verifying", len(positions), progress) as bar:

@@ -89,7 +89,7 @@ class Source:
         """Positions of a few samples, from all over the dataset."""
         return np.unique(np.linspace(0, max(0, len(self) - 1), min(_MOST_LOOKED_AT, len(self))).astype(np.intp))
 
-    def selected(self, columns: Mapping[str, str] | None) -> Source:
+    def select_columns(self, columns: Mapping[str, str] | None) -> Source:
         """Only some of the columns, under the names that are the keys of ``columns``.
 
         Raises:

@@ -295,10 +295,10 @@ class _Npz(_OneFile):
     def _save(self, file: Any, columns: Mapping[str, _Array]) -> None:
         from data_stack.formats.numpy_arrays import write_npz
 
-        write_npz(file, {name: _fixed_text(name, values) for name, values in columns.items()})
+        write_npz(file, {name: _as_fixed_text(name, values) for name, values in columns.items()})
 
 
-def _fixed_text(name: str, values: _Array) -> _Array:
+def _as_fixed_text(name: str, values: _Array) -> _Array:
     if values.dtype != object:
         return values
     for row, text in enumerate(values):

@@ -62,7 +62,7 @@ class ColumnEncoder:
 
     def __init__(self, name: str, column: Column, codec: Codec, where: str) -> None:
         self.name, self.column, self._codec, self._where = name, column, codec, where
-        self._declared = layout = codec.fixed_layout(column)
+        self._declared = layout = codec.derive_layout(column)
         if layout is not None:
             if column.shape is not None and column.shape != layout.shape:
                 raise ConfigError(
@@ -147,7 +147,7 @@ class ColumnEncoder:
             return array, None
         column, shape = self.column, array.shape[1:]
         check_shape(shape, column.shape)
-        layout = self._codec.fixed_layout(Column(column.type, column.dtype or array.dtype, shape))
+        layout = self._codec.derive_layout(Column(column.type, column.dtype or array.dtype, shape))
         if layout is None:
             return array, None
         return fit_array(array, column.dtype or layout.dtype, (len(array), *layout.shape)), layout
@@ -172,7 +172,7 @@ class ColumnEncoder:
         if earlier is None or _has_fields(self.column):
             self._known = None
             return
-        self._layout = None if record_bytes is None else self._codec.fixed_layout(earlier)
+        self._layout = None if record_bytes is None else self._codec.derive_layout(earlier)
         if self.column.dtype not in (None, earlier.dtype) or self._declared not in (None, self._layout):
             raise ConfigError(
                 f"column {self.name!r} is declared with dtype {self.column.dtype} and shape {self.column.shape}, but records "
@@ -192,7 +192,7 @@ class ColumnEncoder:
         )
         if _has_fields(column):
             return Column(declared.type), None
-        layout = self._codec.fixed_layout(column)
+        layout = self._codec.derive_layout(column)
         return column, layout.record_bytes if layout is not None and (layout == seen or self._n_seen == 0) else None
 
 

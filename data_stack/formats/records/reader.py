@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
-from data_stack.codecs.provided import provided_codecs
+from data_stack.codecs.provided import find_provided_codecs
 from data_stack.codecs.registry import Codecs, codec_of, registered_types
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
@@ -128,7 +128,7 @@ class RecordReader(AccessedDatasetIterator):
         self._references: SampleReferences | None = None
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
         # There may be more than a pickled reader gives, if somebody has appended since it was pickled.
-        self._n_stored = self._length = self._counted()
+        self._n_stored = self._length = self._count_samples()
 
     def _codec(self, name: str, codecs: Codecs | None) -> Codec:
         try:
@@ -364,7 +364,7 @@ class RecordReader(AccessedDatasetIterator):
 
     # ------------------------------------------------------------------ inside
 
-    def _counted(self) -> int:
+    def _count_samples(self) -> int:
         """Number of samples."""
         manifest, files = self._files.manifest, self._files
         if manifest is not None and manifest.count > MAX_RECORDS:
@@ -475,7 +475,7 @@ def check_options(codecs: Codecs | None, columns: Any, mapped: bool) -> dict[str
     Raises:
         ConfigError: one is none.
     """
-    provided = {kind: codec for kind, codec in provided_codecs().items() if kind not in registered_types()}
+    provided = {kind: codec for kind, codec in find_provided_codecs().items() if kind not in registered_types()}
     return {
         "codecs": {**provided, **(codecs or {})} if provided else codecs,
         "columns": None if columns is None else _names_of(columns),

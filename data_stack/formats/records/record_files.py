@@ -148,7 +148,7 @@ class RecordFiles:
                 f"{n_records:,} of {record_bytes:,} bytes each"
             )
         bag = Bag(name, file, n_bytes, Ends(None, record_bytes, n_records))
-        layout = codec.fixed_layout(Column(column.codec_type, column.dtype, column.shape))
+        layout = codec.derive_layout(Column(column.codec_type, column.dtype, column.shape))
         if layout is not None and layout.dtype.kind in "iu" and column.dtype is not None and column.dtype.kind not in "iu":
             raise DatasetFileCorruptError(
                 f"column {name!r}: {MANIFEST} says that its values are {column.dtype}, but type {column.type!r} has integers"

@@ -22,7 +22,7 @@ from data_stack.io.resources import StreamedResource
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = ["BlockChecks", "StoredFile", "check_size", "damaged_block"]
+__all__ = ["BlockChecks", "StoredFile", "block_damage", "check_size"]
 
 _SHIFT = BLOCK_BYTES.bit_length() - 1
 #: What lies this close is fetched together: a request costs about as much as this many bytes.
@@ -31,7 +31,7 @@ _GAP_BYTES = 1 << 14
 _Integers = npt.NDArray[np.int64]
 
 
-def damaged_block(file: str, block: int) -> DatasetFileCorruptError:
+def block_damage(file: str, block: int) -> DatasetFileCorruptError:
     """What to raise for a block that differs from its checksum."""
     return DatasetFileCorruptError(
         f"{file} is damaged: the block of {BLOCK_BYTES:,} bytes from byte {block * BLOCK_BYTES:,} on differs from its checksum "
@@ -70,7 +70,7 @@ class BlockChecks:
     def check_block(self, block: int, content: memoryview) -> None:
         """Hold the content of a block against its checksum."""
         if self._digests is not None and block_digest(content) != digest_of_block(self._digests, block):
-            raise damaged_block(self.name, block)
+            raise block_damage(self.name, block)
         self._checked[block] = 1
         if 0 not in self._checked:
             self.is_done = True

@@ -9,7 +9,7 @@ from data_stack.formats.records.layout import REFS
 from data_stack.formats.records.manifest import FileRecord
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
-from data_stack.formats.records.stored_file import damaged_block
+from data_stack.formats.records.stored_file import block_damage
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest, differing_blocks
 
@@ -59,7 +59,7 @@ def _verify_file(folder: Folder, file: str, record: FileRecord) -> None:
         while digest.size < record.size and (data := resource.read(min(_READ_BYTES, record.size - digest.size))):
             digest.update(data)
     for block in differing_blocks(digest.blocks, record.blocks):
-        raise damaged_block(name, block)
+        raise block_damage(name, block)
     if digest.size != record.size or digest.sha256 != record.sha256:
         raise DatasetFileCorruptError(
             f"{name} is damaged: its first {record.size:,} bytes have the SHA-256 {digest.sha256}, and had {record.sha256} when "

@@ -173,7 +173,7 @@ def test_arrays_come_back_with_dtype_shape_and_values_of_their_own(array: np.nda
         assert_same(found, np.ascontiguousarray(array).reshape(array.shape))
         assert found.flags.writeable
         layout = FixedLayout(record[: len(record) - array.nbytes], array.dtype, array.shape)
-        assert codec.layout_of(record) == codec.fixed_layout(Column(kind, array.dtype, array.shape)) == layout
+        assert codec.layout_of(record) == codec.derive_layout(Column(kind, array.dtype, array.shape)) == layout
         assert layout.record_bytes == len(record)
         if kind == "array" and array.dtype.kind not in "mM":
             assert record == granular.encoders[kind](np.ascontiguousarray(array).reshape(array.shape))
@@ -525,7 +525,7 @@ def test_records_cut_short_or_with_a_flipped_bit_give_an_error_or_a_value(name: 
 class _Halved(ArrayCodec):
     """A codec of one's own that changes what another one reads."""
 
-    fixed_layout, layout_of = Codec.fixed_layout, Codec.layout_of
+    derive_layout, layout_of = Codec.derive_layout, Codec.layout_of
 
     def decode(self, record: bytes) -> Any:
         return super().decode(record) / 2
@@ -539,5 +539,5 @@ def test_a_codec_that_redefines_how_another_decodes_is_not_passed_by(tmp_path: P
     with RecordReader(tmp_path, codecs={"array": _Halved()}) as reader:
         assert reader[3]["x"].tolist() == [3.0, 3.5]
         assert reader.read_batch([3, 0])["x"].tolist() == [[3.0, 3.5], [0.0, 0.5]]
-    with pytest.raises(TypeError, match="has to define fixed_layout"):
+    with pytest.raises(TypeError, match="has to define derive_layout"):
         type("_Careless", (ArrayCodec,), {"decode": _Halved.decode})

@@ -92,7 +92,7 @@ class BinaryCells(ArrowCodec):
         """How all cells lie, if the codec knows that from their dtype and shape."""
         if not field.shape or not isinstance(field.dtype, np.dtype):
             return None
-        layout = self._codec_for(field).fixed_layout(Column(self.codec.type_name, field.dtype, field.shape))
+        layout = self._codec_for(field).derive_layout(Column(self.codec.type_name, field.dtype, field.shape))
         return layout if layout is not None and layout.shape == field.shape else None
 
 
