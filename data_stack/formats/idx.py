@@ -1,8 +1,7 @@
 """IDX files, the format of MNIST: a header of the element type and the sizes, then the array, big endian.
 
-Described at https://yann.lecun.org/exdb/mnist/ ("THE IDX FILE FORMAT"); the name of its inventor's library is
-"Pascal Vincent format" (Lush, ``libidx/idx-io.lsh``). Files are usually gzipped: hand in ``gzip.GzipFile(fileobj=resource)``
-to the functions; the iterator recognises gzip by itself.
+Described at https://yann.lecun.org/exdb/mnist/ ("THE IDX FILE FORMAT"). Files are usually gzipped: pass
+``gzip.GzipFile(fileobj=resource)`` to the functions; the iterator recognises gzip by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
-from data_stack.formats.rows import StoredRowsColumn, is_read_whole
 from data_stack.io.location import as_resource, is_path
 from data_stack.io.positional import (
     PositionalFile,
@@ -43,16 +41,15 @@ _GZIP_MAGIC = b"\x1f\x8b"
 class IdxReader:
     """Reads one IDX file from a binary stream, which need not be able to seek.
 
-    The header is read at once, the array on demand, a block at a time; nothing is allocated on the word of the header.
+    The header is read at once, the array on demand, a block at a time. Memory grows with the bytes that arrive, not with the
+    size that the header claims.
 
     Args:
-        file: the path of an IDX file, or a binary stream that stands at the start of one and stays the caller's to close.
+        file: the path of an IDX file, or a binary stream that stands at the start of one; the caller closes it.
 
     Attributes:
         dtype: element type, in native byte order.
-        stored_dtype: element type as it lies in the file, big endian.
-        offset: where the array begins in the file, in bytes.
-        shape: sizes, outermost first; ``shape[0]`` is the number of rows (1 for a file of no dimension).
+        shape: sizes, outermost first; ``()`` for a single value.
 
     Raises:
         DatasetFileCorruptError: the bytes are no IDX header.
@@ -66,22 +63,18 @@ class IdxReader:
                 f"{name_of(self._file)!r} is no IDX file: it begins with {head.hex(' ')}, expected 00 00, "
                 f"a type of {', '.join(f'{code:02x}' for code in _DTYPES)}, and the number of dimensions"
             )
-        self.stored_dtype: np.dtype[Any] = np.dtype(_DTYPES[head[2]])
-        self.dtype: np.dtype[Any] = self.stored_dtype.newbyteorder("=")
+        self.dtype: np.dtype[Any] = np.dtype(_DTYPES[head[2]]).newbyteorder("=")
         if head[3] > _MAX_DIMENSIONS:
             raise DatasetFileCorruptError(
                 f"{name_of(self._file)!r} claims {head[3]} dimensions; at most {_MAX_DIMENSIONS} are read"
             )
-        self.offset = 4 + 4 * head[3]
         sizes = self._read(4 * head[3])
         self.shape = tuple(int.from_bytes(sizes[i : i + 4], "big") for i in range(0, len(sizes), 4))
         if math.prod(max(1, size) for size in self.shape) * self.dtype.itemsize >= 1 << 63:
             raise DatasetFileCorruptError(f"{name_of(self._file)!r} claims the shape {self.shape}, which no machine can address")
 
-    def blocks(self, n_rows: int | None = None) -> Iterator[npt.NDArray[Any]]:
-        """The array in pieces of ``n_rows`` rows, shape ``(n_rows, *shape[1:])``, the last one shorter; once.
-
-        Each piece is a new array. ``None`` takes as many rows as fit into 1 MiB. The end of the file is checked too.
+    def blocks(self) -> Iterator[npt.NDArray[Any]]:
+        """The array in new arrays of about 1 MiB, shape ``(n_rows, *shape[1:])``; once. The end of the file is checked too.
 
         Raises:
             DatasetFileCorruptError: the file ends early, goes on after the array, or its gzip stream is damaged.
@@ -89,7 +82,7 @@ class IdxReader:
         total = self.shape[0] if self.shape else 1
         row_shape = self.shape[1:]
         row_bytes = math.prod(row_shape) * self.dtype.itemsize
-        rows_per_block = n_rows or max(1, _BLOCK_BYTES // max(1, row_bytes))
+        rows_per_block = max(1, _BLOCK_BYTES // max(1, row_bytes))
         done = 0
         # Rows without bytes (a size of zero further in) would loop for up to 2**32 rows to read nothing.
         if row_bytes == 0 and total:
@@ -97,9 +90,8 @@ class IdxReader:
             done = total
         while done < total:
             count = min(rows_per_block, total - done)
-            data = self._read(count * row_bytes)
-            block = np.frombuffer(data, self.stored_dtype).reshape(count, *row_shape)
-            yield block.astype(self.dtype, copy=False)
+            block = np.frombuffer(self._read(count * row_bytes), self.dtype.newbyteorder(">"))
+            yield block.reshape(count, *row_shape).astype(self.dtype, copy=False)
             done += count
         if self._read_some(1):
             raise DatasetFileCorruptError(
@@ -110,7 +102,7 @@ class IdxReader:
         return f"array of shape {self.shape}, {self.dtype}"
 
     def _read(self, n_bytes: int) -> bytearray:
-        """Exactly ``n_bytes``; the buffer grows with what arrives, so that a lying header costs nothing."""
+        """Exactly ``n_bytes``; the buffer grows with what arrives, so a header that lies costs nothing."""
         data = bytearray()
         while len(data) < n_bytes:
             piece = self._read_some(min(n_bytes - len(data), _BLOCK_BYTES))
@@ -129,11 +121,7 @@ class IdxReader:
 
 
 def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
-    """Read a whole IDX file, native byte order; a file of no dimension gives an array of shape ``()``.
-
-    ``file`` is as for :class:`IdxReader`.
-
-    Memory grows with what arrives, not with what the header claims.
+    """Read a whole IDX file, in native byte order. ``file`` is as for :class:`IdxReader`.
 
     Raises:
         DatasetFileCorruptError: the file is damaged, cut short or too long.
@@ -174,8 +162,7 @@ def write_idx(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
 class IdxDatasetIterator(ColumnsDatasetIterator):
     """Samples from IDX files, plain or gzipped, one file a column.
 
-    Each is read whole at the first access, but for plain ones above 1 GiB (32 MiB where the store is far away): of these, only
-    the rows that are asked for are read.
+    Each is read whole at the first access.
 
     Args:
         columns: the files (paths, resources or open binary files), in a sequence for tuple samples or a mapping ``{field: file}``
@@ -196,20 +183,10 @@ class IdxDatasetIterator(ColumnsDatasetIterator):
 
 def _open_column(file: PositionalFile) -> Column:
     stream: Any = file.open_buffered()
-    is_gzip = file.read_at(0, 2) == _GZIP_MAGIC
-    if is_gzip:
+    if file.read_at(0, 2) == _GZIP_MAGIC:
         stream = gzip.GzipFile(filename=file.name, mode="rb", fileobj=stream)
     reader = IdxReader(stream)
-    n_bytes = math.prod(reader.shape) * reader.dtype.itemsize
-    check_expansion(file.name, n_bytes, file.size)
+    check_expansion(file.name, math.prod(reader.shape) * reader.dtype.itemsize, file.size)
     if not reader.shape:
         raise DatasetFileCorruptError(f"{file.name!r} holds a single number, not a column")
-    if is_gzip or is_read_whole(file, n_bytes):
-        return ArrayColumn(_read_all(reader))
-    stored = file.size - reader.offset
-    if stored != n_bytes:
-        raise DatasetFileCorruptError(
-            f"{file.name!r} {'ends early' if stored < n_bytes else 'goes on'}: it holds {stored} bytes of values, but its header "
-            f"says {n_bytes} (shape {reader.shape}, {reader.dtype})"
-        )
-    return StoredRowsColumn(file, reader.offset, reader.shape, reader.stored_dtype, reader.dtype)
+    return ArrayColumn(_read_all(reader))

@@ -22,7 +22,6 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError
 from data_stack.formats.columns import Column, ColumnsDatasetIterator, of_files_only
 from data_stack.formats.numpy_arrays import WriteOnly
-from data_stack.formats.rows import StoredRowsColumn, is_read_whole
 from data_stack.io.positional import PositionalFile, check_apart, reading
 
 try:
@@ -41,7 +40,6 @@ __all__ = [
 ]
 
 _ZIP_MAGIC = b"PK\x03\x04"
-_ALIGNMENT = 64
 #: What the pickle of tensors names; and what else it may, of all that torch would call for it. The others make room for what is
 #: not there, a ``bytearray`` of any number of bytes for one, or run for what nobody stores.
 _NAMES_OF_TENSORS = re.compile(
@@ -60,8 +58,7 @@ _MAX_PICKLE_BYTES = 64 << 20
 class TorchDatasetIterator(ColumnsDatasetIterator):
     """Samples from ``.pt`` resources, one tensor a column.
 
-    Each is read whole at the first access, but for those above 1 GiB (32 MiB where the store is far away): of these, only the
-    rows that are asked for are read.
+    Each is read whole at the first access.
 
     Args:
         columns: the files (paths, resources or open binary files), in a sequence for tuple samples or a mapping ``{field: file}``
@@ -147,51 +144,12 @@ def _with_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
 
 
 def _open_column(file: PositionalFile) -> Column:
-    if not is_read_whole(file, file.size):
-        stored = _find_rows(file)
-        if stored is not None:
-            return stored
     tensor = load_tensors(file)
     if not isinstance(tensor, torch.Tensor) or tensor.dim() == 0:
         raise DatasetFileCorruptError(
             f"{file.name!r} holds a {type(tensor).__name__}, not a tensor with one row a sample; use load_tensors()"
         )
     return _TensorColumn(_with_rows(tensor, file.name))
-
-
-def _find_rows(file: PositionalFile) -> Column | None:
-    """The rows of the one tensor of a file, left where they are; None if they do not lie there as numpy has them."""
-    with reading(file.name, "file of torch.save()"):
-        with zipfile.ZipFile(file.open_buffered()) as archive:
-            members = [member for member in archive.infolist() if "/data/" in member.filename]
-            byteorder = [member for member in archive.infolist() if member.filename.endswith("/byteorder")]
-            if len(members) != 1 or any(archive.read(member) != b"little" for member in byteorder if member.file_size < 16):
-                return None
-        tensor = load_tensors(file, map_location="meta")  # shape, strides and dtype; no values are read
-        if not isinstance(tensor, torch.Tensor) or tensor.dim() == 0 or not tensor.is_contiguous():
-            return None
-        try:
-            dtype = np.dtype(torch.empty(0, dtype=tensor.dtype).numpy().dtype).newbyteorder("<")
-        except TypeError:  # bfloat16, for one
-            return None
-        (member,) = members
-        header = file.read_exactly_at(member.header_offset, 30)
-        offset = member.header_offset + 30 + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-        first = tensor.storage_offset() * dtype.itemsize
-        if first + tensor.numel() * dtype.itemsize > member.file_size:
-            raise DatasetFileCorruptError(f"{file.name!r} claims more values than the {member.file_size} bytes it holds")
-        return _StoredTensorColumn(file, offset + first, tuple(tensor.shape), dtype)
-
-
-class _StoredTensorColumn(StoredRowsColumn):
-    """A column that is read by row, as tensors."""
-
-    def value(self, index: int) -> Any:
-        value = super().value(index)
-        return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-
-    def values(self, indices: IndexArrayOfInts) -> list[Any]:
-        return [torch.from_numpy(value) if isinstance(value, np.ndarray) else value for value in super().values(indices)]
 
 
 class _TensorColumn(Column):
@@ -347,8 +305,8 @@ def save_tensors(file: Any, tensors: Any) -> None:
 class _Storage:
     """Stands in the pickle for the bytes of the one tensor, which torch reads from ``data/0``."""
 
-    def __init__(self, dtype: np.dtype[Any], n_elements: int) -> None:
-        self.persistent_id = ("storage", getattr(torch, f"{_STORAGE_NAMES[dtype.name]}Storage"), "0", "cpu", n_elements)
+    def __init__(self, name: str, n_elements: int) -> None:
+        self.persistent_id = ("storage", getattr(torch, name), "0", "cpu", n_elements)
 
 
 class _Tensor:
@@ -358,26 +316,13 @@ class _Tensor:
         self._storage, self._shape = storage, shape
 
     def __reduce__(self) -> tuple[Any, ...]:
-        strides = tuple(math.prod(max(1, size) for size in self._shape[i + 1 :]) for i in range(len(self._shape)))
+        strides = torch.empty(self._shape, device="meta").stride()
         return torch._utils._rebuild_tensor_v2, (self._storage, 0, self._shape, strides, False, OrderedDict())
 
 
 class _Pickler(pickle.Pickler):
     def persistent_id(self, obj: Any) -> Any:
         return obj.persistent_id if isinstance(obj, _Storage) else None
-
-
-_STORAGE_NAMES = {
-    "uint8": "Byte",
-    "int8": "Char",
-    "int16": "Short",
-    "int32": "Int",
-    "int64": "Long",
-    "float16": "Half",
-    "float32": "Float",
-    "float64": "Double",
-    "bool": "Bool",
-}
 
 
 def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
@@ -387,36 +332,28 @@ def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[
         file: any binary file open for writing; it need not be able to seek.
         blocks: arrays of shape ``(k, *shape[1:])`` that add up to ``shape``, converted to ``dtype`` if need be.
         shape: the shape of the tensor.
-        dtype: bool, uint8, int8, int16, int32, int64, float16, float32 or float64.
+        dtype: bool, or of the integers, floats and complex numbers that torch has had from the beginning: no uint16, for one.
 
     Raises:
-        ConfigError: the blocks do not add up to ``shape``, or ``dtype`` is none of these.
+        ConfigError: the blocks do not add up to ``shape``, or ``dtype`` is another.
     """
     stored_dtype: np.dtype[Any] = np.dtype(dtype).newbyteorder("<")
-    if stored_dtype.name not in _STORAGE_NAMES:
-        raise ConfigError(f"a tensor of dtype {stored_dtype} cannot be written; one of {', '.join(_STORAGE_NAMES)} can")
+    try:
+        storage = torch.from_numpy(np.empty(0, dtype)).type().removeprefix("torch.").replace("Tensor", "Storage")
+        _Storage(storage, 0)
+    except (TypeError, AttributeError) as error:
+        raise ConfigError(f"torch.save() stores no tensor of dtype {stored_dtype} in this layout") from error
     whole, n_written = tuple(map(int, shape)), 0
     n_elements, pickled = math.prod(whole), io.BytesIO()
-    _Pickler(pickled, protocol=2).dump(_Tensor(_Storage(stored_dtype, n_elements), whole))
+    _Pickler(pickled, protocol=2).dump(_Tensor(_Storage(storage, n_elements), whole))
     with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
         archive.writestr(zipfile.ZipInfo("archive/data.pkl"), pickled.getvalue())
         archive.writestr(zipfile.ZipInfo("archive/byteorder"), b"little")
-        member = zipfile.ZipInfo("archive/data/0")
-        member.extra = _padding(archive.start_dir, member.filename)
-        with archive.open(member, "w", force_zip64=True) as stream:
+        with archive.open(zipfile.ZipInfo("archive/data/0"), "w", force_zip64=True) as stream:
             for block in blocks:
                 array = np.ascontiguousarray(block, stored_dtype)
                 n_written += array.size
-                if array.size:
-                    stream.write(array.reshape(-1).view(np.uint8).data)
+                stream.write(array.tobytes())
         if n_written != n_elements:
             raise ConfigError(f"blocks hold {n_written} elements, but shape {whole} has {n_elements}")
         archive.writestr(zipfile.ZipInfo("archive/version"), b"3\n")
-
-
-def _padding(offset: int, filename: str) -> bytes:
-    """An extra field that lets the values begin at a multiple of 64 bytes, as torch aligns them for mapping."""
-    # local header, name, zip64 sizes, and the head of this very field
-    begin = offset + 30 + len(filename) + 20 + 4
-    length = -begin % _ALIGNMENT
-    return b"FB" + length.to_bytes(2, "little") + b"Z" * length

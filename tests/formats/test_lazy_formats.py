@@ -12,12 +12,11 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
 from far_store import FarStorageConnector
 from pymongo.database import Database
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats import hdf5, idx, numpy_arrays, rows, torch_tensors
+from data_stack.formats import hdf5, numpy_arrays
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
@@ -172,66 +171,8 @@ def test_a_large_batch_is_in_memory_once(store: FarStorageConnector) -> None:
     assert peak_whole < values.nbytes + 48 * MIB
 
 
-@pytest.mark.parametrize("kind", ["idx", "torch"])
-def test_rows_of_a_large_idx_or_torch_file_stay_where_they_are(
-    store: FarStorageConnector, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setattr(rows, "_WHOLE_REMOTE_BYTES", MIB)
-    targets = np.arange(2000, dtype=np.int32)
-    stored(store, lambda file: (idx.write_idx if kind == "idx" else save_tensor)(file, VALUES))
-    stored(store, lambda file: (idx.write_idx if kind == "idx" else save_tensor)(file, targets), "targets")
-    iterator_of: Any = idx.IdxDatasetIterator if kind == "idx" else torch_tensors.TorchDatasetIterator
-    with store.get_resource("x") as samples, store.get_resource("targets") as labels:
-        iterator = iterator_of([samples, labels])
-        value, target = iterator[1234]
-        moved_for_one = store.fetched_bytes
-        store.requests.clear()
-
-        batch = iterator.read_batch(indices())
-        n_requests = len(store.requests)
-        items = iterator.__getitems__(indices())
-
-    assert type(value) is (np.ndarray if kind == "idx" else torch.Tensor)
-    assert target == 1234
-    np.testing.assert_array_equal(value, VALUES[1234])
-    np.testing.assert_array_equal(batch[0], VALUES[indices()])
-    np.testing.assert_array_equal(np.stack([np.asarray(item[0]) for item in items]), VALUES[indices()])
-    assert [item[1] for item in items] == indices().tolist()
-    assert batch[0].dtype == np.float32
-    assert moved_for_one < 2 * MIB
-    assert n_requests == 1
-
-
 def savez(file: Any, arrays: dict[str, Any]) -> None:
     np.savez(file, **arrays)
-
-
-def save_tensor(file: Any, values: npt.NDArray[Any]) -> None:
-    torch.save(torch.from_numpy(values), file)
-
-
-@pytest.mark.parametrize(
-    "tensor",
-    [
-        torch.zeros(3, 5, dtype=torch.bfloat16),
-        torch.arange(60.0).reshape(4, 15).T,
-        torch.arange(60.0).reshape(4, 15)[1:],
-        torch.arange(9, dtype=torch.int64),
-        torch.tensor([True, False]),
-    ],
-    ids=lambda tensor: f"{tensor.dtype}, {tuple(tensor.shape)}",
-)
-def test_tensors_of_any_layout_are_the_same_read_by_row_or_whole(
-    store: FarStorageConnector, monkeypatch: pytest.MonkeyPatch, tensor: torch.Tensor
-) -> None:
-    stored(store, lambda file: torch.save(tensor, file))
-    monkeypatch.setattr(rows, "_WHOLE_REMOTE_BYTES", 0)
-
-    with store.get_resource("x") as resource:
-        iterator = torch_tensors.TorchDatasetIterator([resource])
-        samples = [iterator[i][0] for i in range(len(iterator))]
-
-    assert torch.equal(torch.stack([torch.as_tensor(sample) for sample in samples]).to(tensor.dtype), tensor)
 
 
 def test_of_npz_only_the_arrays_asked_for_are_read(store: FarStorageConnector) -> None:

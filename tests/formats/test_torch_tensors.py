@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sizes import sized
 
-from data_stack.exception import DatasetFileCorruptError
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.torch_tensors import TorchDatasetIterator, load_tensors, save_tensors, write_tensor
 from data_stack.io.storage_connectors import FileStorageConnector
 
@@ -54,9 +54,9 @@ def test_blocks_that_do_not_add_up_are_refused(n_rows: int) -> None:
         write_tensor(io.BytesIO(), [np.zeros((n_rows, 2))], shape=(2, 2), dtype=np.float32)
 
 
-@pytest.mark.parametrize("dtype", [np.complex64, np.str_, np.object_, "M8[s]"])
+@pytest.mark.parametrize("dtype", [np.uint16, np.object_, "M8[s]"])
 def test_a_dtype_that_is_not_written_is_refused(dtype: Any) -> None:
-    with pytest.raises(ValueError, match="float32"):
+    with pytest.raises(ConfigError):
         write_tensor(io.BytesIO(), [], shape=(0,), dtype=dtype)
 
 
