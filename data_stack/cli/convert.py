@@ -24,13 +24,7 @@ _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
 @click.option("--to", "target_format", metavar=_FORMAT, help="The format of DST.  [default: by its suffix; records without one]")
 @click.option("--columns", metavar="A,NEW=OLD", help="Only these columns; NEW=OLD renames one, and names one of tuples: image=0.")
 @click.option("--shardlen", type=click.IntRange(min=1), help="Samples in a shard, of records, webdataset and parquet.")
-@click.option(
-    "--verify",
-    type=click.Choice(["all", "sample", "none"]),
-    default="all",
-    show_default=True,
-    help="What to read back and compare.",
-)
+@click.option("--verify/--no-verify", default=True, show_default=True, help="Read all samples back, and compare them.")
 @click.option(
     "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON, or else text."
 )
@@ -44,7 +38,7 @@ def convert_dataset(
     target_format: str | None,
     columns: str | None,
     shardlen: int | None,
-    verify: str,
+    verify: bool,
     options: tuple[str, ...],
 ) -> None:
     """Convert a dataset into another format.
@@ -67,7 +61,7 @@ def convert_dataset(
         target_format=target_format,
         columns=columns,
         shardlen=shardlen,
-        verify=verify,  # type: ignore[arg-type]  # one of the choices
+        verify=verify,
     )
     if settings.as_json:
         print_json(asdict(report))

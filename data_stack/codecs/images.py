@@ -125,8 +125,8 @@ class ImageCodec(Codec):
         channels = pixels.shape[2] if pixels.ndim == 3 else 1
         if not self._takes(pixels.dtype, channels) or pixels.ndim not in (2, 3) or not pixels.size:
             raise TypeError(
-                f"a column of {self.name} images stores {self._describe_wanted()}, not {type(value).__name__} of dtype {pixels.dtype}, "
-                f"shape {pixels.shape}"
+                f"a column of {self.name} images stores {self._describe_wanted()}, not {type(value).__name__} of "
+                f"dtype {pixels.dtype}, shape {pixels.shape}"
             )
         if pixels.shape[0] * pixels.shape[1] > self.max_pixels:
             raise ValueError(

@@ -46,7 +46,7 @@ COLUMNS: Mapping[str, str | None] = {
     "webdataset": None,
     "hdf5": "image,x,label,text,weight,flag,count",
     "npz": "image,x,label,text,weight,flag,count",
-    "torch": "image,x,label,weight,flag",
+    "torch": "image,x,label,weight,flag,count",
     "parquet": None,
     "images": "image,label,text,weight,flag,meta",
 }
@@ -167,7 +167,7 @@ def test_an_empty_dataset_stays_one(tmp_path: Path) -> None:
         pass
 
     for name, columns in (("a", None), ("a.tar", None), ("a.h5", None), ("a.npz", None), ("a.pt", "x,label")):
-        report = convert(tmp_path / "s", tmp_path / name, columns=columns, verify="none")
+        report = convert(tmp_path / "s", tmp_path / name, columns=columns, verify=False)
 
         assert report.n_samples == 0
 
@@ -253,7 +253,6 @@ def test_values_of_other_shapes_are_named_where_a_column_has_one(tmp_path: Path)
     [
         ("a.h5", "meta", "'meta' is of type 'json', which hdf5 cannot hold"),
         ("a.pt", "text", "'text' is of type 'utf8', which torch cannot hold"),
-        ("a.pt", "count", "'count' is of dtype uint64, which torch cannot hold"),
         ("a.h5", "nothing", "has no column 'nothing'"),
         ("a.h5", "a=", "new=old"),
         ("a.tar", "A=x", "cannot have a field 'A.npy'"),
@@ -309,7 +308,7 @@ def test_a_url_that_names_only_a_store_is_refused_without_being_shown(url: str) 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_what_is_there_already_is_never_overwritten(tmp_path: Path, source: Path, kind: str) -> None:
     there = tmp_path / NAMES[kind]
-    convert(source, there, target_format=kind, columns=COLUMNS[kind], verify="none")
+    convert(source, there, target_format=kind, columns=COLUMNS[kind], verify=False)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
 
     with pytest.raises(ConfigError, match="there already"):
@@ -318,7 +317,7 @@ def test_what_is_there_already_is_never_overwritten(tmp_path: Path, source: Path
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
-def test_what_was_written_wrongly_is_told_by_sample_and_column(
+def test_what_was_written_wrongly_is_named_by_sample_and_column(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = targets._Npz._save
@@ -328,14 +327,6 @@ def test_what_was_written_wrongly_is_told_by_sample_and_column(
         write(self, file, columns)
 
     monkeypatch.setattr(targets._Npz, "_save", changed)
-    with pytest.raises(DatasetFileCorruptError, match=r"in 1 of 23 .*samples 7 \(label\)"):
+    with pytest.raises(DatasetFileCorruptError, match=r"column 'label' of sample 7 differs"):
         convert(source, tmp_path / "out.npz", columns="label,x")
     assert os.listdir(tmp_path) == ["source"]
-
-
-def test_a_sample_of_many_is_enough_if_asked_for(tmp_path: Path) -> None:
-    iterator = SequenceDatasetIterator([range(5000)])
-
-    assert convert(iterator, tmp_path / "a.npz", verify="sample").n_verified == 1000
-    assert convert(iterator, tmp_path / "b.npz", verify=False).n_verified == 0
-    assert convert(iterator, tmp_path / "c.npz", verify=True).n_verified == 5000

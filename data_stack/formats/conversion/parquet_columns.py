@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -47,18 +46,18 @@ def columns_of_parquet(dataset: ParquetDataset, infer: _Infer) -> dict[str, Colu
 
 def _column(field: Field, dataset: ParquetDataset, positions: Any, infer: _Infer) -> Column:
     codec = field.codec
+    if "decimal" in str(field.arrow_type()):
+        return Column("decimal")  # which targets refuse
     has_nulls = field.nullable and _has_nulls(dataset, field.name)
     if isinstance(codec, NestedCodec):
         values = [value for value in dataset.read_column(field.name, positions).tolist() if value is not None]
         column = infer(values, field.name) if values else Column("json")
         return Column("tree") if has_nulls and column.type not in _MAY_BE_NONE else column
     if has_nulls:
-        is_of_json = not field.shape and (field.dtype is Decimal or str(getattr(field.dtype, "kind", "O")) in "biuU")
-        return Column("json" if is_of_json else "tree")  # Decimals are read as text; floats may be NaN
+        is_of_json = not field.shape and isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuU"
+        return Column("json" if is_of_json else "tree")  # floats may be NaN
     if isinstance(codec, Codec) and (field.dtype == object or codec.is_media):
         return Column(codec.type_name)
-    if not isinstance(field.dtype, np.dtype):
-        return Column("json" if field.shape else "utf8")  # of Decimals, which are read as text
     shape = field.shape if None not in field.shape else None
     if field.shape:
         return Column(

@@ -6,7 +6,6 @@ import contextlib
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -42,7 +41,6 @@ class Source:
         stored: the same samples with the bytes of files in the columns of images, sound and videos; None where there are none.
         schema: what each column holds, as a record column would; dtype and shape where they hold for all samples.
         keys: what a column is called in a sample; more than are in the schema where some are only read when they are asked for.
-        decimals: columns with Decimals, which are read as text.
         resources: what to close.
     """
 
@@ -52,7 +50,6 @@ class Source:
     keys: Mapping[str, ColumnKey]
     stored: DatasetIteratorIF | None = None
     resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    decimals: Collection[str] = ()
 
     def __len__(self) -> int:
         return len(self.values)
@@ -71,7 +68,7 @@ class Source:
         return [name for name in self.schema if self.can_give_stored(name)]
 
     def read(self, positions: npt.NDArray[np.intp], names: Iterable[str], stored: Collection[str] = ()) -> dict[str, Values]:
-        """Columns of the samples at ``positions``, those in ``store`` as the bytes of their files."""
+        """Columns of the samples at ``positions``, those in ``stored`` as the bytes of their files."""
         found: dict[str, Values] = {}
         for iterator, chosen in (
             (self.values, [name for name in names if name not in stored]),
@@ -80,9 +77,6 @@ class Source:
             if chosen and iterator is not None:
                 columns = access_to(iterator).columns([self.keys[name] for name in chosen], positions)
                 found.update(zip(chosen, columns, strict=True))
-        for name in self.decimals:
-            if name in found:
-                found[name] = np.fromiter(map(text_of_decimals, found[name]), object, len(positions))
         return {name: found[name] for name in names}
 
     def some(self) -> npt.NDArray[np.intp]:
@@ -97,7 +91,7 @@ class Source:
         """
         if columns is None:
             return self
-        schema, keys, decimals = {}, {}, []
+        schema, keys = {}, {}
         for new, old in columns.items():
             by_position = {str(key): name for name, key in self.keys.items() if isinstance(key, int)}
             old = old if old in self.keys else by_position.get(old, old)
@@ -105,11 +99,9 @@ class Source:
                 raise ConfigError(
                     f"{self.name} has no column {old!r:.80}{did_you_mean(old, self.keys)}; it has {', '.join(self.keys)}"
                 )
-            schema[new] = self.schema[old] if old in self.schema else Column("utf8")
+            schema[new] = self.schema.get(old, Column("utf8"))  # the key of a WebDataset
             keys[new] = self.keys[old]
-            if old in self.decimals:
-                decimals.append(new)
-        return replace(self, schema=schema, keys=keys, decimals=decimals)
+        return replace(self, schema=schema, keys=keys)
 
 
 def plain_type(kind: str) -> str:
@@ -279,12 +271,11 @@ def _open_parquet(location: Location) -> Source:
     values = ParquetDataset(where[0], prefix=where[1])
     if (plain := with_plain_lists(values.schema)) != values.schema:
         values = ParquetDataset(where[0], prefix=where[1], schema=plain)
-    decimals = [field.name for field in values.schema if "decimal" in str(field.arrow_type())]
-    schema = columns_of_parquet(values, lambda found, name: _infer([text_of_decimals(value) for value in found], name))
+    schema = columns_of_parquet(values, _infer)
     stored = None
     if any(column.codec_type in media_types() for column in schema.values()):
         stored = ParquetDataset(where[0], prefix=where[1], schema=find_stored_schema(values.schema, schema))
-    return Source("", values, schema, {name: name for name in values.schema.fields}, stored, decimals=decimals)
+    return Source("", values, schema, {name: name for name in values.schema.fields}, stored)
 
 
 _OPENERS: Final[Mapping[str, Callable[[Location], Source]]] = {
@@ -327,23 +318,7 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
         columns = {column: [sample[key] for sample in samples] for column, key in keys.items()}
     except LookupError as error:
         raise ConfigError(f"samples of {name} differ in their columns; map them to the same ones") from error
-    texts = {column: [text_of_decimals(value) for value in values] for column, values in columns.items()}
-    schema = {column: _infer(values, column) for column, values in texts.items()}
-    decimals = [column for column, values in columns.items() if repr(values) != repr(texts[column])]
-    return Source(name, iterator, schema, keys, decimals=decimals)
-
-
-def text_of_decimals(value: Any) -> Any:
-    """A Decimal as the text that it is made of again, digit by digit; so too in lists, tuples and dicts. All else as it is."""
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, np.ndarray) and value.dtype == object:
-        return [text_of_decimals(item) for item in value]
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(text_of_decimals, value))
-    if isinstance(value, dict):
-        return {key: text_of_decimals(item) for key, item in value.items()}
-    return value
+    return Source(name, iterator, {column: _infer(values, column) for column, values in columns.items()}, keys)
 
 
 def _name_of_position(iterator: Any, position: int) -> str:

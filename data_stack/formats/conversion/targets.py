@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Column
+from data_stack.codecs.fitting import as_dtype
 from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.formats import records
@@ -24,9 +25,6 @@ from data_stack.util.request_limit import check_request
 __all__ = ["TARGETS", "Target"]
 
 _DEFAULT_SHARDLEN: Final = 10_000
-#: dtypes that torch has.
-_TORCH: Final = frozenset(("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"))
-
 _INTEGERS: Final = {"i64": np.dtype(np.int64), "u64": np.dtype(np.uint64), "int": np.dtype(np.int64)}
 
 _Array = npt.NDArray[Any]
@@ -66,6 +64,11 @@ class Target(ABC):
             ConfigError: it cannot; the message names the column.
         """
         for name, column in source.schema.items():
+            if column.type == "decimal":
+                raise ConfigError(
+                    f"column {name!r} holds Decimals, which no format but Parquet stores; leave it out (--columns …), or copy "
+                    f"the dataset with `data-stack parquet copy`"
+                )
             if column.is_sequence and self.kind != "records":
                 raise ConfigError(
                     f"column {name!r} holds sequences ({column.type}), which records alone keep; leave it out: --columns …"
@@ -202,21 +205,17 @@ class _OneFile(Target):
     """A file of columns whose values have one dtype and shape; they are collected in memory, and written at once."""
 
     is_folder = keeps_files = False
-    #: Letters of the kinds of dtypes that the format has, as numpy calls them.
-    dtype_kinds = "biufc"
-    has_text = True
+    #: The types of columns that it holds, beside images, sound and videos.
+    types: Collection[str] = ("array", "npy", "utf8", *_INTEGERS)
 
     def check(self, source: Source) -> None:
         super().check(source)
         for name, column in source.schema.items():
-            kind = plain_type(column.type)
-            if not (kind == "utf8" and self.has_text) and kind not in media_types() | {"array", "npy", *_INTEGERS}:
+            if plain_type(column.type) not in media_types().union(self.types):
                 raise ConfigError(
                     f"column {name!r} is of type {column.type!r}, which {self.kind} cannot hold; leave it out (--columns …), or "
                     f"choose records or webdataset"
                 )
-            if column.dtype is not None:
-                self._check_dtype(column.dtype, name)
 
     def write(self, place: Location, source: Source, batches: _Batches) -> None:
         parts: dict[str, list[_Array]] = {name: [] for name in source.schema}
@@ -228,51 +227,32 @@ class _OneFile(Target):
                 parts[name].append(values)
         columns = {name: self._join(name, parts.pop(name), column) for name, column in source.schema.items()}
         with place.folder.create(place.name) as file:
-            try:
-                self._save(file, columns)
-            except (TypeError, ValueError) as error:
-                raise ConfigError(f"{self.location.full_name} cannot be written: {error}") from error
+            self._save(file, columns)
 
     @abstractmethod
     def _save(self, file: Any, columns: Mapping[str, _Array]) -> None:
-        """Write all into a file."""
+        """Write all into a file; raises ConfigError for a dtype that it does not store."""
 
     def _join(self, name: str, parts: list[_Array], column: Column) -> _Array:
-        """All values of a column, of shape ``(n_samples, ...)``; text as dtype object.
-
-        Raises:
-            ConfigError: they have no dtype and shape in common that the format has.
-        """
-        kind, dtype, shape = plain_type(column.type), column.dtype, column.shape
-        if kind == "utf8":
-            return np.concatenate([np.empty(0, object), *parts])
-        if kind in _INTEGERS:
-            dtype, shape = dtype or _INTEGERS[kind], ()
+        """All values of a column, of shape ``(n_samples, ...)``; text as dtype object."""
+        kind = plain_type(column.type)
+        dtype = np.dtype(object) if kind == "utf8" else column.dtype or _INTEGERS.get(kind)
         if not parts:
-            if dtype is None or shape is None or None in shape:
-                raise ConfigError(f"column {name!r} has no values, and so no shape, which {self.kind} needs")
-            parts = [np.empty((0, *map(int, shape)), dtype)]  # type: ignore[arg-type]  # no None is among them
-        first = np.shape(parts[0][0]) if len(parts[0]) else parts[0].shape[1:]
-        if any(part.dtype == object or part.shape[1:] != first for part in parts):
-            shapes = (np.shape(value) for part in parts for value in part)
-            odd = next(
-                (f"sample {row} has the shape {each}" for row, each in enumerate(shapes) if each != first), "no dtype fits"
-            )
+            parts = [np.empty((0, *(size or 0 for size in column.shape or ())), dtype)]
+        shapes = [np.shape(value) for part in parts for value in part]
+        odd = next((row for row, shape in enumerate(shapes) if shape != shapes[0]), None)
+        if odd is not None:
             raise ConfigError(
-                f"column {name!r}: in {self.kind} all values have one dtype and shape, here {first}, but {odd}. Bring them to "
-                f"one (.map), leave it out (--columns …), or choose records or webdataset"
+                f"column {name!r}: in {self.kind} all values have one shape, here {shapes[0]}, but sample {odd} has the shape "
+                f"{shapes[odd]}. Bring them to one (.map), leave it out (--columns …), or choose records or webdataset"
             )
         values = np.concatenate(parts)
-        if dtype is not None:
-            values = values.astype(dtype, copy=False)
-        self._check_dtype(values.dtype, name)
-        return values
-
-    def _check_dtype(self, dtype: np.dtype[Any], name: str) -> None:
-        if dtype.kind not in self.dtype_kinds:
-            raise ConfigError(
-                f"column {name!r} is of dtype {dtype}, which {self.kind} cannot hold; map it to another, or leave it out"
-            )
+        try:
+            if values.dtype == object and kind != "utf8":
+                raise TypeError("no dtype holds all of its values")
+            return values if dtype is None else as_dtype(values, dtype)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{self.kind} cannot hold column {name!r}: {error}") from error
 
 
 class _HDF5(_OneFile):
@@ -290,39 +270,35 @@ class _Npz(_OneFile):
     """One array a column; text as strings of the longest one's length."""
 
     kind = "npz"
-    dtype_kinds = "biufcmM"
 
     def _save(self, file: Any, columns: Mapping[str, _Array]) -> None:
         from data_stack.formats.numpy_arrays import write_npz
 
-        write_npz(file, {name: _as_fixed_text(name, values) for name, values in columns.items()})
-
-
-def _as_fixed_text(name: str, values: _Array) -> _Array:
-    if values.dtype != object:
-        return values
-    for row, text in enumerate(values):
-        if text.endswith("\0"):
-            raise ConfigError(f"column {name!r} of sample {row} ends with a NUL, which NumPy's strings lose")
-    return np.array(values.tolist(), f"U{max(map(len, values), default=1) or 1}")
+        arrays = {}
+        for name, values in columns.items():
+            arrays[name] = values if values.dtype != object else np.array(values.tolist(), np.str_)
+            if values.dtype == object and arrays[name].tolist() != values.tolist():
+                raise ConfigError(f"column {name!r} has text that ends with a NUL, which NumPy's strings lose")
+        write_npz(file, arrays)
 
 
 class _Torch(_OneFile):
     """A dict of tensors."""
 
     kind = "torch"
-    has_text = False
-
-    def _check_dtype(self, dtype: np.dtype[Any], name: str) -> None:
-        if dtype.name not in _TORCH:
-            raise ConfigError(f"column {name!r} is of dtype {dtype}, which torch cannot hold; map it to another, or leave it out")
+    types = ("array", "npy", *_INTEGERS)
 
     def _save(self, file: Any, columns: Mapping[str, _Array]) -> None:
         from data_stack.formats.torch_tensors import save_tensors, tensor_of
 
+        tensors = {}
+        for name, values in columns.items():
+            try:
+                tensors[name] = tensor_of(values.astype(values.dtype.newbyteorder("=")), values.dtype.name)
+            except TypeError as error:
+                raise ConfigError(f"column {name!r} is of dtype {values.dtype}, which torch cannot hold") from error
         memory = io.BytesIO()  # torch aborts the process where a file of Python cannot be written
-        native = {name: values.astype(values.dtype.newbyteorder("=")) for name, values in columns.items()}
-        save_tensors(memory, {name: tensor_of(values, values.dtype.name) for name, values in native.items()})
+        save_tensors(memory, tensors)
         file.write(memory.getbuffer())
 
 
