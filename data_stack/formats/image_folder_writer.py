@@ -35,22 +35,28 @@ class ImageFolderWriter:
         with ImageFolderWriter("pets") as writer:
             writer.append({"image": pixels, "class": "cat", "age": 3})  # pets/cat/000000.png
 
-    ``metadata.jsonl`` comes last; without it the folder is not finished. Opened again after a crash, a writer to a folder of this
-    machine goes on where it was (:func:`len` says with which sample); in a store it begins anew.
+    ``metadata.jsonl`` is written last; until then a folder of this machine counts as unfinished and is not read.
 
     Args:
         target: a path, a StorageConnector, a URL, or a Folder.
         prefix: folder below it.
 
     Raises:
-        ConfigError: there are images already, which were not left unfinished by such a writer.
+        ConfigError: the folder on this machine is not empty.
     """
 
     def __init__(self, target: Any, *, prefix: str = "") -> None:
         self._folder = folder_of(target, prefix)
         self._length = 0
-        self._rows: IO[bytes] = self._resume() if self._folder.path is not None else io.BytesIO()
         self._is_closed = False
+        self._rows: IO[bytes] = io.BytesIO()
+        if self._folder.path is not None:
+            names = self._folder.list_names()
+            if names:
+                raise ConfigError(f"{self._folder.name!r} holds {names[0]!r} already; choose another folder")
+            with self._errors():
+                self._folder.path.mkdir(parents=True, exist_ok=True)
+                self._rows = open(self._folder.path / PART, "x+b")
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -111,7 +117,7 @@ class ImageFolderWriter:
             (self._folder.path / PART).unlink(missing_ok=True)
 
     def abandon(self) -> None:
-        """Leave the folder as it is, to be gone on with."""
+        """Close, and leave the folder unfinished."""
         self._is_closed = True
         with contextlib.suppress(OSError):
             self._rows.close()  # may fail again to write what a full disk refused
@@ -128,24 +134,6 @@ class ImageFolderWriter:
             self.abandon()
 
     # ------------------------------------------------------------------ inside
-
-    def _resume(self) -> IO[bytes]:
-        """What is known of the images that are there already, whole lines only."""
-        folder = self._folder.path
-        if folder is None:
-            raise ConfigError("only a folder of this machine is gone on with")
-        names = self._folder.list_names()
-        if PART not in names and names:
-            raise ConfigError(f"{self._folder.name!r} holds something already ({names[0]!r}); choose another folder")
-        with self._errors():
-            folder.mkdir(parents=True, exist_ok=True)
-            rows = open(folder / PART, "a+b")
-            rows.seek(0)
-            data = rows.read()
-            whole = data[: data.rfind(b"\n") + 1]
-            rows.truncate(len(whole))
-            self._length = whole.count(b"\n")
-        return rows
 
     def _errors(self) -> AbstractContextManager[None]:
         return storage_errors("write images to", self._folder.name)

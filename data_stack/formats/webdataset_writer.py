@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import tarfile
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from data_stack.codecs.codec import Codec
 from data_stack.exception import ConfigError, UnsafeArchiveError
@@ -21,18 +20,14 @@ from data_stack.formats.webdataset import (
     FieldType,
     codec_of_field,
     key_and_field,
-    shard_index,
 )
 from data_stack.io.archives.archive import check_name
 from data_stack.io.folder import Folder, folder_of
-from data_stack.io.location import Location
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["WebDatasetWriter", "write_shard"]
-
-_SHARD: Final = re.compile(r"(.*)-([0-9]{6,})\.tar", re.DOTALL)
 
 
 class WebDatasetWriter:
@@ -43,8 +38,7 @@ class WebDatasetWriter:
         with WebDatasetWriter("train", name="train") as writer:
             writer.append({"jpg": image, "cls": 7})
 
-    Each shard is there, whole, when it is full, and ``shardindex.json`` when the writer was closed. Opened again after a crash,
-    the writer goes on behind the last full shard: :func:`len` says with which sample.
+    A shard is published when it is full, and ``shardindex.json`` when the writer is closed.
 
     Args:
         target: a path, a StorageConnector, a URL, or a Folder.
@@ -54,7 +48,7 @@ class WebDatasetWriter:
         types: as for :class:`~data_stack.formats.webdataset.WebDatasetIterator`.
 
     Raises:
-        ConfigError: what lies there has other shards.
+        ConfigError: shards of that name are there already.
     """
 
     def __init__(
@@ -72,13 +66,15 @@ class WebDatasetWriter:
         self._name = name or os.path.basename(self._folder.name.rstrip("/")) or "shard"
         self._shardlen, self._types = shardlen, dict(types or {})
         self._codecs: dict[str, Codec] = {}
-        self._full: list[tuple[str, int]] = self._finish_shards()
-        self._length = sum(n_samples for _, n_samples in self._full)
+        self._full: list[tuple[str, int]] = []
+        self._length = 0
+        if self._folder.has_file(self._shard(0)):
+            raise ConfigError(f"{self._folder.full_name(self._shard(0))} exists already; choose another folder or name")
         self._tar: _TarWriter | None = None
         self._is_closed = False
 
     def __len__(self) -> int:
-        """Number of samples: those of full shards, and what was appended since."""
+        """Number of samples."""
         return self._length
 
     def append(self, sample: Mapping[str, Any]) -> int:
@@ -139,23 +135,6 @@ class WebDatasetWriter:
 
     def _shard(self, number: int) -> str:
         return f"{self._name}-{number:06d}.tar"
-
-    def _finish_shards(self) -> list[tuple[str, int]]:
-        there = {name for name in self._folder.list_names() if _SHARD.fullmatch(name)}
-        finished: list[tuple[str, int]] = []
-        while (name := self._shard(len(finished))) in there:
-            finished.append((name, len(shard_index(Location(self._folder, name)).keys)))
-        wrong = sorted(there - {name for name, _ in finished})
-        if wrong:
-            raise ConfigError(f"{self._folder.full_name(wrong[0])} is there, a shard of another dataset; choose another folder")
-        for name, n_samples in finished[:-1]:
-            if n_samples != self._shardlen:
-                raise ConfigError(
-                    f"{self._folder.full_name(name)} has {n_samples} samples, not shardlen={self._shardlen}; go on with what it "
-                    f"was begun with, or choose another folder"
-                )
-        # A last shard that is not full is written again with what follows.
-        return finished if not finished or finished[-1][1] == self._shardlen else finished[:-1]
 
     def _finish_shard(self) -> None:
         tar, self._tar = self._tar, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,14 +77,16 @@ def fill(path: Path) -> None:
 
 
 def write_webdataset(disk: Path) -> None:
+    shutil.rmtree(disk / "set", ignore_errors=True)
     with WebDatasetWriter(disk / "set", shardlen=50) as writer:
-        for i in range(len(writer), N_SAMPLES):
+        for i in range(N_SAMPLES):
             writer.append({"x.npy": IMAGES[i], "y.cls": int(LABELS[i])})
 
 
 def write_images(disk: Path) -> None:
+    shutil.rmtree(disk / "set", ignore_errors=True)
     with ImageFolderWriter(disk / "set") as writer:
-        for i in range(len(writer), 40):
+        for i in range(40):
             writer.append({"image": IMAGES[i], "label": int(LABELS[i])})
 
 

@@ -145,22 +145,14 @@ def test_images_are_written_into_a_folder_for_each_class(tmp_path: Path) -> None
     assert ImageFolderIterator(tmp_path / "out", metadata=False).class_names == ("cat", "dog")
 
 
-def test_a_writer_goes_on_where_it_was_and_a_folder_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
     writer = ImageFolderWriter(tmp_path / "out")
-    for i in range(3):
-        writer.append({"image": PIXELS[i], "label": i})
+    writer.append({"image": PIXELS[0], "label": 0})
     writer.abandon()
-    with open(tmp_path / "out/.metadata.jsonl.part", "ab") as file:
-        file.write(b'{"file_name": "torn')
+
     with pytest.raises(DatasetFileCorruptError, match="is not finished"):
         len(ImageFolderIterator(tmp_path / "out"))
-
-    with ImageFolderWriter(tmp_path / "out") as again:
-        assert len(again) == 3
-        again.append({"image": PIXELS[3], "label": 3})
-
-    np.testing.assert_array_equal(np.stack([each["image"] for each in ImageFolderIterator(tmp_path / "out")]), PIXELS[:4])
-    with pytest.raises(ConfigError, match="holds something already"):
+    with pytest.raises(ConfigError):
         ImageFolderWriter(tmp_path / "out")
 
 

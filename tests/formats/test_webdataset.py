@@ -239,22 +239,9 @@ def test_the_same_samples_give_the_same_bytes_which_tarfile_reads(tmp_path: Path
     assert os.path.getsize(shards[2]) % 10240 == 0
 
 
-def test_a_writer_goes_on_behind_the_last_full_shard(tmp_path: Path, shards: list[str]) -> None:
-    place = tmp_path / "resumed"
-    writer = WebDatasetWriter(place, name="train", shardlen=4)
-    for i in range(7):
-        writer.append(sample(i))
-    writer.abandon()
-    assert sorted(os.listdir(place)) == ["train-000000.tar"]
-
-    with WebDatasetWriter(place, name="train", shardlen=4) as again:
-        assert len(again) == 4
-        for i in range(4, 9):
-            again.append(sample(i))
-
-    for path in shards:
-        assert Path(path).read_bytes() == (place / os.path.basename(path)).read_bytes()
-    assert (place / SHARD_INDEX).read_bytes() == (tmp_path / "train" / SHARD_INDEX).read_bytes()
+def test_a_writer_refuses_a_folder_with_shards(tmp_path: Path, shards: list[str]) -> None:
+    with pytest.raises(ConfigError):
+        WebDatasetWriter(tmp_path / "train")
 
 
 def test_a_store_holds_shards_too(shards: list[str]) -> None:
