@@ -11,7 +11,6 @@ from __future__ import annotations
 import bisect
 import json
 import operator
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Union
@@ -33,7 +32,7 @@ from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location, is_path, location_of
 from data_stack.util.byte_cache import ByteCache
-from data_stack.util.forks import call_in_forks
+from data_stack.util.forks import ForkLock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 
@@ -76,9 +75,6 @@ _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
 _SAMPLES_AT_ONCE: Final = 64
 _MOST_OPEN: Final = 256
 BLOCK_BYTES: Final = 512
-#: So large may the table of a shard be for each file in it, or as a whole.
-_MOST_PLACES_A_FILE: Final = 64
-_FEW_PLACES: Final = 1 << 20
 _MAX_INDEX_BYTES: Final = 64 << 20
 
 
@@ -145,32 +141,34 @@ def shard_names(folder: Folder) -> list[str]:
 
 
 @dataclass(frozen=True)
-class ShardIndex:
-    """What a shard holds.
+class _Index:
+    """What the shards hold.
 
     Attributes:
-        keys: of its samples, in the order of their first files.
-        fields: for each field offset and size in each sample, shape ``(n_samples, 2)``, int64; an offset of -1 where it has none.
+        keys: of all samples, in the order of their first files.
+        starts: how many samples lie before each shard, and in all.
+        names: all fields, in the order of their first files.
+        members: the files, by sample and field: number of the sample and of the field, offset, size; shape ``(n_files, 4)``.
+        firsts: the first row of ``members`` of each sample, and the end.
     """
 
     keys: list[str]
-    fields: Mapping[str, npt.NDArray[np.int64]]
-
-
-@dataclass(frozen=True)
-class _Index:
-    """What all shards hold: their indices, the fields that are read, and how many samples lie before each shard."""
-
-    shards: list[ShardIndex]
-    names: tuple[str, ...]
     starts: list[int]
+    names: list[str]
+    members: npt.NDArray[np.int64]
+    firsts: npt.NDArray[np.int64]
+
+    def places(self, position: int) -> dict[str, tuple[int, int]]:
+        """Offset and size of the files of a sample, by field."""
+        rows = self.members[self.firsts[position] : self.firsts[position + 1]].tolist()
+        return {self.names[field]: (offset, size) for _, field, offset, size in rows}
 
 
 class WebDatasetIterator(AccessedDatasetIterator):
     """Samples of WebDataset shards as dicts: ``__key__``, and one entry for each file of the sample.
 
-    One look at the headers, at the first access, tells where everything lies; from then on only the bytes of the samples and
-    fields that are asked for are read. Nothing is unpacked to a disk. Files of one sample need not lie together.
+    The first access reads the headers of all shards; from then on only the bytes of the requested samples and fields are read.
+    Nothing is unpacked to a disk. Files of one sample need not lie together.
 
     Values are decoded by what a field's name ends in: ``jpg``, ``jpeg``, ``png``, ``webp`` (uint8 arrays), ``npy`` (arrays),
     ``txt``, ``text``, ``transcript`` (str), ``cls``, ``cls2``, ``index``, ``inx``, ``id`` (int), ``json``, ``jsn``, ``mp``,
@@ -195,9 +193,6 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     _keeps_access = False
 
-    _index: _Index | None
-    _open: ByteCache[int, StoredFile]
-
     def __init__(
         self,
         shards: Any,
@@ -221,12 +216,13 @@ class WebDatasetIterator(AccessedDatasetIterator):
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields that are read, in the order of their first files; not every sample needs to have each."""
-        return self._get_index().names
+        index = self._get_index()
+        return tuple(index.names) if self._fields is None else self._fields
 
     @property
     def keys(self) -> Sequence[str]:
         """The keys of all samples, in their order."""
-        return [key for shard in self._get_index().shards for key in shard.keys]
+        return self._get_index().keys
 
     # ------------------------------------------------------------------ samples
 
@@ -236,26 +232,23 @@ class WebDatasetIterator(AccessedDatasetIterator):
     def _read(self, positions: Sequence[int], field: str | None = None) -> list[dict[str, Any]]:
         """The samples at ``positions`` with their keys and fields, or only one of these, which they must have then."""
         index, request = self._get_index(), current_request()
-        names, required = (index.names, self._fields is not None) if field is None else ((field,), True)
+        names, required = (self.fields, self._fields is not None) if field is None else ((field,), True)
         samples: list[dict[str, Any]] = []
         wanted: dict[int, list[tuple[dict[str, Any], str, int, int]]] = {}
         for position in positions:
-            number, row, key = self._key_of(position)
-            sample: dict[str, Any] = {KEY: key}
+            number, places = self._shard_of(position), index.places(position)
+            chosen = [name for name in names if name in places]
+            if required and len(chosen) < len(names):
+                missing = next(name for name in names if name not in places)
+                raise DatasetFileCorruptError(
+                    f"sample {index.keys[position]!r} of {self._name_of(number)} has no field {missing!r}; it has "
+                    f"{', '.join(map(repr, places))}"
+                )
+            sample: dict[str, Any] = {KEY: index.keys[position], **dict.fromkeys(chosen)}
             samples.append(sample)
-            for name in names:
-                places = index.shards[number].fields.get(name)
-                offset, size = (-1, 0) if places is None else places[row].tolist()
-                if offset >= 0:
-                    sample[name] = None  # keeps the order of the fields
-                    wanted.setdefault(number, []).append((sample, name, offset, size))
-                elif required:
-                    has = [each for each in index.shards[number].fields if index.shards[number].fields[each][row, 0] >= 0]
-                    raise DatasetFileCorruptError(
-                        f"sample {key!r} of {self._name_of(number)} has no field {name!r}; it has {', '.join(map(repr, has))}"
-                    )
+            wanted.setdefault(number, []).extend((sample, name, *places[name]) for name in chosen)
         for number, parts in wanted.items():
-            spans = np.array([(offset, offset + size) for _, _, offset, size in parts], np.int64)
+            spans = np.array([(offset, offset + size) for _, _, offset, size in parts], np.int64).reshape(-1, 2)
             found = self._open_shard_file(number).read_many(spans[:, 0], spans[:, 1])
             with decoding_for(request):
                 for (sample, name, _, _), data in zip(parts, found, strict=True):
@@ -285,12 +278,8 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     # ------------------------------------------------------------------ where things are
 
-    def _key_of(self, position: int) -> tuple[int, int, str]:
-        """The shard of a sample, its number there, and its key."""
-        index = self._get_index()
-        number = bisect.bisect_right(index.starts, position) - 1
-        row = position - index.starts[number]
-        return number, row, index.shards[number].keys[row]
+    def _shard_of(self, position: int) -> int:
+        return bisect.bisect_right(self._get_index().starts, position) - 1
 
     def _name_of(self, number: int) -> str:
         return self._shards[number].full_name
@@ -301,7 +290,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
             if stored is None:
                 shard = self._shards[number]
                 stored = StoredFile(shard.folder, shard.name, None)
-                self._open.put(number, stored)  # what a thread still reads from another is let go of when it has done so
+                self._open.put(number, stored)
             return stored
 
     def _get_index(self) -> _Index:
@@ -312,32 +301,44 @@ class WebDatasetIterator(AccessedDatasetIterator):
         return self._index
 
     def _look_through(self) -> _Index:
-        shards = [shard_index(shard) for shard in self._shards]
-        present = dict.fromkeys(name for shard in shards for name in shard.fields)
-        names = tuple(present) if self._fields is None else self._fields
-        for name in names:
-            if name not in present and any(shard.keys for shard in shards):
-                raise ConfigError(
-                    f"no sample of {self._name_of(0)} has a field {name!r}{did_you_mean(name, present)}; there are: "
-                    f"{', '.join(map(repr, present)) or 'none'}"
+        keys: list[str] = []
+        starts, fields, tables = [0], dict[str, int](), [np.empty((0, 4), np.int64)]
+        for shard in self._shards:
+            rows: dict[str, int] = {}
+            found = []
+            for path, offset, size in _members(shard):
+                key, field = key_and_field(path)
+                row = starts[-1] + rows.setdefault(key, len(rows))
+                found.append((row, fields.setdefault(field, len(fields)), offset, size))
+            table = np.array(found, np.int64).reshape(-1, 4)
+            table = table[np.lexsort((table[:, 1], table[:, 0]))]
+            twice = np.flatnonzero((table[1:, :2] == table[:-1, :2]).all(axis=1))
+            keys += rows
+            if len(twice):
+                row, number = table[twice[0], :2].tolist()
+                raise UnsafeArchiveError(
+                    f"{shard.full_name!r} has two files {list(fields)[number]!r} of sample {keys[row]!r}; which one is meant is "
+                    f"unknown"
                 )
-        for name in names:
+            tables.append(table)
+            starts.append(len(keys))
+        for name in fields if self._fields is None else self._fields:
+            if name not in fields and keys:
+                raise ConfigError(
+                    f"no sample of {self._name_of(0)} has a field {name!r}{did_you_mean(name, fields)}; there are: "
+                    f"{', '.join(map(repr, fields)) or 'none'}"
+                )
             self._codec(name)
-        starts = [0, *np.cumsum([len(shard.keys) for shard in shards]).tolist()]
-        return _Index(shards, names, starts)
+        members = np.concatenate(tables)
+        return _Index(keys, starts, list(fields), members, np.searchsorted(members[:, 0], np.arange(len(keys) + 1)))
 
     def _arguments(self) -> dict[str, Any]:
         return {"fields": self._fields, "types": self._types}
 
     def _start_afresh(self) -> None:
-        self._index = None
+        self._index: _Index | None = None
         self._codecs: dict[str, Codec] = {}
-        self._begin_in_process()
-        call_in_forks(self._begin_in_process)
-
-    def _begin_in_process(self) -> None:
-        # open files are not shared with the parent of a fork
-        self._lock, self._open = threading.RLock(), ByteCache(_MOST_OPEN, lambda file: 1)
+        self._lock, self._open = ForkLock(), ByteCache[int, StoredFile](_MOST_OPEN, lambda file: 1)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("_shards", "_fields", "_types")}
@@ -354,7 +355,7 @@ class _ShardsAccess(SourceAccess):
 
     @property
     def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return self.source._get_index().starts[-1]
+        return len(self.source._get_index().keys)
 
     def sample(self, position: int) -> Sample:
         return self.source._read([position])[0]
@@ -377,20 +378,18 @@ class _ShardsAccess(SourceAccess):
             yield from samples
 
     def locate(self, position: int) -> str:
-        number, _, key = self.source._key_of(position)
-        return f"{key!r} of {self.source._name_of(number)}"
+        source = self.source
+        return f"{source.keys[position]!r} of {source._name_of(source._shard_of(position))}"
 
     def tell_content(self) -> list[str]:
         return contents_of_resources([shard.open for shard in self.source._shards])
 
     def _column(self, key: ColumnKey, positions: Sequence[int]) -> Column:
-        index = self.source._get_index()
-        if key != KEY and key not in index.names:
-            raise ConfigError(
-                f"samples have no column {key!r:.80}{did_you_mean(key, index.names)}; they have {', '.join((KEY, *index.names))}"
-            )
+        names = (KEY, *self.source.fields)
+        if key not in names:
+            raise ConfigError(f"samples have no column {key!r:.80}{did_you_mean(key, names)}; they have {', '.join(names)}")
         if key == KEY:
-            return stack_values([self.source._key_of(position)[2] for position in positions])
+            return stack_values([self.source.keys[position] for position in positions])
         return stack_values([sample[key] for sample in self.source._read(positions, str(key))])
 
 
@@ -412,36 +411,6 @@ def codec_of_field(field: str, types: Mapping[str, FieldType]) -> Codec:
     return codec_of(given) if isinstance(given, str) else codec_of("given", {"given": given})
 
 
-def shard_index(shard: Location) -> ShardIndex:
-    """One look at the headers of a shard."""
-    name = shard.full_name
-    rows: dict[str, int] = {}
-    found: dict[str, dict[int, tuple[int, int]]] = {}
-    try:
-        for path, offset, size in _members(shard):
-            key, field = key_and_field(path)
-            row = rows.setdefault(key, len(rows))
-            if found.setdefault(field, {}).setdefault(row, (offset, size)) != (offset, size):
-                raise UnsafeArchiveError(f"{name!r} has two files {field!r} of sample {key!r}; which is meant cannot be known")
-    except (UnsafeArchiveError, DatasetFileCorruptError):
-        raise
-    except ArchiveError as error:
-        raise DatasetFileCorruptError(str(error)) from error
-    # What is not there takes its place too: names that have nothing to do with each other would fill the memory.
-    n_places, n_files = len(rows) * len(found), sum(map(len, found.values()))
-    if n_places > max(_FEW_PLACES, _MOST_PLACES_A_FILE * n_files):
-        raise DatasetFileCorruptError(
-            f"{name!r} has {len(found):,} different fields in {len(rows):,} samples of {n_files / len(rows):.1f} files each. The "
-            f"files of a sample have one name before the first dot, and their fields behind it: this is no WebDataset"
-        )
-    fields = {}
-    for field, places in found.items():
-        table = np.full((len(rows), 2), -1, np.int64)
-        table[list(places)] = list(places.values())
-        fields[field] = table
-    return ShardIndex(list(rows), fields)
-
-
 def key_and_field(path: str) -> tuple[str, str]:
     """The key of a file's sample, and its field, in lower case as WebDataset has it."""
     folder, _, base = path.rpartition("/")
@@ -460,10 +429,15 @@ def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
                 f"{name!r} is no tar: it begins with {head[:8]!r}. A compressed one has no random access: unpack it first"
             )
         archive = TarArchive(name, lambda: lent.stream(block_bytes=1 << 12), lent, _LIMITS, False)
-        for member in archive:
-            if member.offset + member.size > lent.size:
-                raise DatasetFileCorruptError(f"{name!r} is cut short: {member.name!r} ends after the file")
-            base = member.name.rpartition("/")[2]
-            # As WebDataset: what has no dot, or begins with one, is of no sample.
-            if not member.is_folder and "." in base and not base.startswith("."):
-                yield member.name, member.offset, member.size
+        try:
+            for member in archive:
+                if member.offset + member.size > lent.size:
+                    raise DatasetFileCorruptError(f"{name!r} is cut short: {member.name!r} ends after the file")
+                base = member.name.rpartition("/")[2]
+                # As in WebDataset: files without a dot, or with a leading one, belong to no sample.
+                if not member.is_folder and "." in base and not base.startswith("."):
+                    yield member.name, member.offset, member.size
+        except UnsafeArchiveError:
+            raise
+        except ArchiveError as error:
+            raise DatasetFileCorruptError(str(error)) from error
