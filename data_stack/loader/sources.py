@@ -7,7 +7,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from itertools import accumulate
 from typing import Any, ClassVar, SupportsIndex, Union
 
 import numpy as np
@@ -17,11 +16,11 @@ from data_stack.dataset.iterator import AccessedDatasetIterator, DatasetIterator
 from data_stack.dataset.iterator.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.mixed import exact_parts
+from data_stack.dataset.iterator.mixed import draw_turns, exact_parts
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import Uint64Array, hash_array, hash_of, high_product_array, permute_array
+from data_stack.dataset.randomness.keyed import hash_array, high_product_array
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.loader.orders import epoch_permutation
@@ -368,10 +367,8 @@ class _MixedTurns:
     """Positions in runs of ``lengths``, each run's in its order, and each run in its part of all."""
 
     def __init__(self, lengths: Sequence[int], parts: Sequence[Fraction], key: int) -> None:
-        self._starts, self._key = np.cumsum([0, *lengths[:-1]]), key
+        self._starts, self._parts, self._key = np.cumsum([0, *lengths[:-1]]), parts, key
         self._block = math.ceil(1 / min(part for part in parts if part))
-        # how much of all the first k sources have together, in units of 2**-64, rounded
-        self._shares = [math.floor(share * 2**64 + Fraction(1, 2)) for share in accumulate(parts, initial=Fraction(0))]
         self._last: tuple[int, IndexArrayOfInts] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -384,35 +381,11 @@ class _MixedTurns:
         for table in np.unique(tables).tolist():
             last = self._last  # in one step: threads need no lock
             if last is None or last[0] != table:
-                self._last = last = (table, self._turns(table * n_blocks, n_blocks))
+                runs, numbers = draw_turns(self._parts, self._block, self._key, table * n_blocks, n_blocks)
+                self._last = last = (table, self._starts[runs] + numbers)
             which = tables == table
             found[which] = last[1][places[which]]
         return found
-
-    def _turns(self, first: int, n_blocks: int) -> IndexArrayOfInts:
-        """The positions of the steps of some blocks.
-
-        :class:`~data_stack.dataset.iterator.mixed.MixedDatasetIterator` divides its blocks by the same arithmetic, which its
-        ``_bound`` proves. There the samples of a run come in a drawn order; here they are counted in the order of the steps.
-        """
-        block, n_sources = self._block, len(self._starts)
-        # how many of the steps in the first blocks are of the first sources: shape (n_blocks + 1, n_sources + 1)
-        rows = [[((first + b) * block * share + 2**63) >> 64 for share in self._shares] for b in range(n_blocks + 1)]
-        bounds: npt.NDArray[np.int64] = np.array(rows, dtype=np.int64)
-        ends = bounds[:, 1:] - bounds[:, :-1]  # how often each source came before each block
-        counts = ends[1:] - ends[:-1]
-        unshuffled = np.repeat(np.tile(np.arange(n_sources), n_blocks), counts.reshape(-1)).reshape(n_blocks, block)
-        keys: Uint64Array = hash_array(
-            hash_of(self._key, 0), np.repeat(np.arange(first, first + n_blocks, dtype=np.uint64), block)
-        )
-        drawn = permute_array(block, keys, np.tile(np.arange(block, dtype=np.uint64), n_blocks)).astype(np.intp)
-        sources = np.take_along_axis(unshuffled, drawn.reshape(n_blocks, block), axis=1)
-        # sorted by source, the turns of each stand together in the order of the steps, in runs as long as its counts
-        by_source = np.argsort(sources, axis=1, kind="stable")
-        starts = np.cumsum(counts, axis=1) - counts - ends[:-1]
-        numbers = np.empty((n_blocks, block), dtype=np.int64)
-        np.put_along_axis(numbers, by_source, np.arange(block) - np.take_along_axis(starts, unshuffled, axis=1), axis=1)
-        return (self._starts[sources] + numbers).reshape(-1)
 
 
 def _source(given: AnySource) -> DatasetIteratorIF:

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Any, SupportsIndex
 
 import numpy as np
+import numpy.typing as npt
 
 from data_stack.dataset.iterator.combined import CombinedDatasetIterator, share_meta
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
@@ -23,7 +24,7 @@ from data_stack.dataset.randomness.keyed import hash_array, hash_of, high_produc
 from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.exception import ConfigError
 
-__all__ = ["MixedDatasetIterator", "exact_parts"]
+__all__ = ["MixedDatasetIterator", "draw_turns", "exact_parts"]
 
 _LARGEST_BLOCK = 1 << 20
 
@@ -159,10 +160,6 @@ def _number(value: Any) -> int | float:
 def _mix(lengths: list[int], parts: list[Fraction], block: int, n_wanted: int | None, key: int) -> IndexArrayOfInts:
     """Positions in runs of ``lengths``, one run after the other, each run's in its part of all.
 
-    Of the first t positions, t a multiple of the block, the first k runs together have their part of t, rounded. So in the block
-    from t to t' a run has the difference of four roundings, which is never negative: of at least 1 = part * block they take less
-    than 2, and where part * block is 1, its two bounds move by the same number.
-
     Args:
         lengths: of each run; positive where its part is.
         parts: of each run, of sum 1.
@@ -171,35 +168,55 @@ def _mix(lengths: list[int], parts: list[Fraction], block: int, n_wanted: int | 
         key: what decides the order.
     """
     ends = np.cumsum([0, *lengths])
-    # in units of 2**-64, rounded; those of a sum of 1 are not held by 64 bits
-    sums = [math.floor(share * 2**64 + Fraction(1, 2)) for share in accumulate(parts, initial=Fraction(0))]
-    shares, is_whole = np.array([each % 2**64 for each in sums], dtype=np.uint64), np.array([each == 2**64 for each in sums])
     run_keys = hash_array(key, 1 + np.arange(len(lengths)))
     n_most = n_wanted
     if n_most is None:  # a block or two more than there can be
         n_most = min(math.ceil(length / part) for length, part in zip(lengths, parts, strict=True) if part) + 2 * block
-    seen = np.zeros(len(lengths), dtype=np.intp)
     n_blocks = -(-n_most // block)
     order = np.empty(n_blocks * block, dtype=np.int32 if ends[-1] <= 2**31 else np.int64)
     blocks_at_once = max(1, _POSITIONS_AT_ONCE // block)
     for first in range(0, n_blocks, blocks_at_once):
-        blocks = np.arange(first, min(first + blocks_at_once, n_blocks))
-        times = (np.arange(first, first + len(blocks) + 1) * block).astype(np.uint64)[:, np.newaxis]
-        bounds = np.where(is_whole, times, high_product_array(times, shares) + ((times * shares) >> np.uint64(63)))
-        of_first_runs = bounds[1:].astype(np.intp) - bounds[:-1].astype(np.intp)
-        counts = of_first_runs[:, 1:] - of_first_runs[:, :-1]
-        of_tickets = np.repeat(np.tile(np.arange(len(lengths)), len(blocks)), counts.reshape(-1))
-        starts = np.repeat((blocks - first) * block, block)
-        turns = np.arange(len(starts)) - starts
-        keys = np.repeat(hash_array(hash_of(key, 0), blocks), block)
-        runs = of_tickets[starts + permute_array(block, keys, turns).astype(np.intp)]
-        for run in np.flatnonzero(counts.any(axis=0)).tolist():
+        runs, numbers = draw_turns(parts, block, key, first, min(blocks_at_once, n_blocks - first))
+        for run in np.unique(runs).tolist():
             own = np.flatnonzero(runs == run)
-            passes, nths = np.divmod(seen[run] + np.arange(len(own)), lengths[run])
+            passes, nths = np.divmod(numbers[own], lengths[run])
             places = permute_array(lengths[run], hash_array(int(run_keys[run]), passes), nths)
             order[first * block + own] = ends[run] + places.astype(np.intp)
-            again = own[lengths[run] - seen[run] :]
-            if n_wanted is None and len(again):
-                n_most = min(n_most, first * block + int(again[0]))
-            seen[run] += len(own)
+            if n_wanted is None and passes[-1] > 0:
+                n_most = min(n_most, first * block + int(own[np.argmax(passes > 0)]))
     return order[:n_most]
+
+
+def draw_turns(
+    parts: Sequence[Fraction], block: int, key: int, first: int, n_blocks: int
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+    """For each step of some blocks which run has its turn, and how many turns that run had before.
+
+    Of the first t steps, t a multiple of the block, the first k runs together have their part of t, rounded. So in the block
+    from t to t' a run has the difference of four roundings, which is never negative: of at least 1 = part * block they take less
+    than 2, and where part * block is 1, its two bounds move by the same number.
+
+    Args:
+        parts: of each run, of sum 1.
+        block: at least 1 / the smallest positive part.
+        key: what decides the order in each block.
+        first: number of the first block.
+        n_blocks: how many.
+    """
+    # in units of 2**-64, rounded; those of a sum of 1 are not held by 64 bits
+    sums = [math.floor(share * 2**64 + Fraction(1, 2)) for share in accumulate(parts, initial=Fraction(0))]
+    shares, is_whole = np.array([each % 2**64 for each in sums], dtype=np.uint64), np.array([each == 2**64 for each in sums])
+    times = (np.arange(first, first + n_blocks + 1) * block).astype(np.uint64)[:, np.newaxis]
+    bounds = np.where(is_whole, times, high_product_array(times, shares) + ((times * shares) >> np.uint64(63))).astype(np.int64)
+    ends = bounds[:, 1:] - bounds[:, :-1]  # how many turns each run had before each block
+    counts = ends[1:] - ends[:-1]
+    in_order = np.repeat(np.tile(np.arange(len(parts)), n_blocks), counts.reshape(-1)).reshape(n_blocks, block)
+    keys = hash_array(hash_of(key, 0), np.repeat(np.arange(first, first + n_blocks), block))
+    drawn = permute_array(block, keys, np.tile(np.arange(block), n_blocks)).astype(np.intp)
+    runs = np.take_along_axis(in_order, drawn.reshape(n_blocks, block), axis=1)
+    # sorted by run, the turns of each are in the order of the steps
+    by_run = np.argsort(runs, axis=1, kind="stable")
+    starts = np.cumsum(counts, axis=1) - counts - ends[:-1]
+    numbers = np.empty((n_blocks, block), dtype=np.int64)
+    np.put_along_axis(numbers, by_run, np.arange(block) - np.take_along_axis(starts, in_order, axis=1), axis=1)
+    return runs.reshape(-1), numbers.reshape(-1)
