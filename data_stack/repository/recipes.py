@@ -12,8 +12,7 @@ from itertools import islice
 from typing import Any, NoReturn
 
 from data_stack.codecs.plain_data import from_plain, shorten
-from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, access_to
-from data_stack.dataset.iterator.combined import CombinedAccess
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF
 from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
 from data_stack.dataset.recipes.functions import function_at, register_function
@@ -40,11 +39,7 @@ __all__ = ["from_recipe", "import_layers"]
 _NODE_FIELDS = {"layer", "of", "arguments"}
 _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
 _POSITIONS = ("sample_pos", "target_pos", "tag_pos")
-_NO_OPTIONS = {"self", "identifier", "name", "split", "storage"}
 
-# A combination keeps a list of its innermost parts: thirty nodes, each a combination of the one before with itself, would
-# make a thousand million of them.
-_MOST_PARTS = 1 << 16
 _MOST_MISSING_SHOWN = 20
 
 # What is wrong with the world and not with the recipe.
@@ -108,7 +103,6 @@ def from_recipe(
     reader = _Reader(storage, called, list(trusted_modules))
     values = _read_needed(nodes, given, reader)
     reader.check_that_nothing_is_missing()
-    most_parts = max(_MOST_PARTS, sum(len(node.of) for node in nodes))
     made: dict[int, Any] = dict(given)
     for node in nodes:
         if node.number in values:
@@ -116,7 +110,7 @@ def from_recipe(
             if node.layer == DATASET:
                 made[node.number] = _load(node, arguments, repository or default_repository(), storage)
             else:
-                made[node.number] = _stacked(node, [made[number] for number in node.of], arguments, most_parts)
+                made[node.number] = _stacked(node, [made[number] for number in node.of], arguments)
     return made[len(nodes) - 1]  # type: ignore[no-any-return]
 
 
@@ -383,16 +377,9 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
     """The dataset that a node names."""
     fields = f"a dataset has the arguments {_list(_ORIGIN_FIELDS)} and is stacked on nothing, not {_list(origin)}"
     _require(origin.keys() == _ORIGIN_FIELDS and not node.of, fields, node)
-    name, version, split, config = (origin[field] for field in ("name", "version", "split", "config"))
-    are_texts = isinstance(name, str) and all(value is None or isinstance(value, str) for value in (version, split))
-    _require(are_texts, "name, version and split of a dataset are texts; version and split may be null", node)
-    resources, samples = origin["resources"], origin["samples"]
-    are_digests = resources is None or (isinstance(resources, dict) and _is_list_of(str, [*resources, *resources.values()]))
-    _require(are_digests, f"the resources of a dataset are digests by name, or null; these are {shorten(resources)}", node)
+    name, version, split, resources, samples = (origin[field] for field in ("name", "version", "split", "resources", "samples"))
     is_known = isinstance(samples, str) or (samples is None and bool(resources))
     _require(is_known, f"a dataset is told by its resources, or by a fingerprint of its samples, not {shorten(samples)}", node)
-    are_options = isinstance(config, dict) and all(isinstance(key, str) and key not in _NO_OPTIONS for key in config)
-    _require(are_options, f"the config of a dataset is its options by name, without {_list(_NO_OPTIONS)}", node)
     try:
         description = repository.describe(name)
         _require(
@@ -403,37 +390,31 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
         )
         splits = f"dataset {name!r} has the splits {_list(description.splits)}, and the recipe names none of them"
         _require(split is not None or not description.splits, splits, node)
-        loaded = repository.load(name, split, storage, **config)
+        loaded = repository.load(name, split, storage, **origin["config"])
+        found = describe_layer(loaded, probed=False).arguments.get("resources") or {}
+        keys = sorted(resources.keys() | found.keys()) if resources else []
+        differing = [key for key in keys if resources.get(key) != found.get(key)]
     except (RecipeError, *_ENVIRONMENT):
         raise
-    except Exception as error:  # noqa: BLE001  # a factory may be anybody's
+    except Exception as error:  # noqa: BLE001  # any factory may raise anything
         _refuse(node, f"dataset {name!r} cannot be loaded: {_reason(error)}", error)
-    _check_content(node, name, loaded, resources, samples)
-    return loaded
-
-
-def _check_content(node: _Node, name: str, loaded: Any, resources: dict[str, str] | None, samples: str | None) -> None:
-    """Refuse a dataset that consists of something else than when the recipe was made."""
     advice = (
         "Samples differ: prepare the dataset as it was then (its store, or the code and sources that it was made from), or make "
         "the recipe anew"
     )
-    found = describe_layer(loaded, probed=False).arguments.get("resources") or {}
-    for resource in sorted(resources.keys() | found.keys()) if resources is not None else ():
-        then, now = (digests.get(resource, "none, as it was not there") for digests in (resources or {}, found))
-        differs = f"resource {resource!r:.200} of dataset {name!r} has SHA-256 {now}, in the recipe it has {then}. {advice}"
-        _require(then == now, differs, node)
+    for key in differing:
+        then, now = (digests.get(key, "none, as it was not there") for digests in (resources, found))
+        _refuse(node, f"resource {key!r:.200} of dataset {name!r} has SHA-256 {now}, in the recipe it has {then}. {advice}")
     if samples is not None and (now := samples_content(loaded)) != samples:
         _refuse(node, f"what dataset {name!r} gives has the fingerprint {now}, in the recipe {shorten(samples)}. {advice}")
+    return loaded
 
 
-def _stacked(node: _Node, below: list[Any], arguments: dict[str, Any], most_parts: int) -> Any:
+def _stacked(node: _Node, below: list[Any], arguments: dict[str, Any]) -> Any:
     """The layer that a node names on what lies below it."""
     layer = import_layers()[str(node.layer)]
     if node.layer == "informed" and arguments.keys() != {"dataset_meta"}:  # an origin is put there by who has loaded it
         _refuse(node, f"it has the argument 'dataset_meta' alone, not {_list(arguments)}")
-    if sum(map(_n_parts, below)) > most_parts:
-        _refuse(node, f"it would consist of more than {most_parts:,} parts")
     try:
         made = layer._rebuilt(below, arguments)
         meta = made.dataset_meta if isinstance(made, InformedDatasetIteratorIF) else None
@@ -450,12 +431,6 @@ def _stacked(node: _Node, below: list[Any], arguments: dict[str, Any], most_part
     if len(description.of) != len(below) or any(one is not other for one, other in zip(description.of, below, strict=True)):
         _refuse(node, f"it cannot be stacked on {len(below)} iterators")
     return made
-
-
-def _n_parts(iterator: Any) -> int:
-    """How many parts a combination gets by having ``iterator`` among its iterators."""
-    source, positions = access_to(iterator).unwrap() if isinstance(iterator, DatasetIteratorIF) else (iterator, None)
-    return len(source.parts()) if positions is None and isinstance(source, CombinedAccess) else 1
 
 
 def _reason(error: Exception) -> str:

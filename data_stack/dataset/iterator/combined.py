@@ -35,9 +35,8 @@ __all__ = ["CombinedAccess", "CombinedDatasetIterator", "share_meta"]
 
 _Positions = npt.NDArray[np.intp]
 
-# The parts of so many samples can be told apart without a search, and so many places at most are kept for that.
-_BUCKETS_PER_PART = 16
-_MOST_BUCKETS = 1 << 20
+# A recipe can combine each node with itself: thirty nodes would make a thousand million parts.
+_MOST_PARTS = 1 << 20
 
 # With fewer wanted samples a part than this, each is copied by itself: one request to a part takes as long as six copies.
 _FEW_SAMPLES_A_PART = 6
@@ -54,7 +53,7 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
         iterators: any number of iterators, also none, also the same one repeatedly; they stay the caller's to close.
 
     Raises:
-        ConfigError: they are no iterators, or all together have more than ``sys.maxsize`` samples.
+        ConfigError: they are no iterators, or have more than ``sys.maxsize`` samples or 2**20 parts in all.
     """
 
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
@@ -108,50 +107,29 @@ class CombinedAccess(SampleAccess):
 
     def __init__(self, given: Sequence[SampleAccess], lengths: Sequence[int]) -> None:
         self.n_samples = sum(lengths)
-        self._parts: list[tuple[SampleAccess, int]] = []
+        self.parts: list[tuple[SampleAccess, int]] = []
         for part, length in zip(given, lengths, strict=True):
             source, positions = part.unwrap()
             is_combined = positions is None and isinstance(source, CombinedAccess) and source.n_samples == length
-            self._parts += source._parts if is_combined else [(part, length)]  # type: ignore[attr-defined]  # it is one
-        # Found out at the first access. Whoever adds one iterator after the other makes a thousand combinations to read from the
-        # last one: tables of the parts of each would take 200 MB.
-        self._starts: list[int] = []
-        self._entries: list[tuple[Callable[[int], Sample], int, int]] = []
-        self._buckets: list[tuple[Callable[[int], Sample], int, int]] = []
-        self._shift = 0
+            self.parts += source.parts if is_combined else [(part, length)]  # type: ignore[attr-defined]  # it is one
+        if len(self.parts) > _MOST_PARTS:
+            raise ConfigError(f"iterators are combined from {_MOST_PARTS:,} parts at most, these are {len(self.parts):,}")
+        # Made at the first access: a thousand combinations, each of the one before and one more, would take 200 MB.
+        self._table: tuple[list[int], list[Callable[[int], Sample]]] | None = None
         self._arrays: list[list[Column]] | None = None
 
-    def parts(self) -> list[tuple[SampleAccess, int]]:
-        """The parts that are no combinations themselves, with their lengths."""
-        return self._parts
-
-    def _all_starts(self) -> list[int]:
-        """Where each part starts, and where all end."""
-        if not self._starts:
-            self._starts = list(accumulate([length for _, length in self._parts], initial=0))
-        return self._starts
+    def _make_table(self) -> tuple[list[int], list[Callable[[int], Sample]]]:
+        """Where each part starts, and what reads its samples."""
+        starts = list(accumulate([length for _, length in self.parts], initial=0))
+        self._table = starts, [part.sample for part, _ in self.parts]
+        return self._table
 
     # ------------------------------------------------------------------ samples
 
     def sample(self, position: int) -> Sample:
-        if not self._buckets:
-            self._find_buckets()
-        read, start, end = self._buckets[position >> self._shift]
-        if position >= end:
-            # empty parts share their start with the next part; bisect_right passes them by
-            read, start, _ = self._entries[bisect_right(self._starts, position) - 1]
-        return read(position - start)
-
-    def _find_buckets(self) -> None:
-        """What an access looks into first: for the positions from b << shift on, the first part that has any of them."""
-        parts, starts = self.parts(), self._all_starts()
-        self._entries = [(part.sample, start, end) for (part, _), start, end in zip(parts, starts, starts[1:], strict=False)]
-        n_buckets = min(_BUCKETS_PER_PART * len(parts), _MOST_BUCKETS)
-        self._shift = max(0, (self.n_samples // n_buckets).bit_length() - 1)
-        # not arange with a step, which counts in floats
-        buckets = np.arange(-(-self.n_samples >> self._shift), dtype=np.intp) << self._shift
-        # last, for threads: who sees them sees the rest
-        self._buckets = [self._entries[part] for part in np.searchsorted(starts[1:], buckets, side="right").tolist()]
+        starts, reads = self._table or self._make_table()
+        part = bisect_right(starts, position) - 1  # empty parts share their start with the next part, and are passed by
+        return reads[part](position - starts[part])
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         samples: list[Sample] = [None] * len(positions)
@@ -163,9 +141,9 @@ class CombinedAccess(SampleAccess):
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) == 0:
             return self.empty_batch()
-        if len(positions) < _FEW_SAMPLES_A_PART * len(self.parts()):
+        if len(positions) < _FEW_SAMPLES_A_PART * len(self.parts):
             if self._arrays is None:
-                self._arrays = _arrays_of([part for part, _ in self.parts()])
+                self._arrays = _arrays_of([part for part, _ in self.parts])
             if self._arrays:
                 return self._batch_of_arrays(self._arrays, positions)
         requests = self._requests(positions)
@@ -174,7 +152,7 @@ class CombinedAccess(SampleAccess):
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if positions is None and self.n_samples:
-            pieces = [[column[:length] for column in part.columns(keys)] for part, length in self.parts() if length]
+            pieces = [[column[:length] for column in part.columns(keys)] for part, length in self.parts if length]
             return [join_columns(list(each)) for each in zip(*pieces, strict=True)]
         if positions is None or len(positions) == 0:
             if not self.n_samples:
@@ -187,7 +165,7 @@ class CombinedAccess(SampleAccess):
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         first = 0
-        for part, length in self.parts():
+        for part, length in self.parts:
             if first < stop and first + length > start:
                 yield from part.iterate(max(0, start - first), min(length, stop - first))
             first += length
@@ -196,10 +174,10 @@ class CombinedAccess(SampleAccess):
 
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return bool(self._parts) and all(part.releases_gil for part, _ in self._parts)
+        return bool(self.parts) and all(part.releases_gil for part, _ in self.parts)
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
-        found = [part.blocks() for part, _ in self.parts()]
+        found = [part.blocks() for part, _ in self.parts]
         known = [blocks for blocks in found if blocks is not None]
         return np.concatenate(known) if known and len(known) == len(found) else None
 
@@ -208,8 +186,8 @@ class CombinedAccess(SampleAccess):
             source.prefetch(wanted, keys)
 
     def locate(self, position: int) -> str | None:
-        part = bisect_right(self._all_starts(), position) - 1
-        return self.parts()[part][0].locate(position - self._starts[part])
+        (part,), (place,) = self._place(np.array([position]))
+        return self.parts[int(part)][0].locate(int(place))
 
     # ------------------------------------------------------------------ requests
 
@@ -218,7 +196,7 @@ class CombinedAccess(SampleAccess):
         if len(positions) == 0:
             return []
         part_of, places = self._place(positions)
-        parts, by_part = self.parts(), np.argsort(part_of, kind="stable")
+        parts, by_part = self.parts, np.argsort(part_of, kind="stable")
         requests: dict[SampleAccess, tuple[list[IndexArrayOfInts], list[_Positions]]] = {}
         for part, first, end in _runs(part_of[by_part]):
             source, positions_of_part = parts[part][0].unwrap()
@@ -234,7 +212,7 @@ class CombinedAccess(SampleAccess):
 
     def _place(self, positions: IndexArrayOfInts) -> tuple[_Positions, _Positions]:
         """In which part each position lies, and where in that."""
-        starts = np.asarray(self._all_starts(), dtype=np.intp)
+        starts = np.asarray((self._table or self._make_table())[0], dtype=np.intp)
         part_of = starts.searchsorted(positions, side="right") - 1
         return part_of, positions - starts.take(part_of)
 

@@ -242,20 +242,18 @@ def _parts_of(value: Any) -> list[Any]:
     """What an object consists of.
 
     Raises:
-        ConfigError: nobody knows.
+        ConfigError: it does not tell.
     """
-    if isinstance(value, (staticmethod, classmethod)):
-        return [value.__func__]
+    if hasattr(value, "__wrapped__"):  # static methods, memoized functions
+        return [value.__wrapped__]
     if isinstance(value, property):
         return [value.fget, value.fset, value.fdel]
     try:
         reduced = value.__reduce_ex__(2)
-    except Exception as error:  # whatever an object of anybody's class says
-        raise ConfigError(f"nobody knows what an object of {_class_name(type(value))} consists of") from error
-    if isinstance(reduced, str):  # found by a name that leads nowhere, as that of a memoized function may
-        if not hasattr(value, "__wrapped__"):
-            raise ConfigError(f"nobody knows what {reduced!r:.80} stands for")
-        return [value.__wrapped__]
+    except Exception as error:  # any class may raise anything
+        raise ConfigError(f"an object of {_class_name(type(value))} does not tell what it consists of") from error
+    if isinstance(reduced, str):
+        raise ConfigError(f"an object of {_class_name(type(value))} is known by the name {reduced!r:.80} alone")
     return [list(part) if hasattr(part, "__next__") else part for part in reduced]
 
 
@@ -304,10 +302,6 @@ def _module_of(function: Any) -> str | None:
 def _name_of(function: Any) -> str | None:
     name = getattr(function, "__name__" if isinstance(function, np.ufunc) else "__qualname__", None)
     return name if isinstance(name, str) else None
-
-
-def _home(function: Any) -> str:
-    return f"{_module_of(function)}:{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
 def _class_name(kind: type) -> str:

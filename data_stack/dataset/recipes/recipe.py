@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF, _AdaptedIterator, as_iterator
 from data_stack.dataset.iterator.in_memory import InMemoryDatasetIterator
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
 from data_stack.dataset.recipes.functions import code_content
@@ -26,7 +26,6 @@ from data_stack.dataset.recipes.recipe_values import (
     probe,
     write,
 )
-from data_stack.dataset.recipes.recipe_values import why_untold as why_untold_value
 from data_stack.exception import ConfigError
 
 __all__ = [
@@ -59,9 +58,6 @@ DATASET = "dataset"
 # What holds samples or says of what they are, but does not decide what they are.
 _TRANSPARENT = ("informed", "in_memory", "cached", "stored_cache")
 
-_PROBED = '"probe":'
-_DIGEST_PROBED = '"is_probed":true'
-
 # What may be used as an iterator, and holds nothing but samples.
 _PLAIN_SAMPLES = (list, tuple, np.ndarray)
 
@@ -88,8 +84,8 @@ def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
         of = [numbers[id(each)] for each in layer.of]
         node = {"layer": layer.name, "of": of, "arguments": _write_arguments(layer, reasons)}
         key = canonical_json(node)
-        # what is known by a few of its samples may look alike and differ; no text or key of anybody's is written like this
-        if _PROBED in key or _DIGEST_PROBED in key or key not in known:
+        # what is known by a few of its samples may look alike and differ
+        if reasons or key not in known:
             known[key] = len(nodes)
             why_not += [f"node {len(nodes)} ({layer.name or 'not of data_stack'}): {reason}" for reason in reasons]
             nodes.append(node)
@@ -113,10 +109,7 @@ def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
         f"that has them, as one of sources=[…]"
     )
     contents = {name: _argument_content(layer.name, name, value) for name, value in layer.arguments.items()}
-    return {
-        name: {"digest": {"sha256": content_digest(content), "is_probed": _PROBED in canonical_json(content)}}
-        for name, content in contents.items()
-    }
+    return {name: {"digest": {"sha256": content_digest(content)}} for name, content in contents.items()}
 
 
 @operation
@@ -163,20 +156,22 @@ def why_untold(iterator: DatasetIteratorIF) -> str | None:
     Nothing is read for it.
     """
     for layer in _layers_below(iterator, probed=False):
-        what = layer.name or class_name(layer.iterator)
+        reasons: list[str] = []
         if layer.name == DATASET:
-            reason = why_untold_value(layer.arguments["config"]) or _why_untold_dataset(layer.iterator)
+            content_of(layer.arguments["config"], why_untold=reasons)
+            reasons += _why_untold_dataset(layer.iterator)
         elif layer.name is None and not _tells_content(layer.iterator):
-            reason = "its class is none of data_stack's, so nobody but you knows when its samples are others"
+            reasons = ["its class is not of data_stack, so only you know when its samples change"]
         elif _fingerprint_left_behind(layer.iterator) is not None:
-            reason = "it comes from another process and has left there what it was read from"
+            reasons = ["it comes from another process and has left there what it was read from"]
         elif layer.name == "sequence":
             columns = layer.arguments.get("dataset_sequences", ())
-            reason = why_untold_value([column for column in columns if not isinstance(column, (list, tuple))])
+            in_memory = (list, tuple, np.ndarray)
+            content_of([column for column in columns if not isinstance(column, in_memory)], why_untold=reasons)
         else:
-            reason = why_untold_value(_collect_arguments(layer))
-        if reason is not None:
-            return f"{what}: {reason}"
+            content_of(_collect_arguments(layer), why_untold=reasons)
+        if reasons:
+            return f"{layer.name or class_name(layer.iterator)}: {reasons[0]}"
     return None
 
 
@@ -306,13 +301,12 @@ def _is_known_by_resources(origin: Mapping[str, Any]) -> bool:
     return origin.get("resources") is not None and origin.get("distribution") is not None
 
 
-def _why_untold_dataset(iterator: Any) -> str | None:
+def _why_untold_dataset(iterator: Any) -> list[str]:
     if _is_known_by_resources(iterator._origin):
-        return None
+        return []
     opened = _open_by_factory(iterator)
-    if opened is not None:
-        return why_untold(opened)
-    return f"{class_name(iterator)}, which its factory returned, is no class of data_stack's"
+    reason = f"its factory returned {class_name(iterator)}, which is not of data_stack" if opened is None else why_untold(opened)
+    return [] if reason is None else [reason]
 
 
 def _tells_content(iterator: Any) -> bool:
@@ -340,7 +334,7 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
         ConfigError: ``epoch`` is no such number, or a class that is none of data_stack's, so that nobody can make it
             again, is stacked on something random.
     """
-    number = _check_epoch(epoch)
+    number = check_integer("an epoch", epoch, at_least=0)
     drawn: dict[int, Any] = {}
     layers = _layers_below(iterator, probed=False)
     for layer in layers:
@@ -377,9 +371,3 @@ def list_draws(iterator: DatasetIteratorIF) -> list[InMemoryDatasetIterator]:
 
 def _is_random(layer: Layer) -> bool:
     return layer.name is not None and "epoch" in layer.arguments and layer.arguments.get("seed", 0) is not None
-
-
-def _check_epoch(epoch: Any) -> int:
-    if not hasattr(epoch, "__index__") or isinstance(epoch, (bool, np.bool_)) or operator.index(epoch) < 0:
-        raise ConfigError(f"an epoch is a whole number that is not negative, got {epoch!r:.80}")
-    return operator.index(epoch)

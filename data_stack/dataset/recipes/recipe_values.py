@@ -26,7 +26,6 @@ __all__ = [
     "content_of",
     "other_values",
     "probe",
-    "why_untold",
     "write",
 ]
 
@@ -64,26 +63,28 @@ def write(value: Any, why_not: list[str]) -> Any:
         if found is not None and found[0] != "records":
             kind, array = found
             return to_plain(array) if kind == "array" else {"tensor": {"dtype": kind, "values": to_plain(array)}}
-        return _special(value, lambda other: write(other, why_not), why_not)
+        return _describe(value, lambda other: write(other, why_not), why_not, to_rebuild=True)
 
     return to_plain(value, special, lambda other: _plain_scalar(other, _SAME_AS_ARGUMENTS))
 
 
-def content_of(value: Any, *, of_samples: bool = False) -> Any:
+def content_of(value: Any, *, of_samples: bool = False, why_untold: list[str] | None = None) -> Any:
     """Plain data that is equal for equal values, in which arrays and bytes stand by their SHA-256: for fingerprints.
 
     Args:
         value: anything.
         of_samples: whether these are samples, where an int and an integer of numpy's with fewer bits make columns of different
             dtypes. As arguments they are the same.
+        why_untold: gets a sentence for each part that another process cannot know, or whose samples may differ unseen.
 
     Raises:
         ConfigError: it is nested deeper than any argument is.
     """
     same = _SAME_AS_SAMPLES if of_samples else _SAME_AS_ARGUMENTS
+    notes = [] if why_untold is None else why_untold
 
     def content(value: Any) -> Any:
-        return to_plain(value, lambda other: _special(other, content, None), first)
+        return to_plain(value, lambda other: _describe(other, content, notes, to_rebuild=False), first)
 
     def first(value: Any) -> Any:
         scalar = _plain_scalar(value, same)
@@ -124,18 +125,19 @@ def _plain_scalar(value: Any, same: tuple[type[np.generic], ...]) -> Any:
     return to_plain(value.item()) if is_same else None
 
 
-def _special(value: Any, plain: Callable[[Any], Any], why_not: list[str] | None) -> Any:
-    """What is neither plain data nor an array, as plain data: for a recipe, or for a fingerprint (``why_not`` is None)."""
+def _describe(value: Any, plain: Callable[[Any], Any], why_not: list[str], *, to_rebuild: bool) -> Any:
+    """What is neither plain data nor an array, as plain data: for a recipe (``to_rebuild``), or for a fingerprint."""
 
     def note(reason: str) -> None:
-        if why_not is not None and reason not in why_not:
+        if reason not in why_not:
             why_not.append(reason)
 
     if isinstance(value, Untold):
+        note(value.reason)
         return plain(value.content)
     if _is_encoder(value):
         try:
-            known = value.fingerprint() if why_not is None else value.state()
+            known = value.state() if to_rebuild else value.fingerprint()
             canonical_json(known)
             return {"encoder": known}
         except (DataStackError, TypeError, ValueError) as error:
@@ -151,9 +153,11 @@ def _special(value: Any, plain: Callable[[Any], Any], why_not: list[str] | None)
             return name
         note(why_unnamed(value))
         content = describe_unnamed(value, content_if_known)
-        return {"unnamed": content if why_not is None else {"function": shorten(value), "content": content}}
-    note(f"an object of {class_name(value)} cannot be written down")
-    return {"unknown": {"class": class_name(value), "content": _content_of_unknown(value)}}
+        return {"unnamed": {"function": shorten(value), "content": content} if to_rebuild else content}
+    content, is_told = _content_of_unknown(value)
+    if to_rebuild or not is_told:
+        note(f"an object of {class_name(value)} cannot be written down")
+    return {"unknown": {"class": class_name(value), "content": content}}
 
 
 def array_digest(array: npt.NDArray[Any]) -> str:
@@ -200,37 +204,6 @@ def other_values(value: Any) -> list[Any]:
     return found
 
 
-def why_untold(value: Any) -> str | None:
-    """Why another process cannot know whether a value is the same; None if it can."""
-    for other in other_values(value):
-        if isinstance(other, Untold):
-            return other.reason
-        if _is_encoder(other):
-            try:
-                other.fingerprint()
-            except DataStackError as error:
-                return f"encoder {other!r:.80} cannot be written down: {error}"
-        elif callable(other) and not _is_storage(other):
-            given: list[Any] = []
-            if write_function(other, given.append) is None:
-                return why_unnamed(other)
-            if (reason := why_untold(given)) is not None:  # arguments of a functools.partial
-                return reason
-        elif not (_is_storage(other) or isinstance(other, (ComputedPositions, np.ma.MaskedArray)) or _is_value(other)):
-            return f"nothing is known of what an object of {class_name(other)} holds"
-    return None
-
-
-def _is_value(value: Any) -> bool:
-    """Whether it is a picture, a date, a decimal number …, or of a class of ours, which is known by its attributes."""
-    if type(value).__module__.partition(".")[0] == "data_stack":
-        return True
-    try:
-        return not (hasattr(value, "__len__") and hasattr(value, "__getitem__")) and bool(sample_digest(value))
-    except ConfigError:
-        return False
-
-
 def content_if_known(value: Any) -> Any:
     """:func:`content_of` of what is no function and no object of anybody's class."""
     kinds = (type(None), bool, int, float, str, bytes, bytearray, range, slice, set, frozenset, np.generic, DatasetMetaIF)
@@ -239,16 +212,18 @@ def content_if_known(value: Any) -> Any:
     raise ConfigError(f"an object of {class_name(value)}")
 
 
-def _content_of_unknown(value: Any) -> Any:
+def _content_of_unknown(value: Any) -> tuple[Any, bool]:
+    """What is known of an object, and whether that is all of it."""
+    is_ours = type(value).__module__.partition(".")[0] == "data_stack"
     if isinstance(value, np.ma.MaskedArray):
-        return [content_of(np.ma.getdata(value)), content_of(np.ma.getmaskarray(value))]
+        return [content_of(np.ma.getdata(value)), content_of(np.ma.getmaskarray(value))], True
     if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not hasattr(value, "iloc"):
         found = probe(value)  # an array in a file may be larger than the memory
-        return found if found["probe"] is not None else {**found, "content": describe_unnamed(value, content_if_known)}
+        return found if found["probe"] is not None else {**found, "content": describe_unnamed(value, content_if_known)}, is_ours
     try:
-        return sample_digest(value).hex()  # a picture, a date, a decimal number
+        return sample_digest(value).hex(), True  # a picture, a date, a decimal number
     except ConfigError:
-        return describe_unnamed(value, content_if_known)
+        return describe_unnamed(value, content_if_known), is_ours
 
 
 def class_name(value: Any) -> str:
