@@ -338,7 +338,7 @@ def column_keys(iterator: Any, values: Mapping[ColumnKey, _Value]) -> dict[Colum
 
 
 class Indexable(Protocol):
-    """Whatever has a number of samples and one at each index: a list, an array, a map-style dataset of another library."""
+    """An object with ``len`` and ``[i]``: a list, an array, a map-style dataset of another library."""
 
     def __len__(self) -> int: ...
 
@@ -346,7 +346,7 @@ class Indexable(Protocol):
 
 
 class _AdaptedIterator(DatasetIterator):
-    """Gives whatever has ``len`` and ``[i]``, such as a list or a torch dataset, the methods of the contract."""
+    """Gives an object with ``len`` and ``[i]``, such as a list or a torch dataset, the methods of the contract."""
 
     def __init__(self, samples: Any) -> None:
         self._adapted_samples = samples
@@ -359,29 +359,23 @@ class _AdaptedIterator(DatasetIterator):
 
 
 def as_iterator(samples: Any) -> DatasetIteratorIF:
-    """``samples`` itself if it is an iterator of ours, otherwise behind the contract; nothing is read.
+    """``samples`` itself if it is a ``DatasetIteratorIF``, otherwise an iterator over it; nothing is read.
 
     Raises:
-        ConfigError: it is nothing that has samples, or a list or dict of iterators where one is meant.
+        ConfigError: it has no samples, or is a dict, a table, or a list of iterators.
     """
     if isinstance(samples, DatasetIteratorIF):
         return samples
-    if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
-        raise ConfigError(f"samples come from an iterator, or whatever has len() and [i], not from {samples!r:.80}")
-    if isinstance(samples, Mapping):
-        if any(isinstance(part, DatasetIteratorIF) for part in samples.values()):
-            raise ConfigError(f"a dict of iterators is no iterator: choose one of {', '.join(map(repr, samples))}")
-        if samples and 0 not in samples:
-            raise _no_samples(samples)
-    elif hasattr(samples, "columns") and (hasattr(samples, "iloc") or hasattr(samples, "column_names")):  # of pandas, of Arrow
-        raise _no_samples(samples)
-    elif isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF):
+    is_of_columns = hasattr(samples, "columns") and (
+        hasattr(samples, "iloc") or hasattr(samples, "column_names")
+    )  # pandas, Arrow
+    if isinstance(samples, Mapping) or is_of_columns:
+        raise ConfigError(
+            f"a {type(samples).__name__} is no iterator: its [0] is no sample. Choose one of its iterators, or make one of its "
+            f"columns: SequenceDatasetIterator([columns[name] for name in names]).as_dict(*names)"
+        )
+    if isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF):
         raise ConfigError("a list of iterators is no iterator: give them one by one, as in combine(*iterators)")
+    if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
+        raise ConfigError(f"samples come from an iterator, or an object with len() and [i], not from {samples!r:.80}")
     return _AdaptedIterator(samples)
-
-
-def _no_samples(columns: Any) -> ConfigError:
-    return ConfigError(
-        f"a {type(columns).__name__} of columns is no iterator: its [0] is no sample. Make one of the columns: "
-        f"SequenceDatasetIterator([columns[name] for name in names]).as_dict(*names)"
-    )

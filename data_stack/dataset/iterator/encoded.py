@@ -28,12 +28,10 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import column_of, stack_values, value_of
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts, narrow
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, ModelNotTrainedError
 
 __all__ = ["EncodedAccess", "EncodedDatasetIterator", "MappedClassesView"]
-
-_LABELS_AT_ONCE = 1 << 16
 
 
 @layer("encoded")
@@ -114,19 +112,15 @@ class MappedClassesView(DatasetIteratorView):
     def __init__(self, dataset_iterator: DatasetIteratorIF, mapping: ClassMapping, columns: Sequence[ColumnKey]) -> None:
         self._mapping, self._label_columns = mapping, list(columns)
         below = access_to(as_iterator(dataset_iterator))
-        found = []
-        for start in range(0, below.n_samples, _LABELS_AT_ONCE):
-            positions = np.arange(start, min(start + _LABELS_AT_ONCE, below.n_samples), dtype=np.intp)
-            stays = np.ones(len(positions), dtype=bool)
-            for key, labels in zip(columns, below.columns(self._label_columns, positions), strict=True):
-                if labels.ndim != 1:
-                    raise ConfigError(f"{_column_name(key)}: a label is a single value, not one of shape {labels.shape[1:]}")
-                try:
-                    stays &= mapping.is_mapped(labels)
-                except EncodingError as error:
-                    raise error.within(_column_name(key), start + error.position) from error
-            found.append(narrow(positions[stays], below.n_samples))
-        super().__init__(dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp))
+        stays = np.ones(below.n_samples, dtype=bool)
+        for key, labels in zip(columns, below.columns(self._label_columns), strict=True):
+            if labels.ndim != 1:
+                raise ConfigError(f"{_column_name(key)}: a label is a single value, not one of shape {labels.shape[1:]}")
+            try:
+                stays &= mapping.is_mapped(labels)
+            except EncodingError as error:
+                raise error.within(_column_name(key), error.position) from error
+        super().__init__(dataset_iterator, np.flatnonzero(stays))
 
     def _arguments(self) -> dict[str, Any]:
         return {"mapping": self._mapping, "columns": self._label_columns}
@@ -146,19 +140,7 @@ class EncodedAccess(OneToOneAccess):
         self._structure: _Structure | None = None
 
     def sample(self, position: int) -> Sample:
-        sample = self.below.sample(position)
-        structure = self._structure or self._structure_of(sample)
-        try:
-            if structure.is_bare:
-                return structure.encoders[0].transform(stack_values([sample]))[0]
-            values = {}
-            for key, encoder in structure.encoders.items():
-                values[key] = encoder.transform(stack_values([value_of(sample, key)]))[0]
-        except EncodingError as error:
-            raise error.within(_column_name(0 if structure.is_bare else key), position) from error
-        except ConfigError as error:
-            raise ConfigError(f"{_column_name(0 if structure.is_bare else key)}: sample {position}: {error}") from error
-        return structure.make_like(sample, values)
+        return self.samples(np.array([position], dtype=np.intp))[0]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         samples = self.below.samples(positions)
@@ -189,20 +171,16 @@ class EncodedAccess(OneToOneAccess):
         return tuple(encoded.get(number, column) for number, column in enumerate(batch))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        if self.n_samples == 0:
-            columns = self.below.columns(keys, positions)
+        structure = self._find_structure(keys) if self.n_samples else None
+        if structure is not None and structure.is_bare:
+            whole = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
+            rows = list(self.batch(whole)) or [self.sample(0)]
+            return [stack_values([value_of(row, key) for row in rows])[: len(whole)] for key in keys]
+        columns = self.below.columns(keys, positions)
+        if structure is None:
             encoders = [self.encoders.get(key) for key in keys]
         else:
-            structure = self._find_structure(keys)
-            if structure is not None and structure.is_bare:
-                whole = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
-                rows = list(self.batch(whole)) or [self.sample(0)]
-                return [stack_values([value_of(row, key) for row in rows])[: len(whole)] for key in keys]
-            columns = self.below.columns(keys, positions)
-            if structure is None:
-                encoders = [self.encoders.get(key) for key in keys]
-            else:
-                encoders = [structure.encoders.get(structure.normal(key)) for key in keys]
+            encoders = [structure.encoders.get(structure.normal(key)) for key in keys]
         return [
             column if encoder is None else self._encode(key, encoder, column, positions)
             for key, encoder, column in zip(keys, encoders, columns, strict=True)
@@ -277,16 +255,13 @@ class _Structure:
 
     def make_like(self, sample: Any, values: Mapping[Any, Any]) -> Any:
         """``sample`` with other values in some columns."""
-        if type(sample) is tuple or type(sample) is list:
-            changed = list(sample)
-            for key, value in values.items():
-                changed[key] = value
-            return tuple(changed) if type(sample) is tuple else changed
         if isinstance(sample, Mapping):
             return {**sample, **values}
         changed = list(sample)
         for key, value in values.items():
             changed[key] = value
+        if type(sample) is list:
+            return changed
         return sample._make(changed) if hasattr(sample, "_make") else tuple(changed)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Union
@@ -41,79 +41,64 @@ class _Plan:
 
     Attributes:
         keys: the columns below, in the order of the columns here.
-        names: their keys here; None: their positions are their names, so the samples are tuples.
-        takes_all: whether no column below is left out.
+        names: their keys here; None: the samples are tuples.
+        n_below: number of columns below.
     """
 
     keys: tuple[ColumnKey, ...]
     names: tuple[ColumnKey, ...] | None
-    takes_all: bool
+    n_below: int
 
     def put_together(self, columns: Sequence[Any]) -> Any:
         """A sample of values, or a batch of columns."""
         return tuple(columns) if self.names is None else dict(zip(self.names, columns, strict=True))
 
-    def rearrange(self, sample: Any) -> Any:
-        """A sample or a batch below as one of this layer."""
-        return self.put_together([sample[key] for key in self.keys])
-
     def key_below(self, key: ColumnKey) -> ColumnKey:
-        """What a column of this layer is called below."""
-        known = self.names if self.names is not None else tuple(range(len(self.keys)))
-        if self.names is not None:
-            if key in self.names:
-                return self.keys[self.names.index(key)]
-        elif hasattr(key, "__index__") and -len(known) <= operator.index(key) < len(known):
+        """The key below of a column of this layer."""
+        if self.names is not None and key in self.names:
+            return self.keys[self.names.index(key)]
+        if self.names is None and hasattr(key, "__index__") and -len(self.keys) <= operator.index(key) < len(self.keys):
             return self.keys[operator.index(key)]
         raise ConfigError(f"samples have no column {key!r}: {_describe(len(self.keys) if self.names is None else self.names)}")
 
 
-_Planner = Callable[[_Form, _Form], _Plan]
-"""Plans what to make of samples of a form, given that of sample 0, too."""
+_Planner = Callable[[_Form], _Plan]
+"""Plans what to make of samples of a form."""
 
 
 class _ColumnsLayer(AccessedDatasetIterator):
-    """Other columns of the same samples: which, a subclass plans from what columns there are below.
+    """Other columns of the same samples: which, a subclass plans from the columns below.
 
-    What columns there are is known when sample 0, or a batch, is read; neither is when this is made.
+    Names, a schema or sample 0 tell which columns there are. This is looked up when a column is named by a string, or for a meta.
     """
 
-    def __init__(self, dataset_iterator: DatasetIteratorIF) -> None:
+    def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Iterable[ColumnKey] = ()) -> None:
         self._dataset_iterator = dataset_iterator
         as_iterator(dataset_iterator)  # refuses what has no samples
-
-    def make_access(self) -> _ColumnsAccess:
-        below = access_to(as_iterator(self._dataset_iterator))
-        return _ColumnsAccess(below, self._planner())
-
-    @abstractmethod
-    def _planner(self) -> _Planner:
-        """What plans the columns. It does not refer to this layer: memory of a stack is let go of as soon as the stack is."""
-        raise NotImplementedError
-
-    def _check_names(self, columns: Sequence[ColumnKey]) -> None:
-        """Find out now whether there are the columns that are called by their keys, by the schema or by sample 0."""
         if any(isinstance(column, str) for column in columns):
             self._plan_now()
 
+    def make_access(self) -> _ColumnsAccess:
+        return _ColumnsAccess(access_to(as_iterator(self._dataset_iterator)), self._planner())
+
+    @abstractmethod
+    def _planner(self) -> _Planner:
+        """What plans the columns. It must not refer to this layer, or the stack's memory would be freed late."""
+        raise NotImplementedError
+
     def _plan_now(self) -> tuple[_Form, _Plan] | None:
-        """The columns below and what becomes of them, by their names, a schema or sample 0; None if nothing tells."""
-        below = access_to(as_iterator(self._dataset_iterator))
-        names, declared = column_names(self._dataset_iterator), below.declare_columns()
-        if not below.n_samples:
+        """The columns below and the plan for them; None for an empty iterator."""
+        access: Any = brought_access(self)  # that of this class
+        if not access.n_samples:
             return None
-        if names or declared is not None:
-            form: _Form = len(names) if names else tuple(declared or ())
-        else:
-            access: Any = brought_access(self)
-            form = access.form_of_first()  # that of this class
-        return form, self._planner()(form, form)
+        form = len(column_names(self._dataset_iterator)) or access.form()
+        return form, self._planner()(form)
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        followed = MetaFactory.copy_dataset_meta(meta)
+        derived = MetaFactory.copy_dataset_meta(meta)
         found = self._plan_now()
         if found is None:
-            return replace(followed, column_names=None)
+            return replace(derived, column_names=None)
         form, plan = found
         known = tuple(range(form)) if isinstance(form, int) else form
         positions: list[ColumnKey] = []
@@ -124,16 +109,16 @@ class _ColumnsLayer(AccessedDatasetIterator):
                 place = plan.keys.index(key)
                 positions.append(place if plan.names is None else plan.names[place])
                 continue
-            # What is left out keeps its key, which names no other column. Its position would name one, so its role stands there.
+            # the position of a column that is left out would name another one
             positions.append(position if isinstance(position, str) or key not in known else role)
             if key in known and role == "sample":
-                followed = replace(followed, feature_names=None)
+                derived = replace(derived, feature_names=None)
             elif key in known and role == "target":
-                followed = replace(followed, target_kind=None, class_names=None)
+                derived = replace(derived, target_kind=None, class_names=None)
         below: tuple[Any, ...] = column_names(self._dataset_iterator) if isinstance(form, int) else form
         names: list[Any] = [below[known.index(key)] for key in plan.keys] if below else []
         is_named = plan.names is None and bool(names) and all(isinstance(name, str) for name in names)
-        return replace(followed, iterator_meta=IteratorMeta(*positions), column_names=tuple(names) if is_named else None)
+        return replace(derived, iterator_meta=IteratorMeta(*positions), column_names=tuple(names) if is_named else None)
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
@@ -165,14 +150,13 @@ class FieldsDatasetIterator(_ColumnsLayer):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey]) -> None:
-        self._columns = _positions_of(dataset_iterator, columns)
+        self._columns = _check_columns(dataset_iterator, columns)
         if not self._columns:
             raise ConfigError("samples need at least one column; none was selected")
-        super().__init__(dataset_iterator)
-        self._check_names(self._columns)
+        super().__init__(dataset_iterator, self._columns)
 
     def _planner(self) -> _Planner:
-        return partial(_plan_of_fields, self._columns)
+        return partial(_choose, self._columns, False)
 
     def _arguments(self) -> dict[str, Any]:
         return {"columns": list(self._columns)}
@@ -196,11 +180,10 @@ class RenamedDatasetIterator(_ColumnsLayer):
             raise ConfigError(f'names must be a mapping such as {{"old": "new"}}, got {names!r}')
         _check_names(list(names.values()))
         self._names = dict(names)
-        super().__init__(dataset_iterator)
-        self._check_names(list(names))
+        super().__init__(dataset_iterator, names)
 
     def _planner(self) -> _Planner:
-        return partial(_plan_of_names, self._names)
+        return partial(_rename, self._names)
 
     def _arguments(self) -> dict[str, Any]:
         return {"names": dict(self._names)}
@@ -226,7 +209,7 @@ class DictsDatasetIterator(_ColumnsLayer):
         super().__init__(dataset_iterator)
 
     def _planner(self) -> _Planner:
-        return partial(_plan_of_dicts, self._names)
+        return partial(_name, self._names)
 
     def _arguments(self) -> dict[str, Any]:
         return {"names": list(self._names)}
@@ -248,23 +231,23 @@ class TuplesDatasetIterator(_ColumnsLayer):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey] = ()) -> None:
-        self._columns = _positions_of(dataset_iterator, columns)
-        super().__init__(dataset_iterator)
-        self._check_names(self._columns)
+        self._columns = _check_columns(dataset_iterator, columns)
+        super().__init__(dataset_iterator, self._columns)
 
     def _planner(self) -> _Planner:
-        return partial(_plan_of_tuples, self._columns)
+        return partial(_choose, self._columns, True)
 
     def _arguments(self) -> dict[str, Any]:
         return {"columns": list(self._columns)}
 
 
-def _plan_of_fields(columns: tuple[ColumnKey, ...], form: _Form, first: _Form) -> _Plan:
-    keys = _find(columns, form)
-    return _Plan(keys, None if isinstance(form, int) else keys, len(keys) == _width(form))
+def _choose(columns: tuple[ColumnKey, ...], as_tuples: bool, form: _Form) -> _Plan:
+    everything = tuple(range(form)) if isinstance(form, int) else form
+    keys = _find(columns, form) if columns else everything
+    return _Plan(keys, None if as_tuples or isinstance(form, int) else keys, len(everything))
 
 
-def _plan_of_names(names: Mapping[str, str], form: _Form, first: _Form) -> _Plan:
+def _rename(names: Mapping[str, str], form: _Form) -> _Plan:
     if isinstance(form, int):
         raise ConfigError(f"samples are tuples of {form} columns without names to change; name them by as_dict() first")
     _find(list(names), form)
@@ -272,86 +255,85 @@ def _plan_of_names(names: Mapping[str, str], form: _Form, first: _Form) -> _Plan
     for old, new in names.items():
         if new in kept:
             raise ConfigError(f"column {old!r} cannot be renamed to {new!r}: there is such a column; rename or drop it too")
-    return _Plan(form, tuple([names.get(key, key) if isinstance(key, str) else key for key in form]), True)
+    return _Plan(form, tuple([names.get(key, key) if isinstance(key, str) else key for key in form]), len(form))
 
 
-def _plan_of_dicts(names: Sequence[str], form: _Form, first: _Form) -> _Plan:
+def _name(names: Sequence[str], form: _Form) -> _Plan:
     if not isinstance(form, int):
         raise ConfigError(f"samples are dicts already: {_describe(form)}; rename() gives them other names")
     if form != len(names):
         raise ConfigError(f"samples of {form} columns were given {len(names)} names: {_list(names)}")
-    return _Plan(tuple(range(form)), tuple(names), True)
-
-
-def _plan_of_tuples(columns: tuple[ColumnKey, ...], form: _Form, first: _Form) -> _Plan:
-    if columns:
-        keys = _find(columns, form)
-        return _Plan(keys, None, len(keys) == _width(form))
-    if isinstance(form, int):
-        return _Plan(tuple(range(form)), None, True)
-    # in the order of sample 0: equal dicts may have their keys in different orders, tuples may not
-    if isinstance(first, int) or set(first) != set(form):
-        raise ConfigError(f"samples differ in their columns: for one {_describe(first)}, for another {_describe(form)}")
-    return _Plan(first, None, True)
+    return _Plan(tuple(range(form)), tuple(names), form)
 
 
 class _ColumnsAccess(OneToOneAccess):
     """Access to some columns of the same samples, under other names.
 
     Args:
-        below: the samples.
-        plan: what to make of samples of a form; it is given that form and that of sample 0.
+        below: the samples, which all have the columns of the first.
+        planner: plans the columns.
     """
 
-    def __init__(self, below: SampleAccess, plan: _Planner) -> None:
+    def __init__(self, below: SampleAccess, planner: _Planner) -> None:
         super().__init__(below, keeps_values=True)
-        self._plan = plan
-        self._last_plan: tuple[_Form, _Plan] | None = None
-        self._first_form: _Form | None = None
+        self._planner = planner
+        self._form: _Form | None = None
+        self._plan: _Plan | None = None
 
     def sample(self, position: int) -> Sample:
         return self._rearrange(self.below.sample(position))
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return [self._rearrange(sample) for sample in self.below.samples(positions)] if len(positions) else []
+        return list(map(self._rearrange, self.below.samples(positions))) if len(positions) else []
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        # of an empty iterator a batch alone tells which columns there would be
-        if self.n_samples == 0 or self._plan_of_first().takes_all:
-            batch = self.below.batch(positions)
-            return () if isinstance(batch, tuple) and not batch else self._rearrange(batch)
-        plan = self._plan_of_first()
-        return plan.put_together(self.below.columns(plan.keys, positions))  # type: ignore[no-any-return]  # a batch
+        plan = self._find_plan()
+        if plan is None:
+            return ()
+        if self.n_samples and len(plan.keys) < plan.n_below:
+            return plan.put_together(self.below.columns(plan.keys, positions))  # type: ignore[no-any-return]  # a batch
+        return self._rearrange(self.below.batch(positions))  # type: ignore[no-any-return]  # a batch
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        if self.n_samples == 0:
-            batch = self.batch(np.empty(0, dtype=np.intp))
-            if isinstance(batch, tuple) and not batch:  # nothing tells which there would be
-                return [np.empty(0) for _ in keys]
-            return [column_of(batch, key) for key in keys]  # type: ignore[arg-type]  # no layer of these gives bare samples
-        plan = self._plan_of_first()
+        plan = self._find_plan()
+        if plan is None:
+            return [np.empty(0) for _ in keys]
+        if not self.n_samples:
+            batch: Any = self.batch(np.empty(0, dtype=np.intp))
+            return [column_of(batch, key) for key in keys]
         return self.below.columns([plan.key_below(key) for key in keys], positions)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return map(self._rearrange, self.below.iterate(start, stop))
 
-    def form_of_first(self) -> _Form:
-        """The columns of sample 0 below."""
-        if self._first_form is None:
-            self._first_form = _form_of(self.below.sample(0))
-        return self._first_form
+    def form(self) -> _Form | None:
+        """The columns below, by a schema, sample 0, or an empty batch; None where nothing tells."""
+        if self._form is None:
+            declared = self.below.declare_columns()
+            if declared is not None:
+                self._form = tuple(declared)
+            elif self.n_samples:
+                self._form = _form_of(self.below.sample(0))
+            else:
+                self._form = _form_of(self.below.batch(np.empty(0, dtype=np.intp))) or None
+        return self._form
+
+    def _find_plan(self) -> _Plan | None:
+        if self._plan is None and (form := self.form()) is not None:
+            self._plan = self._planner(form)
+        return self._plan
 
     def _rearrange(self, sample: Any) -> Any:
-        return self._plan_for(len(sample) if type(sample) is tuple else _form_of(sample)).rearrange(sample)
-
-    def _plan_of_first(self) -> _Plan:
-        return self._plan_for(self.form_of_first())
-
-    def _plan_for(self, form: _Form) -> _Plan:
-        last = self._last_plan
-        if last is None or last[0] != form:
-            self._last_plan = last = (form, self._plan(form, self.form_of_first() if self.n_samples else form))  # in one step
-        return last[1]
+        """A sample, or a batch, below as one of this layer."""
+        plan: Any = self._plan or self._find_plan()
+        try:
+            if len(sample) == plan.n_below:
+                return plan.put_together([sample[key] for key in plan.keys])
+        except (LookupError, TypeError):
+            pass
+        raise ConfigError(
+            f"samples differ in their columns: for one {_describe(self.form())}, for another {_describe(_form_of(sample))}"
+        )
 
 
 def _form_of(sample: Any) -> _Form:
@@ -363,59 +345,46 @@ def _form_of(sample: Any) -> _Form:
     raise ConfigError("samples have no columns to choose from or to name: they are bare values, neither tuples nor dicts")
 
 
-def _width(form: _Form) -> int:
-    return form if isinstance(form, int) else len(form)
-
-
 def _find(columns: Sequence[ColumnKey], form: _Form) -> tuple[ColumnKey, ...]:
     """``columns`` as samples of that form have them: keys, or positions from 0 on."""
     found: list[ColumnKey] = []
     for column in columns:
-        if not isinstance(form, int):
-            known = column in form
-        else:
-            known = not isinstance(column, str) and -form <= column < form
-        if not known:
+        place = column
+        if isinstance(form, int) and not isinstance(column, str):
+            place = column + form if column < 0 else column
+        if place not in (range(form) if isinstance(form, int) else form):
             raise ConfigError(f"samples have no column {column!r}: {_describe(form)}")
-        place = column + form if isinstance(form, int) and not isinstance(column, str) and column < 0 else column
         if place in found:
             raise ConfigError(f"column {column!r} of {form} is column {place!r}, which is selected twice")
         found.append(place)
     return tuple(found)
 
 
-def _describe(form: _Form | Sequence[ColumnKey]) -> str:
+def _describe(form: _Form | Sequence[ColumnKey] | None) -> str:
     if isinstance(form, int):
         return f"they have the columns 0 to {form - 1}" if form else "they have no columns"
-    return f"they have the columns {_list(form)}"
+    return f"they have the columns {_list(form or ())}"
 
 
 def _list(names: Sequence[ColumnKey]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _check_columns(columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
+def _check_columns(iterator: Any, columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
+    """Columns with positions for the names that a meta has."""
     if isinstance(columns, (str, bytes)) or hasattr(columns, "__index__"):
         raise ConfigError(f"columns must be a list of positions or keys, got {columns!r}; one column is [{columns!r}]")
     checked: list[ColumnKey] = []
     for column in columns:
         if not isinstance(column, str) and not hasattr(column, "__index__"):
             raise ConfigError(f"a column is named by a position or a key, not by {column!r}")
-        key = column if isinstance(column, str) else operator.index(column)
+        key = column_key(iterator, column if isinstance(column, str) else operator.index(column))
         if key in checked:
             raise ConfigError(f"column {key!r} is selected twice, among {_list(columns)}")
         checked.append(key)
     return tuple(checked)
 
 
-def _positions_of(iterator: Any, columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
-    """Columns, checked, with positions for the names that a meta has."""
-    return tuple(column_key(iterator, column) for column in _check_columns(columns))
-
-
 def _check_names(names: Sequence[Any]) -> None:
-    for place, name in enumerate(names):
-        if not isinstance(name, str):
-            raise ConfigError(f"the name of a column must be a string, got {name!r}")
-        if name in names[:place]:
-            raise ConfigError(f"two columns cannot both be named {name!r}, among {_list(names)}")
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ConfigError(f"the names of columns are strings, no two the same, got {_list(names)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ class FilteredDatasetIterator(DatasetIteratorView):
 
     Args:
         dataset_iterator: the iterator looked through; it stays the caller's to close.
-        predicate: says of a sample whether it stays: a bool, or whatever has one truth (a tensor of one element, too).
+        predicate: tells whether a sample stays: a bool, or what ``bool()`` takes.
 
             * With one ``column``, it is given that column's value. Numbers arrive as Python's, so that
               ``lambda label: label in {1, 2}`` works; numpy times as ``datetime64``; values with a shape as arrays (not to be
@@ -43,9 +43,8 @@ class FilteredDatasetIterator(DatasetIteratorView):
         batched: whether the predicate takes many samples at once.
 
     Raises:
-        ConfigError: there is no such column, the answer of the predicate has no truth (the message names the position), or a
-            batched one did not give a bool for each sample. What the predicate itself raises comes through as it is, with a
-            note of the position from Python 3.11 on.
+        ConfigError: there is no such column, or a batched predicate did not give one bool per sample. Errors of the predicate
+            are not changed; from Python 3.11 on they have a note of the position.
     """
 
     def __init__(
@@ -59,9 +58,7 @@ class FilteredDatasetIterator(DatasetIteratorView):
         if not callable(predicate):
             raise ConfigError(f"a predicate is a function, got {predicate!r:.80}")
         self._predicate, self._column, self._batched = predicate, column, batched
-        source = access_to(as_iterator(dataset_iterator))
-        find = _find_by_batches if batched else _find_one_by_one
-        found = [narrow(positions, source.n_samples) for positions in find(source, predicate, column)]
+        found = list(_find(access_to(as_iterator(dataset_iterator)), predicate, column, batched))
         super().__init__(dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -79,40 +76,26 @@ def _is_local(function: Any) -> bool:
     return "<lambda>" in getattr(function, "__qualname__", "") or "<locals>" in getattr(function, "__qualname__", "")
 
 
-def _find_one_by_one(
-    source: SampleAccess, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None
-) -> Iterator[npt.NDArray[np.intp]]:
-    arguments: Any
-    for start, block in in_blocks(source.n_samples, _reader(source, column, source.samples)):
-        if column is None:
-            arguments = zip(block)
-        else:
-            arguments = zip(*map(_values, block), strict=True)
-        yield _true_positions(predicate, arguments, start)
-
-
-def _find_by_batches(
-    source: SampleAccess, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None
-) -> Iterator[npt.NDArray[np.intp]]:
-    read = _reader(source, column, source.batch)
-
-    def read_and_count(positions: npt.NDArray[np.intp]) -> tuple[Any, int]:
-        return read(positions), len(positions)
-
-    for start, (block, length) in in_blocks(source.n_samples, read_and_count):
-        yield start + np.flatnonzero(_mask(predicate, (block,) if column is None else block, start, length))
-
-
-def _reader(
-    source: SampleAccess, column: ColumnKey | Sequence[ColumnKey] | None, whole: Callable[..., Any]
-) -> Callable[[npt.NDArray[np.intp]], Any]:
-    """Reads what a predicate is given: whole samples, or a list of columns."""
-    if column is None:
-        return whole
-    keys = keys_of(column)
-    if not keys:
+def _find(
+    source: SampleAccess, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None, batched: bool
+) -> Iterator[npt.NDArray[np.integer[Any]]]:
+    """The positions of the samples that stay, block by block."""
+    keys = [] if column is None else keys_of(column)
+    if column is not None and not keys:
         raise ConfigError("a filter reads at least one column; for whole samples leave `column` out")
-    return lambda positions: source.columns(keys, positions)
+
+    def read(positions: npt.NDArray[np.intp]) -> tuple[Any, int]:
+        if column is None:
+            return (source.batch(positions) if batched else source.samples(positions)), len(positions)
+        return source.columns(keys, positions), len(positions)
+
+    for start, (block, length) in in_blocks(source.n_samples, read):
+        if batched:
+            stays: Sequence[bool] | npt.NDArray[np.bool_] = _mask(predicate, [block] if column is None else block, start, length)
+        else:
+            arguments = zip(block) if column is None else zip(*map(_values, block), strict=True)
+            stays = _ask_each(predicate, arguments, start)
+        yield narrow(start + np.flatnonzero(stays), source.n_samples)
 
 
 def _values(column: Column) -> list[Any]:
@@ -120,50 +103,27 @@ def _values(column: Column) -> list[Any]:
     return column.tolist() if column.ndim == 1 and column.dtype.kind not in "mMV" else list(column)
 
 
-def _true_positions(predicate: Callable[..., Any], arguments: Any, start: int) -> npt.NDArray[np.intp]:
-    found = []
-    position = start
+def _ask_each(predicate: Callable[..., Any], arguments: Iterable[Any], start: int) -> list[bool]:
+    stays: list[bool] = []
     try:
-        for values in arguments:
-            answer = predicate(*values)
-            if answer is True or (answer is not False and _truth(answer, position)):
-                found.append(position)
-            position += 1
+        stays.extend(bool(predicate(*values)) for values in arguments)  # up to the one that fails
     except Exception as error:
-        _note(error, f"while the predicate looked at position {position}")
+        _note(error, f"while the predicate looked at position {start + len(stays)}")
         raise
-    return np.array(found, dtype=np.intp)
-
-
-def _truth(answer: Any, position: int) -> bool:
-    problem: Exception | None = None
-    if not isinstance(answer, np.ndarray) or answer.size == 1:
-        try:
-            return bool(answer)
-        except (ValueError, TypeError, RuntimeError) as error:
-            problem = error
-    shape = f" of shape {tuple(answer.shape)}" if hasattr(answer, "shape") else ""
-    raise ConfigError(
-        f"at position {position} the predicate gave a {type(answer).__name__}{shape}, which is neither true nor false; "
-        f"a predicate gives one bool for a sample (of whole columns: batched=True)"
-    ) from problem
+    return stays
 
 
 def _mask(predicate: Callable[..., Any], arguments: Sequence[Any], start: int, length: int) -> npt.NDArray[np.bool_]:
     where = f"for the samples {start} to {start + length - 1}"
     try:
-        answer = predicate(*arguments)
+        mask = as_array(predicate(*arguments))
     except Exception as error:
         _note(error, f"{where}, while the batched predicate looked at them")
         raise
-    try:
-        mask = as_array(answer)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise ConfigError(f"{where} the batched predicate gave a {type(answer).__name__}, which is no array of bools") from error
     if mask.dtype != bool or mask.shape != (length,):
         raise ConfigError(
             f"{where} the batched predicate must give an array of bools of shape ({length},); "
-            f"it gave a {type(answer).__name__} of shape {mask.shape} and dtype {mask.dtype}"
+            f"it gave shape {mask.shape} and dtype {mask.dtype}"
         )
     return mask
 

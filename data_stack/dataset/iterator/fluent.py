@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsIndex, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
 from data_stack.exception import ConfigError
 
@@ -42,11 +42,11 @@ class FluentIterator(Generic[_Stack, _Fold]):
 
     def take(self, n_samples: int) -> _Stack:
         """The first ``n_samples`` samples; all of them where there are fewer."""
-        return self._stacked("view", indices=slice(0, _check_count("n_samples", n_samples)))
+        return self._stacked("view", indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
 
     def skip(self, n_samples: int) -> _Stack:
         """All but the first ``n_samples`` samples."""
-        return self._stacked("view", indices=slice(_check_count("n_samples", n_samples), None))
+        return self._stacked("view", indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
 
     def shuffle(self, seed: int, *, epoch: int = 0) -> _Stack:
         """All samples in an order that ``seed`` and ``epoch`` alone decide; no array of positions is kept for large iterators."""
@@ -342,13 +342,3 @@ class FluentIterator(Generic[_Stack, _Fold]):
             return by
         meta = getattr(self, "dataset_meta", None)
         return 1 if meta is None else meta.target_pos
-
-
-def _check_count(name: str, count: SupportsIndex) -> int:
-    try:
-        number = operator.index(count)
-    except TypeError:
-        raise ConfigError(f"{name} must be an integer, got {count!r:.80}") from None
-    if number < 0:
-        raise ConfigError(f"{name} must not be negative, got {number}")
-    return number

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Union
 
@@ -24,6 +23,7 @@ from data_stack.dataset.iterator.sample_columns import (
     OBJECT,
     SampleStructure,
     ValueKind,
+    estimate_bytes,
     kind_of,
     torch_module,
 )
@@ -44,12 +44,11 @@ _BYTES_AT_ONCE = 4 << 20
 class InMemoryDatasetIterator(AccessedDatasetIterator):
     """The samples of ``dataset_iterator``, read from first to last when this is made, then kept as columns.
 
-    Samples come back as they were read, type and all: tuples, lists, dicts with names for keys, bare values. A column whose
-    values are all of one kind is one array: Python's bools, ints (of 64 bits), floats and complex numbers, numpy's scalars of one
-    dtype, arrays of one dtype and shape, torch's tensors of one dtype and shape (without gradient, in this machine's memory). A
-    million small samples then take the memory of their bytes, cost no Python objects, and stay shared with forked workers. Any
-    other column, such as one of strings, is a list of what was read, and samples that differ in their structure are kept as they
-    are.
+    Samples come back as they were read, type and all. Of tuples, dicts with strings for keys, and bare values, a column of one
+    kind is one array: Python's bools, ints (of 64 bits) and floats, numpy's scalars of one dtype, arrays of one dtype and shape,
+    torch's tensors of one dtype and shape (without gradient, on the CPU). A million small samples then take the memory of their
+    bytes, and stay shared with forked workers. Other columns, such as strings, are lists; samples of different structures, and
+    lists, are kept as they are.
 
     What it gives is the receiver's to write into: arrays, tensors, lists, dicts and sets are copies, at any depth, in samples
     and in batches. Only objects of other classes are those that were read; and a whole column of numbers is not copied, but
@@ -60,8 +59,8 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     the source has open files: there ``underlying_iterators`` is empty too.
 
     Args:
-        dataset_iterator: what is read; any iterable of samples will do. One that has a length is read into columns of
-            that length: at no time are the samples there twice.
+        dataset_iterator: what is read; any iterable of samples. One with a length is read into columns of that length, so that
+            memory holds the samples only once.
         progress: a progress bar on stderr: True, False, or None for one if stderr is a terminal or this a notebook.
         keep_source: whether ``underlying_iterators`` names ``dataset_iterator``.
     """
@@ -75,15 +74,10 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         progress: bool | None = False,
         keep_source: bool = True,
     ) -> None:
-        samples: Iterable[Sample] = dataset_iterator
-        if shows_progress(progress):
-            samples = new_bar(samples, desc="Loading iterator to memory")
         self._underlying: list[Any] = [dataset_iterator] if keep_source else []
-        try:
-            n_expected = len(dataset_iterator)  # type: ignore[arg-type]  # of some iterables
-        except TypeError:
-            n_expected = 0
-        self._samples = _read(samples, n_expected)
+        sized: Any = dataset_iterator if hasattr(dataset_iterator, "__len__") else list(dataset_iterator)
+        n_samples = len(sized)
+        self._samples = _read(new_bar(sized, desc="Loading iterator to memory") if shows_progress(progress) else sized, n_samples)
 
     def make_access(self) -> SampleAccess:
         return _ListAccess(self._samples) if isinstance(self._samples, list) else _ColumnarAccess(*self._samples)
@@ -115,9 +109,9 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
 # ------------------------------------------------------------------ reading
 
 
-def _read(samples: Iterable[Sample], n_expected: int) -> _Samples:
-    """All of ``samples``, as columns if they have one structure."""
-    source = iter(samples)
+def _read(samples: Iterable[Sample], n_samples: int) -> _Samples:
+    """The first ``n_samples`` of ``samples``, as columns if they have one structure."""
+    source = itertools.islice(samples, n_samples)
     block = list(itertools.islice(source, 1))
     if not block:
         return []
@@ -125,25 +119,23 @@ def _read(samples: Iterable[Sample], n_expected: int) -> _Samples:
     split = structure.columns_of(block)
     if split is None or (structure.form == "bare" and kind_of(block) == OBJECT):
         return [*block, *source]
-    kinds = list(map(kind_of, split))
-    columns = [_ObjectColumn([]) if kind == OBJECT else _RowsColumn(kind, n_expected) for kind in kinds]
-    row_bytes = sum(column.row_bytes for column in columns)
-    at_once = max(1, min(_SAMPLES_AT_ONCE, _BYTES_AT_ONCE // max(1, row_bytes)))
+    columns = [_Column(kind_of(values), n_samples) for values in split]
+    at_once = max(1, min(_SAMPLES_AT_ONCE, _BYTES_AT_ONCE // estimate_bytes(block[0])))
     while block:
         split = structure.columns_of(block)
         if split is None:
-            return [*structure.samples_of([column.at(range(len(column))) for column in columns]), *block, *source]
+            return [*structure.samples_of([column.at(range(column.n_values)) for column in columns]), *block, *source]
         for number, values in enumerate(split):
             column = columns[number]
-            if isinstance(column, _ObjectColumn) or kind_of(values) == column.kind:
-                column.extend(values)
-            else:
-                columns[number] = _ObjectColumn([*column.at(range(len(column))), *values])
+            if column.kind not in (OBJECT, kind_of(values)):
+                columns[number] = _Column(OBJECT, 0)
+                columns[number].extend(column.at(range(column.n_values)))
+            columns[number].extend(values)
         block = list(itertools.islice(source, at_once))
-    if structure.form == "bare" and isinstance(columns[0], _ObjectColumn):
-        return columns[0].values
+    if structure.form == "bare" and columns[0].kind == OBJECT:
+        return columns[0].values  # type: ignore[no-any-return]  # a list
     for column in columns:
-        column.finish()
+        column.values = column.values[: column.n_values]
     return structure, columns
 
 
@@ -154,7 +146,7 @@ class _ColumnarAccess(SampleAccess):
     """Access to samples kept as columns, as copies."""
 
     def __init__(self, structure: SampleStructure, columns: list[_Column]) -> None:
-        self._structure, self._columns, self.n_samples = structure, columns, len(columns[0])
+        self._structure, self._columns, self.n_samples = structure, columns, columns[0].n_values
         # a closure takes half the time of a method
         self.sample = structure.reader([column.reader() for column in columns])  # type: ignore[method-assign, assignment]
 
@@ -165,8 +157,8 @@ class _ColumnarAccess(SampleAccess):
         return self._structure.samples_of([column.at(positions.tolist()) for column in self._columns])
 
     def tell_content(self) -> Any:
-        form = [self._structure.form, list(self._structure.keys)]
-        return content_digest([form, [content_of(column.content(), of_samples=True) for column in self._columns]])
+        columns = [[column.kind.name, column.values] for column in self._columns]
+        return content_digest(content_of([self._structure.form, list(self._structure.keys), columns], of_samples=True))
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         return self._structure.batch_of([column.stack(positions) for column in self._columns])
@@ -195,94 +187,46 @@ class _ListAccess(SampleAccess):
         return content_digest(content_of(self._samples, of_samples=True))
 
 
-class _RowsColumn:
-    """Values of one size, as rows of one array; with room for as many as are expected."""
+class _Column:
+    """The values of a column: rows of one array where they are of one kind, otherwise a list of them as they are."""
 
-    def __init__(self, kind: ValueKind, n_expected: int) -> None:
-        self.kind, self._n_values = kind, 0
-        try:
-            self._rows = np.empty((n_expected, *kind.shape), kind.dtype)  # its memory is taken as it is written
-        except (MemoryError, ValueError):  # so many there will not be
-            self._rows = np.empty((1, *kind.shape), kind.dtype)
-        self.row_bytes = math.prod(kind.shape) * int(kind.dtype.itemsize)
-
-    def __len__(self) -> int:
-        return self._n_values
+    def __init__(self, kind: ValueKind, most_values: int) -> None:
+        self.kind, self.n_values = kind, 0
+        self.values: Any = [] if kind == OBJECT else np.empty((most_values, *kind.shape), kind.dtype)
 
     def extend(self, values: Sequence[Any]) -> None:
-        stop = self._n_values + len(values)
-        if stop > len(self._rows):
-            larger = np.empty((max(stop, len(self._rows) * 5 // 4), *self.kind.shape), self.kind.dtype)
-            larger[: self._n_values] = self._rows[: self._n_values]
-            self._rows = larger
-        if self.kind.name in ("array", "tensor"):
-            np.stack(list(map(as_array, values)), out=self._rows[self._n_values : stop])
+        """Add values of that kind."""
+        start, self.n_values = self.n_values, self.n_values + len(values)
+        if self.kind == OBJECT:
+            self.values += values
+        elif self.kind.name in ("array", "tensor"):
+            np.stack(list(map(as_array, values)), out=self.values[start : self.n_values])
         else:
-            self._rows[self._n_values : stop] = values
-        self._n_values = stop
-
-    def finish(self) -> None:
-        if len(self._rows) > self._n_values:
-            self._rows = self._rows[: self._n_values].copy()
+            self.values[start : self.n_values] = values
 
     def reader(self) -> Any:
-        """What gives a value by position."""
-        name = self.kind.name
-        if name in ("bool", "int", "float"):
-            return self._rows.data  # gives a Python number, in half the time of item()
-        if name == "complex":
-            return self._rows.tolist()
-        if name == "scalar":
-            return self._rows
-        return _Copies(torch_module().from_numpy(self._rows) if name == "tensor" else self._rows)
+        """An object that gives a value by position."""
+        if self.kind.name in ("bool", "int", "float"):
+            return self.values.data  # gives a Python number, in half the time of item()
+        if self.kind.name == "scalar":
+            return self.values
+        return _Copies(torch_module().from_numpy(self.values) if self.kind.name == "tensor" else self.values)
 
     def at(self, positions: Sequence[int]) -> list[Any]:
+        """Several values."""
         return list(map(self.reader().__getitem__, positions))
 
     def stack(self, positions: IndexArrayOfInts | None) -> Column:
-        if positions is None:
-            column: Column = self._rows.view()
-            column.flags.writeable = False
-        else:
-            column = self._rows.take(positions, axis=0)
+        """Several values, or all, as a column of a batch."""
+        if self.kind == OBJECT:
+            if positions is None:
+                return copy_objects(stack_values(self.values))
+            return stack_values(self.at(positions.tolist())) if len(positions) else stack_values(self.values[:1])[:0]
+        if positions is not None:
+            return self.values.take(positions, axis=0)  # type: ignore[no-any-return]  # an array
+        column: Column = self.values.view()
+        column.flags.writeable = False
         return column
-
-    def content(self) -> list[Any]:
-        """What tells the values from others."""
-        return [self.kind.name, str(self.kind.dtype), list(self.kind.shape), self._rows]
-
-
-class _ObjectColumn:
-    """Values of any kinds, as they are."""
-
-    kind, row_bytes = OBJECT, 0
-
-    def __init__(self, values: list[Any]) -> None:
-        self.values = values
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def extend(self, values: Sequence[Any]) -> None:
-        self.values += values
-
-    def finish(self) -> None:
-        """Nothing is reserved."""
-
-    def reader(self) -> _Copies:
-        return _Copies(self.values)
-
-    def at(self, positions: Sequence[int]) -> list[Any]:
-        return [copy_value(self.values[position]) for position in positions]
-
-    def stack(self, positions: IndexArrayOfInts | None) -> Column:
-        if positions is None:
-            return copy_objects(stack_values(self.values))
-        return stack_values(self.at(positions.tolist())) if len(positions) else stack_values(self.values[:1])[:0]
-
-    def content(self) -> list[Any]:
-        """What tells the values from others."""
-        return self.values
 
 
 class _Copies:
@@ -295,5 +239,4 @@ class _Copies:
         return copy_value(self._values[index, ...] if isinstance(self._values, np.ndarray) else self._values[index])
 
 
-_Column = Union[_RowsColumn, _ObjectColumn]
 _Samples = Union[list[Sample], tuple[SampleStructure, list[_Column]]]

@@ -181,29 +181,19 @@ class BatchMapAccess(_MapAccess):
 
     def _check(self, mapped: Any, n_rows: int) -> Batch:
         """What a batched function gave as a batch of ``n_rows``."""
-        if isinstance(mapped, Mapping):
-            columns = {key: self._check_column(column, n_rows, f" in column {key!r}") for key, column in mapped.items()}
-            if columns:
-                return columns
-        elif isinstance(mapped, tuple):
-            if mapped:
-                return tuple([self._check_column(column, n_rows, f" in column {i}") for i, column in enumerate(mapped)])
-        else:
-            return self._check_column(mapped, n_rows, "")
-        raise ConfigError(f"a batched map gave no columns for a batch of {n_rows} samples: its function is {self._function!r}")
+        if isinstance(mapped, Mapping) and mapped:
+            return {key: self._check_column(column, n_rows, f" in column {key!r}") for key, column in mapped.items()}
+        if isinstance(mapped, tuple) and mapped:
+            return tuple([self._check_column(column, n_rows, f" in column {i}") for i, column in enumerate(mapped)])
+        return self._check_column(mapped, n_rows, "")
 
     def _check_column(self, values: Any, n_rows: int, where: str) -> Column:
         column = _as_column(values)
-        if column is None:
+        if column is None or len(column) != n_rows:
+            what = f"a {type(values).__name__}" if column is None else f"{len(column)} values"
             raise ConfigError(
-                f"a batched map gave a {type(values).__name__}{where}; expected an array, tensor or list of {n_rows} values, "
-                f"one for each sample of the batch: its function is {self._function!r}"
-            )
-        if len(column) != n_rows:
-            hint = " (a list is one column, several columns are a tuple)" if isinstance(values, list) and not where else ""
-            raise ConfigError(
-                f"a batched map gave {len(column)} values{where}; expected {n_rows}, one for each sample of the batch"
-                f"{hint}: its function is {self._function!r}"
+                f"a batched map gave {what}{where}; expected an array, tensor or list of {n_rows} values, one for each sample of "
+                f"the batch (a list is one column, several columns are a tuple): its function is {self._function!r}"
             )
         return column
 

@@ -76,15 +76,11 @@ class ResampledDatasetIterator(DatasetIteratorView):
 
 def _check_weights(weights: npt.ArrayLike, n_samples: int) -> npt.NDArray[Any]:
     try:
-        array = np.array(as_array(weights))
-        if array.dtype == object or (array.dtype.kind == "f" and array.dtype.itemsize > 8):
-            array = array.astype(np.float64)
+        array = as_array(weights).astype(np.float64, casting="same_kind")
     except (TypeError, ValueError) as error:
         raise ConfigError(f"weights must be numbers, one for each sample: {error}") from error
     if array.shape != (n_samples,):
         raise ConfigError(f"weights must be one number for each of {n_samples} samples, shape ({n_samples},), not {array.shape}")
-    if array.size and array.dtype.kind not in "biuf":
-        raise ConfigError(f"weights must be numbers, got an array of dtype {array.dtype}")
     wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
     if len(wrong):
         raise ConfigError(f"weights must be finite and not negative; that of sample {wrong[0]} is {array[wrong[0]]}")
@@ -109,22 +105,10 @@ class _DrawnByWeight(ComputedPositions):
     """Draws of positions in proportion to their weights, by the inverse of the cumulative sum."""
 
     def __init__(self, weights: npt.NDArray[Any], n_drawn: int, key: int) -> None:
-        self._weights, self._n_drawn, self._key = weights, n_drawn, key
-        self._sum_up()
-
-    def _sum_up(self) -> None:
+        self._n_drawn, self._key = n_drawn, key
         # Scaled by a power of two, which changes no proportion: the sum neither overflows nor gets so small that it rounds.
-        _, exponent = math.frexp(float(self._weights.max()))
-        scaled = np.ldexp(self._weights.astype(np.float64), -exponent)
-        self._sums = np.cumsum(scaled, out=scaled)
-        self._total = float(self._sums[-1])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_sums", "_total")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._sum_up()
+        _, exponent = math.frexp(float(weights.max()))
+        self._sums = np.cumsum(np.ldexp(weights, -exponent))
 
     def __len__(self) -> int:
         return self._n_drawn
@@ -135,5 +119,5 @@ class _DrawnByWeight(ComputedPositions):
     def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         uniform = (hash_array(self._key, indices) >> np.uint64(11)).astype(np.float64)
         uniform *= 2.0**-53
-        uniform *= self._total
+        uniform *= float(self._sums[-1])
         return np.asarray(self._sums.searchsorted(uniform, side="right"), dtype=np.intp)

@@ -27,7 +27,7 @@ __all__ = [
     "torch_module",
 ]
 
-_PYTHON_KINDS = {bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}
+_PYTHON_KINDS = {bool: np.bool_, int: np.int64, float: np.float64}
 _SCALAR_KINDS = "biufcmM"  # strings of numpy's are as long as their value, each another dtype
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
@@ -40,12 +40,12 @@ class SampleStructure:
     """How samples are put together from the values of their columns.
 
     Attributes:
-        form: ``"tuple"``, ``"list"``, ``"dict"``; ``"bare"``: the sample is the only column's value.
+        form: ``"tuple"``, ``"dict"``; ``"bare"``: the sample is the only column's value.
         n_columns: at least 1.
         keys: the keys of a dict in their order.
     """
 
-    form: Literal["bare", "tuple", "list", "dict"]
+    form: Literal["bare", "tuple", "dict"]
     n_columns: int = 1
     keys: tuple[str, ...] = ()
 
@@ -55,8 +55,6 @@ class SampleStructure:
         kind = type(sample)
         if kind is tuple and sample:
             return cls("tuple", len(sample))
-        if kind is list and sample:
-            return cls("list", len(sample))
         if kind is dict and sample and all(type(key) is str for key in sample):
             return cls("dict", len(sample), tuple(sample))
         return cls("bare")
@@ -65,7 +63,7 @@ class SampleStructure:
         """The values of each column; None if a sample is of another structure."""
         if self.form == "bare":
             return [samples]
-        if set(map(type, samples)) != {_TYPES[self.form]}:
+        if set(map(type, samples)) != {dict if self.form == "dict" else tuple}:
             return None
         if self.form == "dict":
             if any(tuple(sample) != self.keys for sample in samples):
@@ -84,7 +82,7 @@ class SampleStructure:
         rows = zip(*columns, strict=True)
         if self.form == "dict":
             return [dict(zip(self.keys, row, strict=True)) for row in rows]
-        return list(rows) if self.form == "tuple" else list(map(list, rows))
+        return list(rows)
 
     def reader(self, columns: Sequence[Any]) -> Callable[[int], Any]:
         """A function that gives the sample at a position; ``columns`` are indexed with it."""
@@ -93,10 +91,8 @@ class SampleStructure:
             return read
         if self.form == "tuple":
             return sample_reader(columns)
-        if self.form == "dict":
-            named = list(zip(self.keys, columns, strict=True))
-            return lambda index: {key: column[index] for key, column in named}
-        return lambda index: [column[index] for column in columns]
+        named = list(zip(self.keys, columns, strict=True))
+        return lambda index: {key: column[index] for key, column in named}
 
     def batch_of(self, columns: Sequence[Column]) -> Batch:
         """Stacked columns as a batch."""
@@ -118,9 +114,6 @@ class SampleStructure:
         return position % self.n_columns if -self.n_columns <= position < self.n_columns else None
 
 
-_TYPES: dict[str, type[Any]] = {"tuple": tuple, "list": list, "dict": dict}
-
-
 def sample_reader(columns: Sequence[Any]) -> Callable[[int], tuple[Any, ...]]:
     """A function that gives the tuple of the columns' values at a position; of a sample and its target in half the time."""
     if len(columns) == 2:
@@ -137,8 +130,8 @@ class ValueKind:
     """What all values of a column have in common, so that they come back from one array the same, type and all.
 
     Attributes:
-        name: ``"bool"``, ``"int"`` (within 64 bits), ``"float"``, ``"complex"`` of Python's; ``"scalar"`` and ``"array"`` of
-            numpy's; ``"tensor"`` of torch's; ``"object"`` for anything else.
+        name: ``"bool"``, ``"int"`` (within 64 bits), ``"float"`` of Python's; ``"scalar"`` and ``"array"`` of numpy's;
+            ``"tensor"`` of torch's; ``"object"`` for anything else.
         dtype: of the array; None of objects.
         shape: of each array or tensor.
     """

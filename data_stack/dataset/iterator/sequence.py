@@ -33,19 +33,13 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
     """
 
     def __init__(self, dataset_sequences: Sequence[Any]) -> None:
-        if isinstance(dataset_sequences, (str, Mapping)) or not hasattr(dataset_sequences, "__iter__"):
+        is_list = not isinstance(dataset_sequences, (str, Mapping)) and hasattr(dataset_sequences, "__iter__")
+        columns = tuple(map(_by_position, dataset_sequences)) if is_list else ()
+        if not columns or not all(hasattr(column, "__len__") for column in columns):
             raise ConfigError(
-                f"a SequenceDatasetIterator takes a list of columns, [samples, targets], not {dataset_sequences!r:.80}"
+                f"a SequenceDatasetIterator takes a list of columns, at least one, such as [samples, targets], "
+                f"not {dataset_sequences!r:.80}"
             )
-        for number, sequence in enumerate(dataset_sequences):
-            if not hasattr(sequence, "__len__"):
-                raise ConfigError(
-                    f"column {number} of a SequenceDatasetIterator must be a sequence, got {sequence!r:.80}; "
-                    f"it takes a list of columns, [samples, targets]"
-                )
-        columns = tuple(_by_position(sequence) for sequence in dataset_sequences)
-        if not columns:
-            raise ConfigError("SequenceDatasetIterator needs at least one sequence, e.g. [samples, targets]; it was given none")
         lengths = [len(column) for column in columns]
         if len(set(lengths)) > 1:
             raise ConfigError(f"the sequences of a SequenceDatasetIterator must be of one length; theirs are {lengths}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -70,7 +69,8 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         positions: list[ColumnKey] = [meta.sample_pos, meta.target_pos, meta.tag_pos]
         if self._n_samples and any(not isinstance(position, str) and position < 0 for position in positions):
-            width = len(_places_of([access_to(as_iterator(self._iterators[0])).sample(0)]))
+            first = access_to(as_iterator(self._iterators[0])).sample(0)
+            width = len(first) if isinstance(first, (tuple, list, Mapping)) else 1
             positions = [
                 position if isinstance(position, str) or not -width <= position < 0 else position + width
                 for position in positions
@@ -99,7 +99,7 @@ class _ZippedAccess(SampleAccess):
 
     def __init__(self, parts: Sequence[SampleAccess], n_samples: int) -> None:
         self._parts, self.n_samples = parts, n_samples
-        self._places: list[_Place] | dict[ColumnKey, _Place] | None = None
+        self._places: dict[ColumnKey, _Place] | None = None
 
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
@@ -134,18 +134,17 @@ class _ZippedAccess(SampleAccess):
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if self.n_samples == 0:
-            batch = self.batch(np.empty(0, dtype=np.intp))
-            if isinstance(batch, tuple) and not batch:  # nothing tells which there would be
-                return [np.empty(0) for _ in keys]
-            return [column_of(batch, key) for key in keys]  # type: ignore[arg-type]  # never a bare column
+            batch: Any = self.batch(np.empty(0, dtype=np.intp))
+            # () does not tell which columns there would be
+            return [column_of(batch, key) for key in keys] if len(batch) else [np.empty(0) for _ in keys]
         wanted: dict[int, list[tuple[int, ColumnKey | None]]] = {}
         for slot, key in enumerate(keys):
             number, key_there = self._place_of(key)
             wanted.setdefault(number, []).append((slot, key_there))
         columns: dict[int, Column] = {}
         for number, slots in wanted.items():
-            for (slot, _), column in zip(slots, self._read_from(number, [key for _, key in slots], positions), strict=True):
-                columns[slot] = column
+            found = self._read_from(number, [key for _, key in slots], positions)
+            columns.update(zip([slot for slot, _ in slots], found, strict=True))
         return [columns[slot] for slot in range(len(keys))]
 
     def _read_from(self, number: int, keys: Sequence[ColumnKey | None], positions: IndexArrayOfInts | None) -> list[Column]:
@@ -162,63 +161,47 @@ class _ZippedAccess(SampleAccess):
         places = self._places
         if places is None:
             places = self._places = _places_of([part.sample(0) for part in self._parts])
-        if isinstance(places, dict):
-            if key in places:
-                return places[key]
+        if key not in places:
             raise ConfigError(f"samples have no column {key!r}: they have the columns {', '.join(map(repr, places))}")
-        if not hasattr(key, "__index__") or not -len(places) <= operator.index(key) < len(places):
-            raise ConfigError(f"samples have no column {key!r}: they have the columns 0 to {len(places) - 1}")
-        return places[operator.index(key)]
+        return places[key]
 
 
 def _side_by_side(samples: Sequence[Any]) -> Any:
     """One sample of several, one from each iterator; or one batch of several."""
-    if isinstance(samples[0], Mapping):
+    if any(isinstance(sample, Mapping) for sample in samples):
         united: dict[Any, Any] = {}
-        n_columns = 0
         for sample in samples:
-            if not isinstance(sample, Mapping):
-                raise _mix(samples)
+            if not isinstance(sample, Mapping) or not united.keys().isdisjoint(sample):
+                _places_of(samples)  # raises
             united.update(sample)
-            n_columns += len(sample)
-        if len(united) != n_columns:
-            _places_of(samples)  # tells which
         return united
     columns: list[Any] = []
     for sample in samples:
         if isinstance(sample, (tuple, list)):
             columns += sample
-        elif isinstance(sample, Mapping):
-            raise _mix(samples)
         else:
             columns.append(sample)
     return tuple(columns)
 
 
-def _places_of(samples: Sequence[Any]) -> list[_Place] | dict[ColumnKey, _Place]:
-    """Where which column is, from a sample of each iterator."""
-    if any(isinstance(sample, Mapping) for sample in samples):
-        keys: dict[ColumnKey, _Place] = {}
-        for number, sample in enumerate(samples):
-            if not isinstance(sample, Mapping):
-                raise _mix(samples)
-            for key in sample:
-                if key in keys:
-                    raise ConfigError(
-                        f"iterators {keys[key][0]} and {number} both have a column {key!r}; rename or drop one before zipping"
-                    )
-                keys[key] = (number, key)
-        return keys
-    places: list[_Place] = []
+def _places_of(samples: Sequence[Any]) -> dict[ColumnKey, _Place]:
+    """Where which column is, from a sample of each iterator; columns of tuples by their positions, also from the end."""
+    places: dict[ColumnKey, _Place] = {}
+    are_dicts = [isinstance(sample, Mapping) for sample in samples]
+    if any(are_dicts) and not all(are_dicts):
+        raise ConfigError(
+            f"dicts cannot be zipped with tuples or bare values: iterator {are_dicts.index(False)} does not give dicts; "
+            f"name its columns by as_dict()"
+        )
     for number, sample in enumerate(samples):
-        places += [(number, key) for key in range(len(sample))] if isinstance(sample, (tuple, list)) else [(number, None)]
-    return places
-
-
-def _mix(samples: Sequence[Any]) -> ConfigError:
-    numbers = [number for number, sample in enumerate(samples) if isinstance(sample, Mapping)]
-    others = [number for number in range(len(samples)) if number not in numbers]
-    return ConfigError(
-        f"dicts cannot be zipped with tuples or bare values: iterators {numbers} give dicts, {others} do not; "
-        f"name the others' columns by as_dict()"
-    )
+        if not isinstance(sample, Mapping):
+            keys: list[ColumnKey | None] = [*range(len(sample))] if isinstance(sample, (tuple, list)) else [None]
+            places.update({len(places) + place: (number, key) for place, key in enumerate(keys)})
+            continue
+        for key in sample:
+            if key in places:
+                raise ConfigError(
+                    f"iterators {places[key][0]} and {number} both have a column {key!r}; rename or drop one before zipping"
+                )
+            places[key] = (number, key)
+    return places if all(are_dicts) else {**places, **{key - len(places): place for key, place in places.items()}}  # type: ignore[operator]

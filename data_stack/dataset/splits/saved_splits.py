@@ -78,7 +78,7 @@ class SavedSplits:
 
         def make_part(content: Any) -> DatasetIteratorIF:
             tag, positions = content
-            return _as_view(dataset, from_plain(positions), tag)
+            return _as_view(dataset, np.asarray(from_plain(positions)), tag)
 
         def make_fold(content: Any) -> Fold:
             number, train, test = content
