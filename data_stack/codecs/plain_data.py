@@ -1,31 +1,29 @@
-"""Values as plain JSON data and back, exactly: so are recipes, fitted encoders, saved splits and any values of Python kept."""
+"""Values as plain JSON data and back, exactly: the form of recipes, fitted encoders, saved splits and Python values."""
 
 from __future__ import annotations
 
 import base64
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from data_stack.codecs.arrays import ArrayCodec
 from data_stack.exception import ConfigError
 
 __all__ = ["canonical_json", "from_plain", "shorten", "to_plain"]
 
 _ARRAY_KINDS = "biufcmMSU"  # of fixed size, and nothing in them can run
-_DTYPE = re.compile(r"[<>|=]?[biufcmMSU][0-9]{1,9}(\[[0-9]{0,9}[a-zA-Z]{1,7}\])?", re.ASCII)
-_MOST_VALUES_SHOWN = 32
+#: Arrays are base64 of their records.
+_ARRAYS = ArrayCodec()
 _DEEPEST = 100
 _MOST_DIMENSIONS = 32  # of numpy before 2.0
 
 # Objects of so many values are not shown whole in messages.
 _MOST_SHOWN = 80
 _CONTAINERS = (dict, list, tuple, set, frozenset)
-
-_LAST_CHARACTER = 0x10FFFF
 
 
 def to_plain(
@@ -159,46 +157,19 @@ def _plain_array(value: Any, plain: Callable[[Any], Any]) -> Any:
     array = np.asarray(value)
     if array.dtype == object:
         return {"objects": {"shape": list(array.shape), "values": [plain(item) for item in array.ravel().tolist()]}}
-    little = np.asarray(array, dtype=array.dtype.newbyteorder("<"))
-    content: dict[str, Any] = {"dtype": little.dtype.str, "shape": list(array.shape)}
-    if array.dtype.kind in "iu" and array.size <= _MOST_VALUES_SHOWN:
-        content["values"] = array.ravel().tolist()
-    else:
-        content["base64"] = base64.b64encode(little.tobytes()).decode("ascii")
-    return {"scalar" if isinstance(value, np.generic) else "array": content}
+    try:
+        record = _ARRAYS.encode(np.asarray(array, dtype=array.dtype.newbyteorder("<")))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{shorten(value)} cannot be written as plain data: {error}") from error
+    return {"scalar" if isinstance(value, np.generic) else "array": base64.b64encode(record).decode("ascii")}
 
 
-def _array(content: Any) -> Any:
-    shape = _shape(content)
-    text = content["dtype"]
-    if not isinstance(text, str) or not _DTYPE.fullmatch(text):
-        raise ValueError(f"no dtype of plain values: {shorten(text)}")
-    dtype = np.dtype(text)
-    if dtype.itemsize == 0:
-        raise ValueError(f"dtype {text} has no size")
-    if "values" in content:
-        values = _check_list(content["values"])
-        if content.keys() != {"dtype", "shape", "values"} or dtype.kind not in "iu":
-            raise ValueError("only integers are listed")
-        bounds = np.iinfo(dtype)
-        if not all(type(number) is int and bounds.min <= number <= bounds.max for number in values):
-            raise ValueError(f"not all of the values are of dtype {text}")
-        return np.array(values, dtype=dtype).reshape(shape)
-    if content.keys() != {"dtype", "shape", "base64"}:
-        raise ValueError("an array has a dtype, a shape, and values or base64")
-    data = bytearray(_base64(content["base64"]))  # writable, as other arrays are
-    if len(data) != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"{len(data)} bytes are no array of this shape")
-    array = np.frombuffer(data, dtype=dtype).reshape(shape)
-    if (dtype.kind == "b" and max(data, default=0) > 1) or (
-        dtype.kind == "U" and int(np.frombuffer(data, "<u4").max(initial=0)) > _LAST_CHARACTER
-    ):
-        raise ValueError(f"the bytes are no values of dtype {text}")
-    return array
+def _array(text: Any) -> Any:
+    return _ARRAYS.decode(_base64(text))
 
 
-def _scalar(content: Any) -> Any:
-    array = _array(content)
+def _scalar(text: Any) -> Any:
+    array = _array(text)
     if array.ndim:
         raise ValueError("a scalar has no shape")
     return array[()]
@@ -215,8 +186,6 @@ def _objects(content: Any, value: Callable[[Any], Any]) -> Any:
 
 
 def _shape(content: Any) -> tuple[int, ...]:
-    if not isinstance(content, dict):
-        raise ValueError("an object is needed")
     extents = _check_list(content["shape"])
     if len(extents) > _MOST_DIMENSIONS or not all(type(extent) is int and 0 <= extent < 1 << 62 for extent in extents):
         raise ValueError(f"no shape: {shorten(extents)}")
@@ -238,7 +207,7 @@ def _range(ends: Any) -> range:
     if not all(type(end) is int for end in (start, stop, step)):
         raise ValueError("a range has three integers")
     made = range(start, stop, step)
-    len(made)  # more than can be counted is no use to anybody
+    len(made)  # OverflowError where it has more than can be counted
     return made
 
 
@@ -249,7 +218,7 @@ def _slice(ends: Any, value: Callable[[Any], Any]) -> slice:
 
 def _base64(text: Any) -> bytes:
     if not isinstance(text, str):
-        raise ValueError("a text is needed")
+        raise ValueError("base64 is needed; an earlier version of data_stack wrote another form")
     return base64.b64decode(text, validate=True)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -97,12 +99,10 @@ def test_what_was_written_is_read_as_it_was(value: Any) -> None:
         ({"a": [1]}, {"dict": [["a", [1]]]}),
         ({3, 1, 2}, {"set": [1, 2, 3]}),
         (range(2, 8), {"range": [2, 8, 1]}),
-        (slice(np.int64(1), None, -1), {"slice": [{"scalar": {"dtype": "<i8", "shape": [], "values": [1]}}, None, -1]}),
+        (slice(1, None, -1), {"slice": [1, None, -1]}),
         (b"\xff", {"bytes": "/w=="}),
-        (np.int32(7), {"scalar": {"dtype": "<i4", "shape": [], "values": [7]}}),
-        (np.array([1, 2], dtype=">u2"), {"array": {"dtype": "<u2", "shape": [2], "values": [1, 2]}}),
-        (np.array([1.5], dtype=">f4"), {"array": {"dtype": "<f4", "shape": [1], "base64": "AADAPw=="}}),
-        (np.array(True), {"array": {"dtype": "|b1", "shape": [], "base64": "AQ=="}}),
+        (np.int32(7), {"scalar": "k6M8aTSQxAQHAAAA"}),
+        (np.array([1.5], dtype=">f4"), {"array": "k6M8ZjSRAcQEAADAPw=="}),
     ],
 )
 def test_the_form_is_fixed(value: Any, plain: Any) -> None:
@@ -150,6 +150,10 @@ def test_depth_is_bounded_and_not_by_the_stack_of_python(wrap: Callable[[Any], A
         from_plain(nested(wrap, 100_000))
 
 
+def array_text(dtype: str, shape: list[int], data: bytes) -> str:
+    return base64.b64encode(msgpack.packb([dtype, shape, data])).decode()
+
+
 DAMAGED = [
     {},
     {"range": [0, 1, 0]},
@@ -163,23 +167,16 @@ DAMAGED = [
     {"bytes": "ä"},
     {"unknown": 1},
     math.nan,
-    {"array": {"dtype": "|O", "shape": [1], "base64": "AAAAAAAAAAA="}},
-    {"array": {"dtype": "i4,i4", "shape": [1], "values": [1]}},
-    {"array": {"dtype": "<i9", "shape": [1], "values": [1]}},
-    {"array": {"dtype": "<U0", "shape": [1000000000000], "base64": ""}},
-    {"array": {"dtype": "<U999999999", "shape": [9], "base64": ""}},
-    {"array": {"dtype": "<U1", "shape": [1], "base64": "/////w=="}},
-    {"array": {"dtype": "|b1", "shape": [1], "base64": "Ag=="}},
-    {"array": {"dtype": "<M8[x]", "shape": [1], "base64": "AAAAAAAAAAA="}},
-    {"array": {"dtype": "<i4", "shape": [2], "values": [1]}},
-    {"array": {"dtype": "<i4", "shape": [True], "values": [1]}},
-    {"array": {"dtype": "<i4", "shape": [1], "values": [2**31]}},
-    {"array": {"dtype": "<i4", "shape": [1], "values": [1.5]}},
-    {"array": {"dtype": "<f4", "shape": [1], "values": [1]}},
-    {"array": {"dtype": "<i4", "shape": [1] * 40, "values": [1]}},
-    {"array": {"dtype": "<i4", "shape": [0, 2**61, 2**61], "values": []}},
-    {"array": {"dtype": "<i4", "shape": [2**40, 2**40], "base64": "AAAA"}},
-    {"scalar": {"dtype": "<i4", "shape": [1], "values": [1]}},
+    {"array": {"dtype": "<i4", "shape": [1], "values": [1]}},
+    {"array": "AAAA"},
+    {"array": array_text("|O", [1], bytes(8))},
+    {"array": array_text("i4,i4", [1], bytes(8))},
+    {"array": array_text("<U999999999", [9], b"")},
+    {"array": array_text("<U1", [1], b"\xff" * 4)},
+    {"array": array_text("|b1", [1], b"\2")},
+    {"array": array_text("<i4", [0, 2**61, 2**61], b"\0")},
+    {"array": array_text("<i4", [2**40, 2**40], bytes(4))},
+    {"scalar": array_text("<i4", [1], bytes(4))},
     {"objects": {"shape": [2], "values": [1]}},
 ]
 
@@ -190,14 +187,14 @@ def test_damaged_data_is_refused(data: Any) -> None:
         from_plain([data])
 
 
-kinds = st.sampled_from(["array", "scalar", "objects", "dict", "tuple", "set", "range", "bytes", "dtype", "shape", "values"])
+kinds = st.sampled_from(["array", "scalar", "objects", "dict", "tuple", "set", "range", "bytes", "shape", "values"])
 json_values = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
     | st.floats()
     | st.text(max_size=5)
-    | st.sampled_from(["<i4", "AAAA", "nan", "<U1"]),
+    | st.sampled_from(["AAAA", "nan", "k6M8aTSQxAQHAAAA"]),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(kinds | st.text(max_size=3), inner, max_size=3),
     max_leaves=12,
 )

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import data_stack
+from data_stack.codecs.plain_data import to_plain
 from data_stack.dataset.factory import HigherOrderDatasetFactory, InformedDatasetFactory
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
@@ -149,7 +150,7 @@ def test_a_recipe_is_a_list_of_nodes_lowest_first() -> None:
 
     recipe = values[1:].combine(values, values[[2, 0, 0]]).recipe()
 
-    column = {"array": {"dtype": "<i8", "shape": [3], "values": [5, 6, 7]}}
+    column = to_plain(np.array([5, 6, 7]))
     assert recipe == {
         "data_stack_recipe": 2,
         "nodes": [
@@ -158,7 +159,7 @@ def test_a_recipe_is_a_list_of_nodes_lowest_first() -> None:
             {
                 "layer": "view",
                 "of": [0],
-                "arguments": {"indices": {"array": {"dtype": "<i4", "shape": [3], "values": [2, 0, 0]}}, "view_tags": None},
+                "arguments": {"indices": to_plain(np.array([2, 0, 0], np.int32)), "view_tags": None},
             },
             {"layer": "combined", "of": [1, 0, 2], "arguments": {}},
         ],
