@@ -69,7 +69,7 @@ HEAVY = {
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.jpeg"},
     "sklearn": {"data_stack.dataset.splits.scikit_learn_splits"},
-    "soundfile": {"data_stack.codecs.flac"},
+    "soundfile": {"data_stack.codecs.sound"},
     "tensorflow": {
         "data_stack.loader.tensorflow",
     },

@@ -3,7 +3,6 @@ from data_stack.codecs.codec import Codec as Codec
 from data_stack.codecs.codec import Column as Column
 from data_stack.codecs.codec import FixedLayout as FixedLayout
 from data_stack.codecs.codec import FunctionCodec as FunctionCodec
-from data_stack.codecs.flac import FlacCodec as FlacCodec
 from data_stack.codecs.images import ImageCodec as ImageCodec
 from data_stack.codecs.integers import Int64Codec as Int64Codec
 from data_stack.codecs.integers import IntCodec as IntCodec
@@ -23,11 +22,12 @@ from data_stack.codecs.registry import codec_from_json as codec_from_json
 from data_stack.codecs.registry import codec_of as codec_of
 from data_stack.codecs.registry import register_codec as register_codec
 from data_stack.codecs.registry import registered_types as registered_types
+from data_stack.codecs.sound import FlacCodec as FlacCodec
 from data_stack.codecs.sound import SoundCodec as SoundCodec
+from data_stack.codecs.sound import WavCodec as WavCodec
 from data_stack.codecs.video import Mp4Codec as Mp4Codec
 from data_stack.codecs.video import VideoCodec as VideoCodec
 from data_stack.codecs.video import WebmCodec as WebmCodec
-from data_stack.codecs.wav import WavCodec as WavCodec
 from data_stack.codecs.webp import WebpCodec as WebpCodec
 from data_stack.codecs.zstd import ZstdCodec as ZstdCodec
 

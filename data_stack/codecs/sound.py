@@ -1,20 +1,39 @@
-"""What codecs of sound share: the value, which is samples and their rate."""
+"""Sound as records in FLAC and WAV files, by soundfile (libsndfile)."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import functools
+import io
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, check_range
+from data_stack.codecs.registry import register_codec
+from data_stack.exception import MissingDependencyError
 from data_stack.util.request_limit import check_request
 
-__all__ = ["SoundCodec"]
+__all__ = ["FlacCodec", "SoundCodec", "WavCodec"]
 
 _MAX_RATE = 2**31 - 1
+#: FLAC's header has 36 bits for the number of samples; libsndfile reports more where it is left out.
+_MAX_SAMPLES = 2**36
+#: The dtype that samples of a subtype of libsndfile are read as; 24 bits become the upper ones of 32.
+_DTYPES = {"PCM_U8": "int16", "PCM_16": "int16", "PCM_24": "int32", "PCM_32": "int32", "FLOAT": "float32", "DOUBLE": "float64"}
+
+
+@functools.cache
+def _soundfile() -> ModuleType:
+    try:
+        import soundfile
+    except (ImportError, OSError) as error:  # OSError: the package is installed, the library libsndfile is not
+        raise MissingDependencyError("a column of sound", "soundfile", "audio") from error
+    module: ModuleType = soundfile
+    return module
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -23,14 +42,22 @@ class SoundCodec(Codec):
 
     With a ``rate`` of the codec, values are the arrays alone, which stack to batches; a file of another rate is refused.
     One channel comes back as shape ``(n,)``. The bytes of such a file may be given as well; they are stored as they are.
+
+    Args:
+        rate: values are arrays of this many samples a second; None for values ``(samples, rate)``.
+        max_bytes: what a record may unpack to.
     """
 
     rate: int | None = None
     max_bytes: int = 1 << 30
 
-    _dtypes: ClassVar[tuple[str, ...]]
+    releases_gil = True
+
+    #: By the dtype of the samples, what libsndfile stores them as.
+    _subtypes: ClassVar[Mapping[str, str]]
 
     def __post_init__(self) -> None:
+        _soundfile()
         if self.rate is not None:
             check_range("rate", self.rate, 1, _MAX_RATE)
         check_range("max_bytes", self.max_bytes, 1)
@@ -44,20 +71,41 @@ class SoundCodec(Codec):
         return self._encode(samples, rate)
 
     def decode(self, record: bytes) -> Any:
-        samples, rate = self._decode(record)
+        try:
+            with _soundfile().SoundFile(io.BytesIO(record)) as file:
+                if file.format.removesuffix("EX") != self.name.upper():  # WAVEX: WAV with a longer header
+                    raise ValueError(f"this is no {self.name} file, but {file.format}")
+                samples, rate = self._read(file), int(file.samplerate)
+        except _soundfile().SoundFileError as error:
+            raise ValueError(f"a {self.name} file is damaged: {error!s:.200}") from error
         if self.rate is None:
             return samples, rate
         if rate != self.rate:
             raise ValueError(f"sound of {rate} samples a second, where the codec has rate={self.rate}")
         return samples
 
-    @abstractmethod
     def _encode(self, samples: npt.NDArray[Any], rate: int) -> bytes:
         """The record of samples, shape ``(n, channels)``."""
+        native, file = np.ascontiguousarray(samples, samples.dtype.newbyteorder("=")), io.BytesIO()
+        try:
+            _soundfile().write(file, native, rate, format=self.name.upper(), subtype=self._subtypes[native.dtype.name])
+        except _soundfile().SoundFileError as error:
+            raise ValueError(f"libsndfile does not write shape {samples.shape} at {rate} samples a second: {error}") from error
+        return file.getvalue()
 
-    @abstractmethod
-    def _decode(self, record: bytes) -> tuple[npt.NDArray[Any], int]:
-        """Samples, shape ``(n,)`` or ``(n, channels)``, and their rate."""
+    def _read(self, file: Any) -> npt.NDArray[Any]:
+        """All samples, shape ``(n,)`` or ``(n, channels)``."""
+        if file.subtype not in _DTYPES or not 0 <= file.frames < _MAX_SAMPLES:
+            raise ValueError(f"a {self.name} file of {file.subtype} with {file.frames} samples is not read; convert it")
+        dtype = np.dtype(_DTYPES[file.subtype])
+        n_bytes = file.frames * file.channels * dtype.itemsize
+        if n_bytes > self.max_bytes:
+            raise ValueError(f"sound of more than max_bytes={self.max_bytes}; give its codec more if it is meant")
+        check_request(n_bytes, f"sound of {n_bytes:,} bytes")
+        samples: npt.NDArray[Any] = file.read(dtype=dtype.name)
+        if len(samples) < file.frames:
+            raise ValueError(f"a {self.name} file is cut short: {len(samples)} of {file.frames} samples are there")
+        return samples
 
     def _samples(self, value: Any) -> tuple[npt.NDArray[Any], int]:
         rate: Any = self.rate
@@ -73,16 +121,55 @@ class SoundCodec(Codec):
         elif isinstance(value, tuple):
             raise TypeError(f"a column of {self.name} whose codec has rate={rate} stores samples alone, without their rate")
         samples = np.asarray(value)
-        if samples.dtype.newbyteorder("=").name not in self._dtypes or samples.ndim not in (1, 2) or samples.shape[1:] == (0,):
+        if samples.dtype.newbyteorder("=").name not in self._subtypes or samples.ndim not in (1, 2) or samples.shape[1:] == (0,):
             raise TypeError(
-                f"a column of {self.name} stores samples of {', '.join(self._dtypes)} and shape (n,) or (n, channels), not "
+                f"a column of {self.name} stores samples of {', '.join(self._subtypes)} and shape (n,) or (n, channels), not "
                 f"{type(value).__name__} of dtype {samples.dtype}, shape {samples.shape}"
             )
         if samples.nbytes > self.max_bytes:
             raise ValueError(f"sound of {samples.nbytes} bytes has more than max_bytes={self.max_bytes}, and could not be read")
         return samples if samples.ndim == 2 else samples[:, None], int(rate)
 
-    def _check_bytes(self, n_bytes: int) -> None:
-        if n_bytes > self.max_bytes:
-            raise ValueError(f"sound of more than max_bytes={self.max_bytes}; give its codec more if it is meant")
-        check_request(n_bytes, f"sound of {n_bytes:,} bytes")
+
+@register_codec
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FlacCodec(SoundCodec):
+    """FLAC, without loss: samples of int16, or of int32 whose lower 8 bits are zero, since FLAC has 24; up to 8 channels.
+
+    Store floats as ``wav``. Empty sound is refused: libsndfile cannot read such a file.
+    """
+
+    name, extensions, media_type = "flac", ("flac",), "audio/flac"
+    is_compressed = True
+
+    _subtypes = {"int16": "PCM_16", "int32": "PCM_24"}
+
+    def _encode(self, samples: npt.NDArray[Any], rate: int) -> bytes:
+        if not len(samples):
+            raise ValueError("a FLAC file holds one sample at least")
+        if samples.dtype.itemsize == 4 and (samples & 0xFF).any():
+            raise ValueError("FLAC holds 24 bits of a sample: the lower 8 bits of int32 must be zero; wav holds all")
+        return super()._encode(samples, rate)
+
+
+@register_codec
+@dataclass(frozen=True, kw_only=True, repr=False)
+class WavCodec(SoundCodec):
+    """WAV: samples of int16, int32, float32 or float64, without loss; 24 bits are read as int32, 8 bits as int16."""
+
+    name, extensions, media_type = "wav", ("wav",), "audio/wav"
+
+    _subtypes = {"int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT", "float64": "DOUBLE"}
+
+    def decode(self, record: bytes) -> Any:
+        # libsndfile takes a file that is cut short for a complete one.
+        if record[:4] != b"RIFF" or 8 + int.from_bytes(record[4:8], "little") > len(record):
+            raise ValueError(f"this is no WAV file, or it is cut short: {len(record)} bytes that begin with {record[:12]!r}")
+        return super().decode(record)
+
+    def _encode(self, samples: npt.NDArray[Any], rate: int) -> bytes:
+        record = bytearray(super()._encode(samples, rate))
+        peak = record.find(b"PEAK", 0, 256)
+        if peak > 0:  # holds the time of day, and equal sound shall have equal bytes
+            record[peak + 12 : peak + 16] = bytes(4)
+        return bytes(record)

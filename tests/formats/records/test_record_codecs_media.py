@@ -14,7 +14,6 @@ from typing import Any
 import granular
 import numpy as np
 import pytest
-import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
@@ -266,7 +265,7 @@ def tone(n: int = 2000, channels: int | None = None, dtype: str = "int16") -> np
 
 
 SOUNDS = st.tuples(
-    st.sampled_from(["int16", "int32", "float32", "float64", "uint8", ">i2"]).flatmap(
+    st.sampled_from(["int16", "int32", "float32", "float64", ">i2"]).flatmap(
         lambda dtype: nps.arrays(
             dtype, st.one_of(st.tuples(st.integers(0, 50)), st.tuples(st.integers(0, 50), st.integers(2, 8))),
             elements=None if "i" in dtype else st.floats(-1, 1, width=32),
@@ -281,6 +280,7 @@ def test_wav_comes_back_without_loss(sound: tuple[np.ndarray[Any, Any], int]) ->
     samples, rate = sound
 
     record = codec_of("wav").encode((samples, np.int64(rate)))
+    assert record == codec_of("wav").encode((samples, rate))
     found, found_rate = codec_of("wav").decode(record)
 
     assert found_rate == rate
@@ -288,10 +288,6 @@ def test_wav_comes_back_without_loss(sound: tuple[np.ndarray[Any, Any], int]) ->
     assert found.shape == samples.shape
     assert np.array_equal(found, samples)
     assert found.flags.writeable
-    if samples.dtype.name in ("int16", "int32", "float32", "float64"):
-        read, read_rate = soundfile.read(io.BytesIO(record), dtype=samples.dtype.name)
-        assert read_rate == rate
-        assert np.array_equal(read, samples)
 
 
 @given(sound=SOUNDS.filter(lambda sound: sound[0].dtype.name in ("int16", "int32") and len(sound[0]) > 0))
