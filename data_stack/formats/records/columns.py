@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Union
 
 import numpy as np
@@ -16,10 +17,11 @@ from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import MissingDependencyError, RequestLimitError
 from data_stack.formats.records.bag import Bag
-from data_stack.formats.records.decoding import UndecodableError, decode
 from data_stack.formats.rows import StoredRowsColumn
 from data_stack.util.exact import python_values
-from data_stack.util.request_limit import check_request
+from data_stack.util.executor import computing
+from data_stack.util.processors import n_threads_here
+from data_stack.util.request_limit import Request, check_request, current_request, decoding_for
 
 __all__ = ["FixedColumn", "Places", "RaggedColumn", "ValueColumn", "as_places", "has_rows", "samples_of", "sequences_of"]
 
@@ -27,6 +29,11 @@ __all__ = ["FixedColumn", "Places", "RaggedColumn", "ValueColumn", "as_places", 
 _MOST_DIMENSIONS = 32
 #: About how many times as large values are as their compressed records.
 _EXPANSION = 16
+_MOST_THREADS = 32
+#: Less than this is decoded before a thread has woken up.
+_BYTES_FOR_THREADS = 1 << 15
+#: Each thread decodes so many pieces one after the other, so that a slow one does not delay the others.
+_PIECES_PER_THREAD = 4
 
 _Integers = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
@@ -49,10 +56,6 @@ class ValueColumn(ABC):
 
     def __len__(self) -> int:
         return len(self.bag)
-
-    def ways(self) -> tuple[Callable[[int], Any], Callable[[Places], _Array]]:
-        """:meth:`value` and :meth:`read`, as quick as they are in memory or a map once all blocks are checked."""
-        return self.value, self.read
 
     @property
     @abstractmethod
@@ -149,18 +152,9 @@ class FixedColumn(ValueColumn):
             return self._array_of(self._fetch(places))
         if not self.bag.file.checks.is_done:
             self._check(places)
-        return self._copy_value(places)
-
-    def ways(self) -> tuple[Callable[[int], Any], Callable[[Places], _Array]]:
-        values = self._values
-        if self._gives_items:
-            return values.item, self._copy_value
-        return self.value if self._is_number or self._is_cast else lambda index: values[index].copy(), self._copy_value
-
-    def _copy_value(self, places: Places) -> _Array:
         if isinstance(places, range):
             return self._array_of(self._items[places.start : places.stop].copy())
-        # take is quicker, but first copies all of an array whose items do not lie side by side
+        # take is faster, but first copies an array whose items do not lie side by side
         return self._array_of(self._items.take(places) if self._is_contiguous else self._items[places])
 
     def _array_of(self, items: _Array) -> _Array:
@@ -211,17 +205,41 @@ class RaggedColumn(ValueColumn):
             return record
         try:
             return self._codec.decode(record)
-        except Exception as error:  # whatever a codec raises
+        except Exception as error:  # a codec may raise anything
             raise self._failure(index, error) from error
 
     def values(self, places: Places) -> list[Any]:
-        records = self.bag.records(places)
+        records, request = self.bag.records(places), current_request()
         if self._is_plain:
             return records
+        n_records = len(records)
+        n_threads = min(_MOST_THREADS, n_threads_here()) if self._codec.releases_gil and n_records > 1 else 1
+        if n_threads == 1 or sum(map(len, records)) < _BYTES_FOR_THREADS:
+            return self._decode(records, places, request)
+        n_pieces = min(n_records, n_threads * _PIECES_PER_THREAD)
+        bounds = list(pairwise(n_records * piece // n_pieces for piece in range(n_pieces + 1)))
+        pieces = [(records[start:stop], places[start:stop], request) for start, stop in bounds]
+        futures = [computing.submit(self._decode, *piece) for piece in pieces]
         try:
-            return decode(self._codec, records)
-        except UndecodableError as refused:
-            raise self._failure(int(places[refused.place]), refused.error) from refused.error
+            # From the end on, this thread decodes what no other has begun; to wait for it could be to wait for itself.
+            own = {n: self._decode(*pieces[n]) for n in reversed(range(n_pieces)) if futures[n].cancel()}
+            return [value for n, future in enumerate(futures) for value in (own[n] if n in own else future.result())]
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _decode(self, records: Sequence[bytes], places: Places, request: Request) -> list[Any]:
+        values: list[Any] = []
+        try:
+            with decoding_for(request):
+                for record in records:
+                    value = self._codec.decode(record)
+                    values.append(value)
+                    if self._codec.is_compressed:
+                        request.add(value)
+        except Exception as error:  # a codec may raise anything
+            raise self._failure(int(places[len(values)]), error) from error
+        return values
 
     def read(self, places: Places) -> _Array:
         if not len(places) and len(self.bag):
@@ -272,15 +290,6 @@ def as_places(positions: range | IndexArrayOfInts) -> Places:
 
 
 def samples_of(keys: Sequence[str], columns: Sequence[Iterable[Any]]) -> Iterator[dict[str, Any]]:
-    """Samples out of columns. Two and three columns are written out, which takes a third of the time."""
-    if len(keys) == 2:
-        key, key_2 = keys
-        for a, b in zip(*columns, strict=True):
-            yield {key: a, key_2: b}
-    elif len(keys) == 3:
-        key, key_2, key_3 = keys
-        for a, b, c in zip(*columns, strict=True):
-            yield {key: a, key_2: b, key_3: c}
-    else:
-        for values in zip(*columns, strict=True):
-            yield dict(zip(keys, values, strict=True))
+    """Samples out of columns."""
+    for values in zip(*columns, strict=True):
+        yield dict(zip(keys, values, strict=True))

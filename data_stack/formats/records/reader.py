@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +44,6 @@ __all__ = ["Mask", "RecordReader", "check_options"]
 #: An iteration reads blocks of about this size, and of at most so many samples.
 _BLOCK_BYTES = 1 << 20
 _MOST_IN_BLOCK = 1024
-#: So few are read one by one.
-_FEW_IN_BLOCK = 128
 #: More where records are decoded in threads.
 _DECODED_BYTES = 4 << 20
 #: So many samples are decoded at once to verify them.
@@ -121,10 +119,6 @@ class RecordReader(AccessedDatasetIterator):
         self._decodes_in_threads = any(codec.releases_gil for codec in self._codecs.values())
         self._closed = False
         self._opened: dict[str, ValueColumn] = {}
-        #: What gives a sample's values, once all columns are open.
-        #: Of each column how a value and how several are read, once all blocks are checked, if no file is read by range.
-        self._values: list[tuple[str, Callable[[int], Any]]] | None = None
-        self._takes: list[tuple[str, Callable[[Places], npt.NDArray[Any]]]] | None = None
         self._references: SampleReferences | None = None
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
         # There may be more than a pickled reader gives, if somebody has appended since it was pickled.
@@ -239,27 +233,8 @@ class RecordReader(AccessedDatasetIterator):
     def _sample(self, position: int) -> Sample:
         if self._references is not None:
             return next(samples_of(self._keys, self._read(self._keys, range(position, position + 1), stacked=False)))
-        values = self._values
-        if values is None:
-            self._find_ways()
-            return {name: self._column(name).value(position) for name in self._keys}
-        return {name: value(position) for name, value in values}
-
-    def _batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
-        takes = self._takes
-        if takes is None:
-            self._find_ways()
-            return dict(zip(self._keys, self._read(self._keys, positions, stacked=True), strict=True))
-        places = as_places(positions)
-        return {name: take(places) for name, take in takes}
-
-    def _find_ways(self) -> None:
-        """Keep the quick ways, if there are any by now."""
-        columns = {name: self._column(name) for name in self._keys}
-        files = [column.bag.file for column in columns.values()]
-        if self._references is None and all(file.checks.is_done and file.ranges is None for file in files):
-            self._values = [(name, column.ways()[0]) for name, column in columns.items()]
-            self._takes = None if self._counts else [(name, column.ways()[1]) for name, column in columns.items()]
+        opened = self._opened
+        return {name: (opened.get(name) or self._column(name)).value(position) for name in self._keys}
 
     # ------------------------------------------------------------------ many samples
 
@@ -267,10 +242,6 @@ class RecordReader(AccessedDatasetIterator):
         keys = self._keys
         while start < end:
             stop = min(start + self._samples_at_once(), end)
-            if self._values is not None and stop - start <= _FEW_IN_BLOCK and not self._decodes_in_threads:
-                yield from map(self._sample, range(start, stop))  # one large sample fits into the processor's cache
-                start = stop
-                continue
             try:
                 columns = self._read(keys, range(start, stop), stacked=False)
             except (DatasetFileCorruptError, RequestLimitError):  # those before the damage are whole; each may fit by itself
@@ -336,7 +307,7 @@ class RecordReader(AccessedDatasetIterator):
 
     def release(self) -> None:
         """Let go of all files until they are needed again; what other threads read at the moment is left to them."""
-        self._values, self._takes, self._opened = None, None, {}
+        self._opened = {}
         if self._references is not None:
             self._references.release()
 
@@ -407,7 +378,7 @@ class RecordReader(AccessedDatasetIterator):
 
 
 class _RecordAccess(SourceAccess):
-    """Access to records; a short way is taken once all blocks are checked."""
+    """Access to records."""
 
     source: RecordReader
 
@@ -431,7 +402,8 @@ class _RecordAccess(SourceAccess):
         return list(samples_of(self.source._keys, self.source._read(self.source._keys, positions, stacked=False)))
 
     def batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
-        return self.source._batch(positions)
+        keys = self.source._keys
+        return dict(zip(keys, self.source._read(keys, positions, stacked=True), strict=True))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         reader = self.source

@@ -6,7 +6,6 @@ import bisect
 import itertools
 import re
 import sys
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -102,9 +101,6 @@ class ShardedRecordReader(AccessedDatasetIterator):
     def _begin(self, folder: Folder, options: dict[str, Any], names: list[str]) -> None:
         self._folder, self._options, self._names = folder, options, names
         self._readers: list[RecordReader | None] = [None] * len(names)
-        #: Shards with open files, those that were opened first in front; and how many files these may be.
-        self._with_files: deque[int] = deque()
-        self._most_files = _most_open_files()
         self._closed = False
 
     def _count(self, lengths: list[int]) -> None:
@@ -178,7 +174,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
     # ------------------------------------------------------------------ shards
 
     def _shard(self, number: int) -> RecordReader:
-        """A shard that is about to be read; files of others are closed if there are too many.
+        """A shard that is about to be read; the files of all others are closed if too many are open.
 
         Two threads may open the same one: then it is open twice for a while.
         """
@@ -188,8 +184,10 @@ class ShardedRecordReader(AccessedDatasetIterator):
                 raise StorageError(f"the record dataset {self._folder.name!r} was closed; open it again to read from it")
             reader = self._open_shard(number)
         if not reader.has_open_files:
-            self._make_room(2 * len(reader.spec) + 1)
-            self._with_files.append(number)
+            with_files = [each for each in self._readers if each is not None and each.has_open_files]
+            if len(with_files) >= max(1, _most_open_files() // (2 * len(reader.spec) + 1)):
+                for each in with_files:
+                    each.release()
         return reader
 
     def _open_shard(self, number: int) -> RecordReader:
@@ -211,16 +209,6 @@ class ShardedRecordReader(AccessedDatasetIterator):
         self._readers[number] = reader
         return reader
 
-    def _make_room(self, n_files: int) -> None:
-        most = max(1, self._most_files // n_files)
-        while len(self._with_files) >= most:
-            try:
-                reader = self._readers[self._with_files.popleft()]
-            except IndexError:  # another thread took the last one
-                return
-            if reader is not None:
-                reader.release()
-
     # ------------------------------------------------------------------ verification, end
 
     def verify(self) -> None:
@@ -236,7 +224,6 @@ class ShardedRecordReader(AccessedDatasetIterator):
         """Let go of all files; nothing can be read afterwards."""
         self._closed = True
         readers, self._readers = self._readers, [None] * len(self._names)
-        self._with_files.clear()
         for reader in readers:
             if reader is not None:
                 reader.close()
@@ -344,7 +331,7 @@ def _reopen(
 
 
 def _most_open_files() -> int:
-    """How many files may be open at a time: each costs a descriptor, and a process has other uses for these."""
+    """How many files may be open at a time: a third of the descriptors of this process."""
     if sys.platform == "win32":
         return _MOST_OPEN_FILES
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

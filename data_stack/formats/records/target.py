@@ -20,13 +20,11 @@ from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, pa
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.io.folder import TEMPORARY, Folder
 from data_stack.io.integrity import Digest, HashingThread
-from data_stack.util.executor import waiting
 
 __all__ = ["GrowingTarget", "Target", "WholeTarget"]
 
 _LOCK = "writing.lock"
 _ENTRY_BYTES = 8
-_MOST_SYNCS = 8
 #: What a fork got of its parent's unfinished resources: whose contexts must not end there, for that would remove them.
 _OF_PARENTS: list[contextlib.ExitStack] = []
 
@@ -262,9 +260,8 @@ class GrowingTarget(Target):
         opened = {file: each for name, both in self._files.items() for file, each in _name_of(name, both)}
         if earlier and all(earlier[file].size == each.size for file, each in opened.items()):
             return
-        # At once: a journaling file system settles them together.
-        for _ in waiting.map(LocalFile.sync, opened.values(), at_once=_MOST_SYNCS):
-            pass
+        for each in opened.values():
+            each.sync()
         manifest = self._manifest({file: each.record(earlier.get(file)) for file, each in opened.items()})
         self._create(MANIFEST, manifest.to_json())
         self._manifest_there = manifest
