@@ -193,6 +193,9 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     _keeps_access = False
 
+    _index: _Index | None
+    _lock: ForkLock
+
     def __init__(
         self,
         shards: Any,
@@ -336,7 +339,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         return {"fields": self._fields, "types": self._types}
 
     def _start_afresh(self) -> None:
-        self._index: _Index | None = None
+        self._index = None
         self._codecs: dict[str, Codec] = {}
         self._lock, self._open = ForkLock(), ByteCache[int, StoredFile](_MOST_OPEN, lambda file: 1)
 

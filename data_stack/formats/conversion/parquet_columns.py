@@ -46,7 +46,7 @@ def columns_of_parquet(dataset: ParquetDataset, infer: _Infer) -> dict[str, Colu
 
 def _column(field: Field, dataset: ParquetDataset, positions: Any, infer: _Infer) -> Column:
     codec = field.codec
-    if "decimal" in str(field.arrow_type()):
+    if "decimal" in str(field.arrow_type()) or not isinstance(field.dtype, np.dtype):
         return Column("decimal")  # which targets refuse
     has_nulls = field.nullable and _has_nulls(dataset, field.name)
     if isinstance(codec, NestedCodec):
@@ -54,7 +54,7 @@ def _column(field: Field, dataset: ParquetDataset, positions: Any, infer: _Infer
         column = infer(values, field.name) if values else Column("json")
         return Column("tree") if has_nulls and column.type not in _MAY_BE_NONE else column
     if has_nulls:
-        is_of_json = not field.shape and isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuU"
+        is_of_json = not field.shape and field.dtype.kind in "biuU"
         return Column("json" if is_of_json else "tree")  # floats may be NaN
     if isinstance(codec, Codec) and (field.dtype == object or codec.is_media):
         return Column(codec.type_name)

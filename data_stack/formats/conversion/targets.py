@@ -236,7 +236,7 @@ class _OneFile(Target):
     def _join(self, name: str, parts: list[_Array], column: Column) -> _Array:
         """All values of a column, of shape ``(n_samples, ...)``; text as dtype object."""
         kind = plain_type(column.type)
-        dtype = np.dtype(object) if kind == "utf8" else column.dtype or _INTEGERS.get(kind)
+        dtype = column.dtype or _INTEGERS.get(kind)
         if not parts:
             parts = [np.empty((0, *(size or 0 for size in column.shape or ())), dtype)]
         shapes = [np.shape(value) for part in parts for value in part]
@@ -247,8 +247,10 @@ class _OneFile(Target):
                 f"{shapes[odd]}. Bring them to one (.map), leave it out (--columns …), or choose records or webdataset"
             )
         values = np.concatenate(parts)
+        if kind == "utf8":
+            return values.astype(object)
         try:
-            if values.dtype == object and kind != "utf8":
+            if values.dtype == object:
                 raise TypeError("no dtype holds all of its values")
             return values if dtype is None else as_dtype(values, dtype)
         except (TypeError, ValueError) as error:

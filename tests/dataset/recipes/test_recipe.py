@@ -309,9 +309,9 @@ class TestLeaves:
             (range(3), {"range": [0, 3, 1]}),
             (
                 torch.tensor([1.5], dtype=torch.bfloat16, requires_grad=True),
-                {"tensor": {"dtype": "bfloat16", "values": {"array": {"dtype": "<f4", "shape": [1], "base64": "AADAPw=="}}}},
+                {"tensor": {"dtype": "bfloat16", "values": to_plain(np.array([1.5], np.float32))}},
             ),
-            (pd.Series([3, 4], index=[7, 8]), {"array": {"dtype": "<i8", "shape": [2], "values": [3, 4]}}),
+            (pd.Series([3, 4], index=[7, 8]), to_plain(np.array([3, 4]))),
         ],
         ids=["range", "bfloat16", "series"],
     )
