@@ -21,8 +21,8 @@ __all__ = [
     "Pairs",
     "align_copy",
     "is_aligned",
+    "map_nested",
     "map_pairs",
-    "nested",
     "one_ahead",
     "parts_of_objects",
 ]
@@ -76,7 +76,7 @@ class FunctionConversion(Conversion):
         return self.function(batch)
 
 
-def nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, ...] = ()) -> Any:
+def map_nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, ...] = ()) -> Any:
     """``value`` with what ``function`` makes of everything in it that is neither a container nor plain Python data.
 
     Containers are dicts and other mappings, tuples (with and without names), lists and dataclasses; they come out anew, of
@@ -96,13 +96,13 @@ def nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, ...] 
         except TypeError:
             return value.copy()
     if kind is tuple:
-        return tuple([nested(item, function, leaves) for item in value])
+        return tuple([map_nested(item, function, leaves) for item in value])
     if isinstance(value, _ATOMS) and not isinstance(value, np.generic):  # numpy's float64 is a float, too
         return value
     if isinstance(value, leaves):
         return function(value)
     if isinstance(value, Mapping):
-        items = {key: nested(item, function, leaves) for key, item in value.items()}
+        items = {key: map_nested(item, function, leaves) for key, item in value.items()}
         if kind is dict:
             return items
         try:
@@ -110,15 +110,15 @@ def nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, ...] 
         except TypeError:
             return items
     if isinstance(value, tuple):
-        parts = [nested(item, function, leaves) for item in value]
+        parts = [map_nested(item, function, leaves) for item in value]
         return kind(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, list):
-        return [nested(item, function, leaves) for item in value]
+        return [map_nested(item, function, leaves) for item in value]
     if dataclasses.is_dataclass(kind):
         # not by its constructor, which may look at what it gets and wants arrays
         changed = copy.copy(value)
         for field in dataclasses.fields(value):
-            object.__setattr__(changed, field.name, nested(getattr(value, field.name), function, leaves))
+            object.__setattr__(changed, field.name, map_nested(getattr(value, field.name), function, leaves))
         return changed
     return function(value)
 
@@ -132,14 +132,14 @@ def parts_of_objects(column: Column) -> Any:
         column: of dtype object.
     """
     if column.ndim == 0:
-        return nested(column.item(), _copy_value)
+        return map_nested(column.item(), _copy_value)
     values = list(column)
     if values and isinstance(values[0], (Mapping, tuple)) and len(values[0]):
         try:
             return stack_samples(values)  # which copies
         except ConfigError:  # not alike, which values may be
-            return nested(values, _copy_value)
-    return nested(values, _copy_value)
+            return map_nested(values, _copy_value)
+    return map_nested(values, _copy_value)
 
 
 def _copy_value(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from data_stack.exception import MissingDependencyError
-from data_stack.loader.conversion import Conversion, Pairs, nested, one_ahead, parts_of_objects
+from data_stack.loader.conversion import Conversion, Pairs, map_nested, one_ahead, parts_of_objects
 from data_stack.loader.ragged import Ragged
 
 try:
@@ -40,7 +40,7 @@ class JaxConversion(Conversion):
     device: Any = None
 
     def convert(self, batch: Any) -> Any:
-        return nested(batch, self._as_jax_array)
+        return map_nested(batch, self._as_jax_array)
 
     def convert_all(self, pairs: Pairs) -> Pairs:
         converted = super().convert_all(pairs)
@@ -52,7 +52,7 @@ class JaxConversion(Conversion):
         if not isinstance(value, np.ndarray):
             return jax.device_put(value, self.device) if isinstance(value, jax.Array) and self.device is not None else value
         if value.dtype == object:
-            return nested(parts_of_objects(value), self._as_jax_array)
+            return map_nested(parts_of_objects(value), self._as_jax_array)
         if not _is_number(value.dtype):
             return value.tolist() if value.dtype.kind in "SU" or value.ndim == 0 else list(value)
         if not value.dtype.isnative:

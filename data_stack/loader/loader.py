@@ -319,7 +319,7 @@ class Loader:
 
     # ------------------------------------------------------------------------------------------------------------- frameworks
 
-    def converted(self: _Self, conversion: Conversion) -> _Self:
+    def convert(self: _Self, conversion: Conversion) -> _Self:
         """This loader, with something else made of its batches.
 
         Both are one loader in everything else, its state included: an iteration of the one ends that of the other.

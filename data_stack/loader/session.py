@@ -21,7 +21,7 @@ __all__ = ["Session"]
 
 
 class Session:
-    """One for a loader and all loaders that :meth:`Loader.converted <data_stack.loader.loader.Loader.converted>` makes of it.
+    """One for a loader and all loaders that :meth:`Loader.convert <data_stack.loader.loader.Loader.convert>` makes of it.
 
     It pickles without what runs.
 

@@ -15,7 +15,7 @@ from data_stack.loader.conversion import (
     FunctionConversion,
     align_copy,
     is_aligned,
-    nested,
+    map_nested,
     parts_of_objects,
 )
 from data_stack.loader.ragged import Ragged
@@ -43,7 +43,7 @@ class TensorFlowConversion(Conversion):
     name = "TensorFlow tensors"
 
     def convert(self, batch: Any) -> Any:
-        return nested(batch, _as_tensor, (Ragged,))
+        return map_nested(batch, _as_tensor, (Ragged,))
 
 
 def dataset_of(loader: Any, output_signature: Any = None) -> tf.data.Dataset:
@@ -62,7 +62,7 @@ def dataset_of(loader: Any, output_signature: Any = None) -> tf.data.Dataset:
                 f"this tf.data.Dataset was made for {cardinality} batches, and its loader has been given a state in the "
                 f"middle of an epoch since: make the dataset after load_state_dict()"
             )
-        return iter(loader.converted(FunctionConversion(lambda batch: _fitted(batch, signature))))
+        return iter(loader.convert(FunctionConversion(lambda batch: _fit_batch(batch, signature))))
 
     options = tf.data.Options()
     # tf.data puts a prefetch at the end of each pipeline by itself, which would let the state run ahead of the consumer
@@ -116,7 +116,7 @@ def _of_objects(column: Column) -> Any:
             len({(value.shape[1:], value.dtype) for value in parts}) == 1
         ):
             return tf.RaggedTensor.from_row_lengths(_of_numbers(np.concatenate(parts)), list(map(len, parts)), validate=False)
-    return nested(parts, _as_tensor, (Ragged,))
+    return map_nested(parts, _as_tensor, (Ragged,))
 
 
 def _tensors(value: Any, where: str) -> Any:
@@ -131,7 +131,7 @@ def _tensors(value: Any, where: str) -> Any:
     """
     is_column = isinstance(value, (np.ndarray, np.generic, Ragged))
     if is_column:
-        value = nested(value, _as_tensor, (Ragged,))
+        value = map_nested(value, _as_tensor, (Ragged,))
     if isinstance(value, Mapping):
         return {key: _tensors(item, f"{where}[{key!r}]") for key, item in value.items()}
     # a list of plain numbers or strings is a tensor to TensorFlow
@@ -181,7 +181,7 @@ def _spec(tensors: Sequence[tuple[Any, int]]) -> tf.TypeSpec:
     return tf.TensorSpec(shape, dtype)
 
 
-def _fitted(batch: Any, signature: Any) -> Any:
+def _fit_batch(batch: Any, signature: Any) -> Any:
     """A batch as tensors of the form that tf.data was told.
 
     Raises:

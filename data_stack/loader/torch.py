@@ -18,7 +18,7 @@ from data_stack.dataset.iterator.indices import check_indices
 from data_stack.dataset.iterator.ownership import detach
 from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.conversion import NUMBERS, Conversion, Pairs, map_pairs, nested, one_ahead, parts_of_objects
+from data_stack.loader.conversion import NUMBERS, Conversion, Pairs, map_nested, map_pairs, one_ahead, parts_of_objects
 from data_stack.loader.process_group import group_shard
 
 try:
@@ -123,15 +123,15 @@ class TorchConversion(Conversion):
         self._pins_memory = bool(pin_memory) and torch.cuda.is_available()
 
     def convert(self, batch: Any) -> Any:
-        tensors = nested(batch, _as_tensor, (PackedSequence,))
-        return nested(tensors, _pin, (PackedSequence,)) if self._pins_memory else tensors
+        tensors = map_nested(batch, _as_tensor, (PackedSequence,))
+        return map_nested(tensors, _pin, (PackedSequence,)) if self._pins_memory else tensors
 
     def convert_all(self, pairs: Pairs) -> Pairs:
         converted = super().convert_all(pairs)
         if self.device is None:
             return converted
         way: _WayToDevice = _WayToCuda(self.device) if self.device.type == "cuda" else _WayToDevice(self.device)
-        return map_pairs(one_ahead(map_pairs(converted, way.sent)), way.arrived)
+        return map_pairs(one_ahead(map_pairs(converted, way.send)), way.receive)
 
 
 class _WayToDevice:
@@ -140,12 +140,12 @@ class _WayToDevice:
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
-    def sent(self, batch: Any) -> Any:
-        """The batch on its way."""
-        return nested(batch, self._start, (PackedSequence,))
+    def send(self, batch: Any) -> Any:
+        """Start the copy of a batch."""
+        return map_nested(batch, self._start, (PackedSequence,))
 
-    def arrived(self, batch: Any) -> Any:
-        """What was sent, for use in the consumer's current stream."""
+    def receive(self, batch: Any) -> Any:
+        """The copy, for use in the consumer's current stream."""
         return batch
 
     def _start(self, value: Any) -> Any:
@@ -162,17 +162,17 @@ class _WayToCuda(_WayToDevice):
         super().__init__(device)
         self._stream = _side_stream(self._device)
 
-    def sent(self, batch: Any) -> Any:
+    def send(self, batch: Any) -> Any:
         with torch.cuda.stream(self._stream):
-            sent = super().sent(batch)
+            sent = super().send(batch)
             return sent, self._stream.record_event()
 
-    def arrived(self, batch: Any) -> Any:
+    def receive(self, batch: Any) -> Any:
         sent, event = batch
         current = torch.cuda.current_stream(self._device)
         current.wait_event(event)
 
-        def taken_over(value: Any) -> Any:
+        def hand_over(value: Any) -> Any:
             if _is_plain(value) and value.device == self._device:
                 # Otherwise its memory would be free for the next copy as soon as it is let go of, while kernels of the
                 # consumer's, which only wait in their queue, still read it.
@@ -180,7 +180,7 @@ class _WayToCuda(_WayToDevice):
                 return value
             return value.to(self._device) if hasattr(value, "to") else value
 
-        return nested(sent, taken_over, (PackedSequence,))
+        return map_nested(sent, hand_over, (PackedSequence,))
 
     def _start(self, value: Any) -> Any:
         # Tensors that a transform made on a device were made in another stream, which this one does not wait for; and of other
@@ -239,7 +239,7 @@ def _as_tensor(value: Any) -> Any:
     if value.dtype in _DTYPES and (flags := value.flags).c_contiguous and flags.writeable:
         return _tensor_on(value)  # nearly all arrays are such ones; without the rest it takes 1 µs
     if value.dtype == object:
-        parts = nested(parts_of_objects(value), _as_tensor, (PackedSequence,))
+        parts = map_nested(parts_of_objects(value), _as_tensor, (PackedSequence,))
         is_alike = isinstance(parts, list) and parts and all(isinstance(part, torch.Tensor) for part in parts)
         # those of numpy's dtypes were stacked; torch meets int64 and float32 in float32, which rounds
         return torch.stack(parts) if is_alike and len({(part.dtype, part.shape) for part in parts}) == 1 else parts

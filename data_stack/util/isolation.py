@@ -71,12 +71,12 @@ def run_apart(
     """
     facts = {"name": name, "size": size, "seconds": seconds, "limit_bytes": limit_bytes()}
     answer: bytes | None = None
-    with _begun({"function": function, "arguments": list(arguments), **facts}) as channel:
+    with _start_run({"function": function, "arguments": list(arguments), **facts}) as channel:
         while True:
             try:
                 if answer is not None:
                     channel.send_bytes(answer)
-                message = json.loads(_received(channel, _MAX_MESSAGE_BYTES))
+                message = json.loads(_receive(channel, _MAX_MESSAGE_BYTES))
                 kind, content = message["kind"], message["content"]
                 if kind == "read":
                     offset, n_bytes = (min(max(0, int(number)), size) for number in content)
@@ -93,7 +93,7 @@ def run_apart(
             answer = read_at(offset, min(n_bytes, _MAX_READ_BYTES))
 
 
-def _begun(job: dict[str, Any]) -> Connection:
+def _start_run(job: dict[str, Any]) -> Connection:
     """A connection to a run of the helper, which is started if there is none."""
     with _lock:
         ours, theirs = Pipe()
@@ -151,7 +151,7 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 atexit.register(_let_go)
 
 
-def _received(channel: Connection, most_bytes: int) -> bytes:
+def _receive(channel: Connection, most_bytes: int) -> bytes:
     if not channel.poll(_SILENT_SECONDS):
         raise EOFError
     return channel.recv_bytes(most_bytes)
@@ -171,7 +171,7 @@ class _RemoteBytes:
         parts = []
         while size:
             _say(self._channel, "read", [self._position, size])
-            part = _received(self._channel, _MAX_READ_BYTES)
+            part = _receive(self._channel, _MAX_READ_BYTES)
             if not part:
                 break
             parts.append(part)

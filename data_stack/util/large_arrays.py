@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LARGE_BYTES", "Memory", "has_own_memory", "new_array", "taken"]
+__all__ = ["LARGE_BYTES", "Memory", "has_own_memory", "new_array", "take_values"]
 
 LARGE_BYTES = 1 << 20
 """From here on arrays are large: glibc gives the memory of such ones back to the system again and again, and gets new pages."""
@@ -48,7 +48,7 @@ def new_array(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.empty(shape, dtype) if memory is None else np.ndarray(shape, dtype, memory)  # type: ignore[arg-type]  # a buffer
 
 
-def taken(values: npt.NDArray[Any], places: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
+def take_values(values: npt.NDArray[Any], places: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
     """As ``values[places]``, for an array of a batch, see :func:`new_array`.
 
     Numpy takes values only into memory that is new, if they do not lie one behind the other. So few of a large array are taken at

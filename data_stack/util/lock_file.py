@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-__all__ = ["locked_file", "try_lock", "unlock"]
+__all__ = ["open_locked", "try_lock", "unlock"]
 
 
 def try_lock(handle: int, *, if_unsupported: bool = True) -> bool:
@@ -34,7 +34,7 @@ def unlock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_UN)
 
 
-def locked_file(path: str) -> int | None:
+def open_locked(path: str) -> int | None:
     """Lock a file for this process alone; it is made if there is none, with its folders. Never waits.
 
     Whoever has it may remove it. A system without locks grants all.

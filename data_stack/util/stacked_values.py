@@ -47,7 +47,7 @@ def stack_values(values: Sequence[Any]) -> _Array:
     arrays = list(values) if only is np.ndarray else [exact_array(value) for value in values]
     stackable = [array for array in arrays if array is not None]
     if len(stackable) == len(arrays):
-        return _stacked(stackable, values)
+        return _stack_arrays(stackable, values)
     return objects(values)
 
 
@@ -100,7 +100,7 @@ def _numbers(values: Sequence[Any], types: set[type]) -> _Array | None:
     return None
 
 
-def _stacked(arrays: Sequence[_Array], values: Sequence[Any]) -> _Array:
+def _stack_arrays(arrays: Sequence[_Array], values: Sequence[Any]) -> _Array:
     """The values that these arrays are made of as one array, or the arrays as objects."""
     dtype = common_dtype(arrays) if len({array.shape for array in arrays}) == 1 else None
     if dtype is None:

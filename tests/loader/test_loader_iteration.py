@@ -324,7 +324,7 @@ def test_a_conversion_that_takes_a_batch_ahead_leaves_the_state_at_what_was_rece
 
     loader = loader_of(numbers_to(10))
     positions = []
-    for _ in loader.converted(Piecewise(one_ahead)):
+    for _ in loader.convert(Piecewise(one_ahead)):
         positions.append((loader.state_dict()["epoch"], loader.state_dict()["position"]))
 
     assert positions == [(0, 4), (0, 8), (1, 0)]

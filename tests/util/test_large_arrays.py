@@ -13,7 +13,7 @@ import pytest
 
 from data_stack.dataset.iterator.ownership import detach
 from data_stack.util import large_arrays
-from data_stack.util.large_arrays import has_own_memory, new_array, taken
+from data_stack.util.large_arrays import has_own_memory, new_array, take_values
 
 MEBI = 1 << 20
 
@@ -126,7 +126,7 @@ def test_values_that_are_taken_are_those_at_the_places(n_places: int, are_apart:
     memory = np.random.default_rng(1).integers(0, 256, (1000, 40 if are_apart else 24), dtype=np.uint8)
     values = memory[:, :24].view("V24")[:, 0]
 
-    found = taken(values, places)
+    found = take_values(values, places)
 
     assert found.tobytes() == memory[places, :24].tobytes()
     assert found.flags.owndata == (n_places < 1000)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import RequestLimitError
-from data_stack.util.large_arrays import taken
+from data_stack.util.large_arrays import take_values
 from data_stack.util.request_limit import Request, current_request, decoding_for
 
 __all__ = [
@@ -112,7 +112,7 @@ class ArrayColumn(GroupColumn):
         if self._is_small:
             return self.array.take(rows, axis=0)
         if self._pieces is not None:
-            return taken(self._pieces, rows).view(self.array.dtype).reshape(len(rows), *self._shape)
+            return take_values(self._pieces, rows).view(self.array.dtype).reshape(len(rows), *self._shape)
         return self.array[rows]
 
 

@@ -22,7 +22,7 @@ from data_stack.io.storage_connectors.writer import (
     raise_local,
     sealing,
 )
-from data_stack.util.lock_file import locked_file
+from data_stack.util.lock_file import open_locked
 
 BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
 DAY_SECONDS = 24 * 3600.0
@@ -283,7 +283,7 @@ class FileLease(Lease):
     def acquire(self) -> bool:
         if self._handle < 0:
             try:
-                handle = locked_file(self._path)
+                handle = open_locked(self._path)
             except OSError:
                 return True  # a folder that cannot be written needs no lease
             if handle is None:
