@@ -101,13 +101,13 @@ class _TaskProcess(ChildProcess):
     def take_end(self) -> tuple[str | None, Any, Failure | None]:
         """The task that has ended since this was last called, or None; its result; and how it failed, or None."""
         has_ended = self.process.poll() is not None
-        messages = self.channel.receive() if connection_wait([self.channel.fileno()], 0) else []
-        if not messages and not has_ended and not self.is_gone:
+        message = self.channel.receive() if connection_wait([self.channel.fileno()], 0) else None
+        if message is None and not has_ended and not self.is_gone:
             return None, None, None
         task, self.task = self.task, None
-        if not messages or messages[0][1] is None:
+        if message is None or message[1] is None:
             return task, None, Failure(f"ended because its process {self.pid} {self.tell_death()}")
         try:
-            return task, *messages[0][1].open()
+            return task, *message[1].open()
         except Exception as error:  # noqa: BLE001  # whatever an object raises instead of coming to life
             return task, None, Failure(f"gave what cannot be put together here: {type(error).__name__}: {error}")

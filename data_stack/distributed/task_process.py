@@ -16,15 +16,14 @@ __all__ = ["main"]
 def main(descriptor: int, parent: int, is_of_main_thread: int) -> NoReturn:
     """Attempt tasks for the process that started this one, see :func:`begin_as_child`."""
     channel = begin_as_child(descriptor, parent, is_of_main_thread)
-    while not channel.is_ended:
-        for (arguments,), parcel in channel.receive():
-            sys.argv[:] = arguments
-            if parcel is None:
-                continue
-            end = attempt(*parcel.open())
-            try:
-                answer = Parcel.of(end)
-            except Exception as error:  # noqa: BLE001  # whatever an object raises instead of being pickled
-                answer = Parcel.of((None, Failure(f"gave what cannot be sent back: {type(error).__name__}: {error}")))
-            channel.send((), answer)
+    while (message := channel.receive()) is not None:
+        (sys.argv[:],), parcel = message
+        if parcel is None:
+            continue
+        end = attempt(*parcel.open())
+        try:
+            answer = Parcel.of(end)
+        except Exception as error:  # noqa: BLE001  # whatever an object raises instead of being pickled
+            answer = Parcel.of((None, Failure(f"gave what cannot be sent back: {type(error).__name__}: {error}")))
+        channel.send((), answer)
     os._exit(0)  # threads of user code are not waited for

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, SupportsIndex, Union
@@ -39,27 +38,26 @@ _recent_permutation = functools.lru_cache(maxsize=16)(epoch_permutation)
 
 
 AnySource = Union["StepSource", DatasetIteratorIF, Indexable, Callable[[int], Any]]
-"""What a source can be stacked on: another one; an iterator or whatever has ``len`` and ``[i]``, whose sample i is that of step
-i; or a function of a step (or of an index, where a length is given)."""
+"""What a source can be stacked on: another source; an iterator, or an object with ``len`` and ``[i]``, whose sample i is that of
+step i; or a function of a step (or of an index, if a length is given)."""
 
 
 class StepSource(AccessedDatasetIterator):
     """A sequence of samples, as a rule an endless one: a pure function of a step, and an iterator over all its steps.
 
     A subclass defines ``__call__``; one that can read many steps at once ``read_batch``, too. To reach worker processes it
-    must pickle, and what it does must depend on nothing but what it was made with and the step.
+    must pickle, and its samples must depend on its arguments and the step alone.
     """
 
     _keeps_access = False
 
-    @abstractmethod
     def __call__(self, step: int) -> Any:
         """The sample of a step, which is at least 0.
 
         Raises:
             DatasetOutOfBoundsError: the source has ended before.
         """
-        raise NotImplementedError
+        return self[check_integer("a step", step, at_least=0)]
 
     @property
     def n_steps(self) -> int | None:
@@ -89,7 +87,7 @@ class _CallAccess(SampleAccess):
 
 @layer("steps")
 class _Function(StepSource):
-    """What a function gives for each step; it is called in any order, in any thread or process."""
+    """The samples that a function returns for each step, called in any order, in any thread or process."""
 
     def __init__(self, function: Callable[[int], Any]) -> None:
         self._function = function
@@ -102,12 +100,12 @@ class _Function(StepSource):
 
 
 class _Routed(DatasetIteratorView, StepSource):
-    """A source each of whose steps is a step of one of others: a view of them, one after the other.
+    """A source whose steps are steps of other sources: a view of their concatenation.
 
     Args:
-        sources: as they were given.
-        positions: of the steps; their length is how many there are.
-        arguments: what it was made with besides, for a recipe.
+        sources: the other sources.
+        positions: of the steps; their length is the number of steps.
+        arguments: the other arguments, for a recipe.
     """
 
     _keeps_access = True
@@ -120,9 +118,6 @@ class _Routed(DatasetIteratorView, StepSource):
     @property
     def n_steps(self) -> int | None:
         return self._n_steps
-
-    def __call__(self, step: int) -> Any:
-        return self[check_integer("a step", step, at_least=0)]
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
@@ -140,7 +135,7 @@ class _Routed(DatasetIteratorView, StepSource):
 
 
 class _Steps(ComputedPositions):
-    """What a function of steps gives."""
+    """Positions that a function of steps returns."""
 
     def __init__(self, function: Callable[[IndexArrayOfInts], IndexArrayOfInts], length: int = _ENDLESS) -> None:
         self._function, self._length = function, length
@@ -154,7 +149,7 @@ class _Steps(ComputedPositions):
 
 @layer("epochs")
 class Epochs(_Routed):
-    """All samples of ``source`` in one order, then all in another one, without an end.
+    """All samples of ``source`` in one order, then all in another order, without an end.
 
     Epoch e has the order that ``Loader(source, …, shuffle=True, seed=seed)`` gives its epoch e, and ``source.shuffle(seed,
     epoch=e)``: any step is found in constant time, and no list is kept.
@@ -166,19 +161,19 @@ class Epochs(_Routed):
         seed: any integer. (Granular 0.24 ignores it.)
 
     Raises:
-        ConfigError: ``source`` is none; or it has no end, or is empty, so that it needs a length; or has fewer samples than that.
+        ConfigError: ``source`` is no source; it has no end or is empty, and there is no length; or it has fewer samples.
     """
 
     def __init__(
         self, source: AnySource, length: SupportsIndex | None = None, shuffle: bool = True, seed: SupportsIndex = 0
     ) -> None:
-        below, checked_seed = _source(source), _check_seed("Epochs", seed)
+        below, checked_seed = _source(source), check_integer("the seed of Epochs", seed)
         positions = functools.partial(_in_epochs, _length_of(below, length, "Epochs"), checked_seed if shuffle else None)
         super().__init__([below], _Steps(positions), length=length, shuffle=bool(shuffle), seed=checked_seed)
 
 
 def _in_epochs(length: int, seed: int | None, steps: IndexArrayOfInts) -> IndexArrayOfInts:
-    """``range(length)`` again and again, in another order each time; always in its own if there is no seed."""
+    """``range(length)`` repeated, in another order each time; in order if there is no seed."""
     epochs, places = np.divmod(steps, length)
     if seed is None:
         return places
@@ -203,7 +198,7 @@ class Sample(_Routed):
     """
 
     def __init__(self, source: AnySource, length: SupportsIndex | None = None, seed: SupportsIndex = 0) -> None:
-        below, checked_seed = _source(source), _check_seed("Sample", seed)
+        below, checked_seed = _source(source), check_integer("the seed of Sample", seed)
         positions = functools.partial(_draw, _length_of(below, length, "Sample"), derive_seed("sample", checked_seed))
         super().__init__([below], _Steps(positions), length=length, seed=checked_seed)
 
@@ -215,15 +210,15 @@ def _draw(length: int, key: int, steps: IndexArrayOfInts) -> IndexArrayOfInts:
 
 @layer("truncated")
 class Truncate(_Routed):
-    """The first ``limit`` samples of ``source``, again and again.
+    """The first ``limit`` samples of ``source``, repeated without an end.
 
     Args:
         source: see :data:`AnySource`.
         limit: at least 1; of a source with fewer samples, all of them.
-        length: how many ``source`` has, if that is less than it says itself.
+        length: how many samples of ``source`` count; None for all.
 
     Raises:
-        ConfigError: ``source`` is none or empty, or ``limit`` not positive.
+        ConfigError: ``source`` is no source or empty, or ``limit`` is not positive.
     """
 
     def __init__(self, source: AnySource, limit: SupportsIndex, length: SupportsIndex | None = None) -> None:
@@ -245,7 +240,7 @@ class Transform(StepSource):
         seed: any integer; for ``default_rng`` none that is negative.
 
     Raises:
-        ConfigError: ``source`` is none, or ``fn`` cannot be called.
+        ConfigError: ``source`` is no source, or ``fn`` cannot be called.
     """
 
     _keeps_access = True
@@ -253,14 +248,11 @@ class Transform(StepSource):
     def __init__(self, source: AnySource, fn: Callable[..., Any], seed: SupportsIndex = 0) -> None:
         if not callable(fn):
             raise ConfigError(f"a transform needs a function of a sample, got {fn!r:.80}")
-        self._source, self._fn, self._seed = _source(source), fn, _check_seed("Transform", seed)
+        self._source, self._fn, self._seed = _source(source), fn, check_integer("the seed of Transform", seed)
 
     @property
     def n_steps(self) -> int | None:
         return _n_steps_of(self._source)
-
-    def __call__(self, step: int) -> Any:
-        return self[check_integer("a step", step, at_least=0)]
 
     def make_access(self) -> SampleAccess:
         return _TransformedAccess(access_to(self._source), self._fn, self._seed)
@@ -305,7 +297,7 @@ class Interleave(_Routed):
         sources: at least one, see :data:`AnySource`.
 
     Raises:
-        ConfigError: there is none, or one of them is no source.
+        ConfigError: ``sources`` is empty, or one of them is no source.
     """
 
     _takes_list = True
@@ -328,18 +320,18 @@ def _in_turn(starts: IndexArrayOfInts, steps: IndexArrayOfInts) -> IndexArrayOfI
 class Mix(_Routed):
     """Samples of several sources in stated proportions, in a drawn order.
 
-    Each source is asked for its steps 0, 1, 2 … in this order: none is left out or comes twice. (Granular 0.24 asks for the step
+    Each source gives its steps 0, 1, 2 … in this order, without gaps or repeats. (Granular 0.24 asks for the step
     of the mix, so that a mix of two epochs of 100 samples gives 155 different ones in 200 steps.) After each *block* of steps,
     which is 1 divided by the smallest part of all weights, every source has come as often as its weight says, up to one sample.
     Seed and step alone decide all of it.
 
     Args:
-        sources: at least one, see :data:`AnySource`. None with a weight may end: put ``Epochs(…)`` around it.
+        sources: at least one, see :data:`AnySource`. Those with a weight must not end: put ``Epochs(…)`` around them.
         weights: a number for each, finite and not negative, of any sum; None for all the same.
         seed: any integer.
 
     Raises:
-        ConfigError: there is no source, one of them is none or ends, or the weights are not allowed, see
+        ConfigError: ``sources`` is empty, one of them is no source or ends, or the weights are not allowed, see
             :func:`~data_stack.dataset.iterator.mixed.exact_parts`.
     """
 
@@ -351,7 +343,7 @@ class Mix(_Routed):
         weights: Sequence[float] | npt.ArrayLike | None = None,
         seed: SupportsIndex = 0,
     ) -> None:
-        below, checked_seed = _list_of(sources, "Mix"), _check_seed("Mix", seed)
+        below, checked_seed = _list_of(sources, "Mix"), check_integer("the seed of Mix", seed)
         numbers, parts = exact_parts([1] * len(below) if weights is None else weights, len(below), "weight", "source")
         for place, (source, part) in enumerate(zip(below, parts, strict=True)):
             if part and _n_steps_of(source) is not None:
@@ -377,19 +369,19 @@ class _MixedTurns:
     def __call__(self, steps: IndexArrayOfInts) -> IndexArrayOfInts:
         n_blocks = -(-_STEPS_AT_ONCE // self._block)
         tables, places = np.divmod(steps.astype(np.int64, copy=False), n_blocks * self._block)
-        found = np.empty(len(steps), dtype=np.int64)
+        positions = np.empty(len(steps), dtype=np.int64)
         for table in np.unique(tables).tolist():
-            last = self._last  # in one step: threads need no lock
+            last = self._last  # one attribute: threads need no lock
             if last is None or last[0] != table:
                 runs, numbers = draw_turns(self._parts, self._block, self._key, table * n_blocks, n_blocks)
                 self._last = last = (table, self._starts[runs] + numbers)
             which = tables == table
-            found[which] = last[1][places[which]]
-        return found
+            positions[which] = last[1][places[which]]
+        return positions
 
 
 def _source(given: AnySource) -> DatasetIteratorIF:
-    """What anybody may have given as a source."""
+    """A source as an iterator."""
     if isinstance(given, DatasetIteratorIF):
         return given
     if callable(given):
@@ -398,7 +390,7 @@ def _source(given: AnySource) -> DatasetIteratorIF:
         return as_iterator(given)
     if hasattr(given, "__getitem__"):
         return _Function(given.__getitem__)
-    raise ConfigError(f"a source is a function of a step, or whatever has len() and [i], not {given!r:.80}")
+    raise ConfigError(f"a source is a function of a step, or has len() and [i], not {given!r:.80}")
 
 
 def _list_of(sources: Sequence[AnySource], name: str) -> list[DatasetIteratorIF]:
@@ -411,12 +403,8 @@ def _n_steps_of(source: DatasetIteratorIF) -> int | None:
     return source.n_steps if isinstance(source, StepSource) else len(source)
 
 
-def _check_seed(name: str, seed: SupportsIndex) -> int:
-    return check_integer(f"the seed of {name}", seed)
-
-
 def _length_of(source: DatasetIteratorIF, given: SupportsIndex | None, name: str) -> int:
-    """How many samples there are, by what was given or by what the source says."""
+    """The given length, or else that of the source."""
     n_steps = _n_steps_of(source)
     if given is None and n_steps is None:
         raise ConfigError(f"{name} must know how many samples there are, which {source!r:.80} does not say: give it length=")

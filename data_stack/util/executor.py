@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
@@ -41,7 +42,7 @@ class Executor:
         self._name, self._most_threads, self._grace_seconds = name, most_threads, grace_seconds
         self._begin()
         call_in_forks(self._begin)
-        _executors.append(self)
+        _executors.add(self)
 
     def _begin(self) -> None:
         self._has_more = threading.Condition(threading.Lock())
@@ -127,7 +128,7 @@ def _run(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any
         future.set_result(result)
 
 
-_executors: list[Executor] = []
+_executors: weakref.WeakSet[Executor] = weakref.WeakSet()
 
 computing = Executor("data_stack-compute", n_threads, grace_seconds=5.0)
 """For what keeps a processor busy outside of the GIL: as many threads as this process should compute with."""
@@ -138,5 +139,5 @@ waiting = Executor("data_stack-wait", None, grace_seconds=0.5)
 
 @atexit.register
 def _finish_all() -> None:
-    for executor in _executors:
+    for executor in list(_executors):
         executor.finish()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import array
-import contextlib
 import errno
 import mmap
 import os
@@ -13,7 +11,6 @@ import socket
 import tempfile
 import threading
 import weakref
-from collections import deque
 from typing import Any
 
 import numpy as np
@@ -23,21 +20,21 @@ from data_stack.loader.workers.pickling import dump, load
 __all__ = ["Channel", "Parcel"]
 
 _LENGTH_BYTES = 8
-_READ_BYTES = 1 << 16
-_SMALL_BYTES = 1 << 14  # a message with so much is cheaper than shared memory
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_SMALL_BYTES = 1 << 14  # up to this size a message is cheaper than shared memory
 _ALIGNMENT_BYTES = 64  # a cache line; wide instructions want no less
 _MOST_MAPS = 64  # of batches that the receiver keeps; each takes a descriptor
 
-#: Shared memory in which values of this process lie.
+#: Shared memory that holds values of this process.
 _maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
 
 class Parcel:
-    """A value on its way: small ones in one piece, large ones in memory that both processes have.
+    """A pickled value with its buffers: small ones in one piece, large ones in memory that both processes share.
 
     Attributes:
-        content: the pickle and its buffers, if they are small; otherwise where they lie in the memory of ``descriptor``, each as
-            start, stop, and whether it may not be written to.
+        content: the pickle and its buffers, if they are small; otherwise their spans in the memory of ``descriptor``: start,
+            stop, and whether it is read-only.
         descriptor: of the memory; the parcel closes it.
     """
 
@@ -49,8 +46,8 @@ class Parcel:
         """Pack a value.
 
         Raises:
-            OSError: there is no room.
-            Exception: whatever an object raises instead of being pickled.
+            OSError: there is no memory left.
+            Exception: an object cannot be pickled.
         """
         pickled, buffers = dump(value)
         views = [pickled, *buffers]
@@ -70,13 +67,13 @@ class Parcel:
         return parcel
 
     def open(self, *, is_private: bool = False) -> Any:
-        """The value. Its arrays lie in the shared memory, or are copies if many others do.
+        """Unpickle the value. Its arrays lie in the shared memory, or are copies if many arrays do already.
 
         Args:
-            is_private: whether what is written to them stays in this process.
+            is_private: whether writes to the arrays stay in this process.
 
         Raises:
-            Exception: whatever an object raises instead of coming to life.
+            Exception: an object cannot be unpickled.
         """
         if self.descriptor is None:
             return load(self.content[0], self.content[1:])
@@ -99,7 +96,7 @@ class Parcel:
         return load(views[0], views[1:])
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Close the memory."""
         if self.descriptor is not None:
             descriptor, self.descriptor = self.descriptor, None
             os.close(descriptor)
@@ -115,79 +112,62 @@ class Channel:
 
     Args:
         connection: a connected stream socket; the channel closes it.
-        send_seconds: how long sending waits for the other end to read; None: as long as that is there.
+        timeout_seconds: how long sending, or reading the rest of a message, waits for the other end; None: without a limit.
 
     Attributes:
-        is_ended: whether the other end is closed, or did not read. Nothing raises because of that.
+        is_ended: whether the other end is closed, or did not answer in time. Nothing raises because of that.
     """
 
-    def __init__(self, connection: socket.socket, send_seconds: float | None = None) -> None:
-        connection.settimeout(send_seconds)
+    def __init__(self, connection: socket.socket, timeout_seconds: float | None = None) -> None:
+        connection.settimeout(timeout_seconds)
         self._connection = connection
         self._sending = threading.Lock()
-        self._incoming = bytearray()
-        self._descriptors: deque[int] = deque()
         self.is_ended = False
 
     def fileno(self) -> int:
         return self._connection.fileno()
 
     def send(self, head: Any, parcel: Parcel | None = None) -> None:
-        """Send a message; it waits for the other end to read what it cannot keep. The parcel stays the caller's."""
-        content = None if parcel is None else (parcel.content, parcel.descriptor is not None)
-        body = pickle.dumps((head, content), protocol=5)
+        """Send a message, waiting until the other end has read what does not fit into the socket's buffer."""
+        body = pickle.dumps((head, None if parcel is None else parcel.content), protocol=5)
         frame = memoryview(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
-        with self._sending, contextlib.suppress(ValueError):  # of a socket that is closed
+        descriptors = [] if parcel is None or parcel.descriptor is None else [parcel.descriptor]
+        with self._sending:
             try:
-                if parcel is not None and parcel.descriptor is not None:
-                    frame = frame[socket.send_fds(self._connection, [frame], [parcel.descriptor]) :]
+                if descriptors:
+                    frame = frame[socket.send_fds(self._connection, [frame], descriptors) :]
                 self._connection.sendall(frame)
-            except OSError:
+            except (OSError, ValueError):  # ValueError: the socket is closed
                 self.is_ended = True
 
-    def receive(self) -> list[tuple[Any, Parcel | None]]:
-        """The messages that have arrived, once there is something to read; waits for that.
+    def receive(self) -> tuple[Any, Parcel | None] | None:
+        """Wait for the next message; None if the other end is closed.
 
         Raises:
-            OSError: too many files are open for what was sent.
+            OSError: too many files are open to receive the parcel's memory.
         """
+        descriptors: list[int] = []
+        flags, body = 0, bytearray()
         try:
-            data, ancillary, flags, _ = self._connection.recvmsg(
-                _READ_BYTES, socket.CMSG_SPACE(4 * array.array("i").itemsize), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-            )
+            length, descriptors, flags, _ = socket.recv_fds(self._connection, _LENGTH_BYTES, 1, _CLOSE_ON_EXEC)
+            n_bytes = int.from_bytes(length, "little")
+            while n_bytes > len(body) and (part := self._connection.recv(n_bytes - len(body))):
+                body += part
+            self.is_ended |= len(body) < max(1, n_bytes)
         except OSError:
-            data, ancillary, flags = b"", [], 0
-        for _, _, content in ancillary:
-            received = array.array("i")
-            received.frombytes(content[: len(content) - len(content) % received.itemsize])
-            self._descriptors.extend(received)
-        self._incoming += data
-        self.is_ended |= not data
+            self.is_ended = True
         if flags & socket.MSG_CTRUNC:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return self._messages()
+        memory = Parcel(None, descriptors[0] if descriptors else None)  # closes the descriptor, whatever happens
+        if self.is_ended:
+            return None
+        head, memory.content = load(body)
+        return head, None if memory.content is None else memory
 
     def close(self) -> None:
-        """Close this end, and all descriptors that have arrived in it."""
+        """Close this end."""
         self.is_ended = True
         self._connection.close()
-        while self._descriptors:
-            os.close(self._descriptors.popleft())
-
-    def _messages(self) -> list[tuple[Any, Parcel | None]]:
-        messages: list[tuple[Any, Parcel | None]] = []
-        start = 0
-        while (body := start + _LENGTH_BYTES) <= len(self._incoming):
-            stop = body + int.from_bytes(self._incoming[start:body], "little")
-            if stop > len(self._incoming):
-                break
-            head, content = load(self._incoming[body:stop])
-            messages.append(
-                (head, None if content is None else Parcel(content[0], self._descriptors.popleft() if content[1] else None))
-            )
-            start = stop
-        del self._incoming[:start]
-        return messages
 
 
 def _anonymous_memory(n_bytes: int) -> int:

@@ -20,7 +20,7 @@ __all__ = ["ChildProcess", "begin_as_child"]
 
 # multiprocessing's would run the user's script again, which therefore needs a guard, as no notebook has
 _PROGRAM = "import sys; facts = sys.argv[1]; sys.path[:] = sys.argv[2:]; from {} import main; main(*map(int, facts.split(',')))"
-_SEND_SECONDS = 5.0  # children read whenever they run, so one is stopped if this is not enough
+_ANSWER_SECONDS = 5.0  # children always read, so one that does not answer for so long was stopped
 _PR_SET_PDEATHSIG = 1  # which signal to get when the thread that started this process ends, see prctl(2)
 
 
@@ -44,7 +44,7 @@ class ChildProcess:
         if not sys.executable or getattr(sys, "frozen", False):
             raise ConfigError("there is no Python interpreter here that worker processes could run; use threads")
         ours, theirs = socket.socketpair()
-        self.channel = Channel(ours, _SEND_SECONDS)
+        self.channel = Channel(ours, _ANSWER_SECONDS)
         known = [theirs.fileno(), os.getpid(), threading.current_thread() is threading.main_thread(), *facts]
         command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-u", "-c", _PROGRAM.format(module)]  # type: ignore[attr-defined]  # as multiprocessing does
         try:

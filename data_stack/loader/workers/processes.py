@@ -16,8 +16,7 @@ from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers.channel import Parcel
 from data_stack.loader.workers.child_process import ChildProcess
 from data_stack.loader.workers.pickling import dump, load
-from data_stack.loader.workers.prefetch_limit import PrefetchLimit
-from data_stack.loader.workers.workers import Workers
+from data_stack.loader.workers.workers import PrefetchLimit, Workers
 from data_stack.util.forks import call_in_forks
 
 __all__ = ["ProcessWorkers"]
@@ -26,7 +25,6 @@ _LOOK_SECONDS = 0.25  # so often it is looked whether the workers live
 _LOOKS_UNTIL_STUCK = 16
 _WARN_SECONDS = 5.0
 _GRACE_SECONDS = 0.25  # for workers to end by themselves
-_LARGE_INDICES = 1 << 11  # so many of a job are sent in shared memory
 _AGAIN = "All workers of this loader have ended; iterating again starts new ones"
 
 
@@ -164,9 +162,7 @@ class ProcessWorkers(Workers):
                 return
             number, job = self._waiting.popleft()
             worker.jobs[number] = job
-            indices = Parcel.of(job.indices) if len(job.indices) >= _LARGE_INDICES else None
-            sent = job._replace(ahead=None, indices=job.indices if indices is None else job.indices[:0])
-            worker.process.channel.send(("job", number, sent), indices)
+            worker.process.channel.send(("job", number), Parcel.of(job._replace(ahead=None)))
 
     def _exchange(self, seconds: float) -> None:
         """Take what has come, waiting so long for something to come, and give out jobs."""
@@ -178,7 +174,7 @@ class ProcessWorkers(Workers):
             poll.register(descriptor, select.POLLIN)
         try:
             for descriptor, _ in poll.poll(seconds * 1000):
-                by_descriptor[descriptor].take_messages(self._done)
+                by_descriptor[descriptor].take_message(self._done)
             self._deal()
         except BaseException:  # likewise
             self.close()
@@ -225,23 +221,24 @@ class _Worker:
         self.failure: WorkerError | None = None
         self.n_looks_stopped = 0
 
-    def take_messages(self, done: dict[int, tuple[_Worker, Job, Any, Parcel | None]]) -> None:
-        """Take in what it has sent, and note what is done."""
+    def take_message(self, done: dict[int, tuple[_Worker, Job, Any, Parcel | None]]) -> None:
+        """Read the next message; a finished batch goes into ``done``."""
         try:
-            messages = self.process.channel.receive()
+            message = self.process.channel.receive()
         except OSError as error:
             problem = f"sent a batch that this process has no room for ({error.strerror}): close files, or raise `ulimit -n`"
             self.failure = WorkerError(self.name, f"{problem}. {_AGAIN}")
             return
-        for head, parcel in messages:
-            if head[0] == "ready":
-                self.is_ready = True
-            elif head[0] == "unfit":
-                problem = f"cannot use what it was sent: {head[1]}. What cannot be put together there may do with "
-                text = f"{problem}worker_kind='threads'. {_AGAIN}\n\nIn the worker:\n{head[2]}"
-                self.failure = WorkerError(self.name, text)
-            elif (job := self.jobs.pop(head[1], None)) is not None:  # else it is wanted no more
-                done[head[1]] = self, job, head, parcel
+        if message is None:
+            return
+        head, parcel = message
+        if head[0] == "ready":
+            self.is_ready = True
+        elif head[0] == "unfit":
+            problem = f"could not unpickle the dataset or a function: {head[1]}; try worker_kind='threads'"
+            self.failure = WorkerError(self.name, f"{problem}. {_AGAIN}\n\nIn the worker:\n{head[2]}")
+        elif (job := self.jobs.pop(head[1], None)) is not None:  # None: it was cancelled
+            done[head[1]] = self, job, head, parcel
 
     def check(self) -> None:
         """Raise WorkerError if it can do nothing any more."""

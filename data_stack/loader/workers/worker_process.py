@@ -46,19 +46,18 @@ class _Worker:
 
     def listen(self) -> None:
         """Take in what is sent, whatever this process is at."""
-        while not self._channel.is_ended:
-            for head, parcel in self._channel.receive():
-                if head[0] == "forget":  # heard before the jobs that came earlier, which need not be done
-                    self._first_wanted = head[1]
-                else:
-                    self._messages.put((head, parcel))
+        while (message := self._channel.receive()) is not None:
+            if message[0][0] == "forget":  # handled before the jobs that came earlier, which need not be done
+                self._first_wanted = message[0][1]
+            else:
+                self._messages.put(message)
         self._messages.put(None)
 
     def work(self) -> None:
         """Do what messages say, until the other end of the channel is closed."""
         while (message := self._messages.get()) is not None:
             (kind, *facts), parcel = message
-            if kind == "job":
+            if parcel is not None and kind == "job":
                 self._do(parcel, *facts)
             elif parcel is not None:
                 self._unpack(parcel)
@@ -73,16 +72,15 @@ class _Worker:
         else:
             self._channel.send(("ready",))
 
-    def _do(self, large_indices: Parcel | None, number: int, job: Job) -> None:
+    def _do(self, parcel: Parcel, number: int) -> None:
         if self._maker is None or number < self._first_wanted:
             return
-        if large_indices is not None:
-            job = job._replace(indices=large_indices.open(is_private=True))
-        problem = "making a batch was broken off"
+        job: Job = parcel.open(is_private=True)
+        problem = "making a batch was interrupted"
         try:
             made = self._maker.make(job)
             problem = "a batch cannot be sent from a worker process to the consumer; with worker_kind='threads' it need not be"
-            parcel = Parcel.of(made)
+            batch = Parcel.of(made)
         except BaseException as error:  # noqa: BLE001  # SystemExit and the like of user code must not end it in silence
             if isinstance(error, LoadingError):
                 told, cause = error, error.__cause__ or error
@@ -91,7 +89,7 @@ class _Worker:
             told.traceback_text = _traceback_of(cause)
             self._channel.send(("error", number, told, dump_error(cause)))
         else:
-            self._channel.send(("batch", number), parcel)
+            self._channel.send(("batch", number), batch)
 
 
 def _traceback_of(error: BaseException) -> str:

@@ -6,7 +6,10 @@ from abc import ABC, abstractmethod
 
 from data_stack.loader.jobs import Job, MadeBatch
 
-__all__ = ["Workers"]
+__all__ = ["PrefetchLimit", "Workers"]
+
+# Batches that are made ahead take at most so much memory together, unless a worker would be idle.
+_MOST_BYTES = 32 << 20
 
 
 class Workers(ABC):
@@ -19,26 +22,26 @@ class Workers(ABC):
     """"inline", "threads" or "processes"."""
 
     choice: str = ""
-    """Why these workers were chosen; "" if they were asked for."""
+    """Why these workers were chosen; "" if the caller chose them."""
 
     n_workers: int
-    """Threads or processes; 0 if jobs are done in the consumer's thread."""
+    """Threads or processes; 0 if the consumer's thread does the jobs."""
 
     capacity: int
     """How many jobs should be under way. It may change while jobs are."""
 
     @abstractmethod
     def submit(self, job: Job) -> None:
-        """Take a job on; never waits for one to be done."""
+        """Queue a job; never waits for a batch."""
         raise NotImplementedError
 
     @abstractmethod
     def next(self) -> MadeBatch:
-        """The batch of the oldest job that has not been handed out; waits for it.
+        """Wait for the batch of the oldest job that has not been handed out.
 
         Raises:
-            LoadingError: it could not be made. All other jobs are forgotten, as by :meth:`cancel`.
-            WorkerError: a worker died, or does nothing any more. The same, and its processes have ended.
+            LoadingError: it could not be made. All other jobs are dropped, as by :meth:`cancel`.
+            WorkerError: a worker died or is stuck. All jobs are dropped, and worker processes are ended.
             BaseException: what interrupts the waiting (KeyboardInterrupt) passes through; call :meth:`cancel` or
                 :meth:`close` then.
         """
@@ -46,26 +49,53 @@ class Workers(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """Forget all jobs; the workers stay, ready for others."""
+        """Drop all jobs; the workers stay, ready for others."""
         raise NotImplementedError
 
     @abstractmethod
     def close(self) -> None:
-        """Forget all jobs and let go of every thread, process, descriptor and piece of shared memory.
+        """Drop all jobs and release every thread, process, descriptor and piece of shared memory.
 
-        Calling it again does nothing; the next job starts them again. Batches that were handed out stay as they are. It returns
-        within seconds, whatever the workers do.
+        Closing twice does nothing; the next job starts the workers again. Batches that were handed out stay valid. It returns
+        within seconds, even if a worker hangs.
         """
         raise NotImplementedError
 
     def expect(self, n_jobs: int) -> None:  # noqa: B027  # most need not know
-        """Know before the first job of an iteration about how many there will be."""
+        """Announce before the first job of an iteration about how many there will be."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether a job that is submitted now would be begun at once, the workers having started."""
+        """Whether the workers have started, so that a job would begin at once."""
         return True
 
     def start(self) -> None:
-        """Start the workers if they are not running, so that the first job finds them ready; nothing needs it."""
+        """Start the workers, so that the first job finds them ready; optional."""
         return
+
+
+class PrefetchLimit:
+    """How many batches may be under way, by the size of those that were made.
+
+    At least one for each worker and one more, if so many were asked for: when the consumer has taken the oldest, each worker
+    has one to make while the consumer works on its own.
+
+    Args:
+        n_workers: at least 1.
+        prefetch: how many batches each of them makes ahead at most, at least 1.
+
+    Attributes:
+        n_batches: how many may be under way.
+    """
+
+    def __init__(self, n_workers: int, prefetch: int) -> None:
+        self._most = n_workers * prefetch
+        self._fewest = min(self._most, n_workers + 1)
+        self._last_bytes = 0
+        self.n_batches = self._most  # until the size is known
+
+    def observe(self, n_bytes: int) -> None:
+        """Take note of the size of a batch."""
+        larger, self._last_bytes = max(n_bytes, self._last_bytes), n_bytes  # the last batch of an epoch may be small
+        fitting = _MOST_BYTES // larger if larger else self._most
+        self.n_batches = max(self._fewest, min(self._most, fitting))
