@@ -31,7 +31,6 @@ from data_stack.formats.parquet.codecs import (
     NestedCodec,
     PngCodec,
     ScalarCodec,
-    TensorCodec,
 )
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.schema import Field
@@ -177,16 +176,6 @@ def test_a_time_of_day_is_a_duration_since_midnight(unit: str) -> None:
     assert one_by_one.value(1) is None
 
 
-def test_a_64_bit_integer_beside_a_null_stays_an_integer() -> None:
-    column = column_of(Field("x", "int64", (), None, True), [2**53 + 1, None, -(2**63)])
-
-    batch = taken(column)
-
-    assert batch.dtype == object
-    assert batch.tolist() == [2**53 + 1, None, -(2**63)]
-    assert isinstance(batch[0], np.int64)
-
-
 def test_the_form_of_a_column_is_that_of_the_dataset_not_of_its_rows() -> None:
     field = Field("x", "int32", (), None, True)
 
@@ -211,13 +200,10 @@ def test_a_time_that_is_none_is_null() -> None:
     ("field", "wrong", "why"),
     [
         (Field("x", "int8"), 300, "300 does not fit into dtype int8"),
-        (Field("x", "uint64"), 2**64, "does not fit"),
         (Field("x", "int64"), 1.0, "a value of dtype int64 is expected, not float"),
         (Field("x", "int64"), True, "not bool"),
         (Field("x", "bool"), 1, "a value of dtype bool is expected"),
         (Field("x", "float32"), "1", "a value of dtype float32 is expected, not str"),
-        (Field("x", "float32"), 1e300, "does not fit"),
-        (Field("x", "float32"), 2**24 + 1, "does not fit"),
         (Field("x", "float32"), np.float64(0.1), "does not fit"),
         (Field("x", str), b"bytes", "a string is expected, not bytes"),
         (Field("x", str), "\ud800", "surrogates"),
@@ -231,19 +217,15 @@ def test_a_time_that_is_none_is_null() -> None:
         (Field("x", "int32"), None, "it is null, but the field is not nullable"),
         (Field("x", "int32"), np.zeros(3, np.int32), "a scalar is expected, not an array of shape"),
         (Field("x", "int32", (3,)), np.zeros(2, np.int32), r"shape is \(2,\), where \(3,\) belongs"),
-        (Field("x", "int32", (3,)), [1, 2, 2**40], "beyond the largest of dtype int32"),
-        (Field("x", "int32", (3,)), [1.5, 2, 3], "its dtype is float64"),
         (Field("x", str, (None,)), "text", "a list of shape"),
         (Field("x", str, (None,)), ["text", 5], "a string is expected, not int"),
         (Field("x", "float32", (None, 3)), np.zeros((4, 2), np.float32), "shape"),
-        (Field("x", "float32", (None, 3)), np.zeros((4, 3)), "its dtype is float64, where float32 belongs"),
-        (Field("x", "float32", (2, 3), CompressedNdarrayCodec()), np.zeros((2, 2), np.float32), "shape"),
         (Field("x", "float32", (2, 3)), np.ma.MaskedArray(np.zeros((2, 3), np.float32), True), "mask"),
-        (Field("x", "float32", (2, 3), TensorCodec()), np.zeros((2, 2), np.float32), "shape"),
         (Field("x", str, (2,), NdarrayCodec()), ["a", 5], "an array of str is expected, this one holds int 5"),
         (Field("x", bytes, (1,), NdarrayCodec()), [b"a\0"], "zeros at the end"),
         (Field("x", "uint8", (None, None, 3), PngCodec()), np.zeros((4, 4), np.uint8), "shape"),
         (Field("x", object, (), NestedCodec({"struct": {"a": "int"}})), {"a": "text"}, "text"),
+        (Field("x", object, (), NestedCodec({"struct": {"a": "int"}})), {"a": 1, "b": 2}, "'b'"),
     ],
 )
 def test_a_value_that_is_none_of_its_field_is_refused_with_its_row(field: Field, wrong: Any, why: str) -> None:
@@ -282,7 +264,7 @@ def test_a_whole_column_of_another_dtype_is_taken_only_if_nothing_changes() -> N
         field.cells.encode_column(field, np.array([1.5, 2]))
 
 
-# ---------------------------------------------------------------------- lists and tensors
+# ---------------------------------------------------------------------- lists
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "float64", "datetime64[us]", "timedelta64[ns]"])
@@ -339,23 +321,6 @@ def test_an_element_that_does_not_fit_is_told_with_the_row_of_its_list() -> None
     assert caught.value.row == 2
 
 
-@quick
-@given(data=st.data())
-def test_tensors_come_back_exactly(data: st.DataObject) -> None:
-    values = data.draw(optional(hnp.arrays(np.float32, (2, 3))))
-
-    check_round_trip(Field("x", "float32", (2, 3), TensorCodec(), True), values)
-
-
-def test_tensors_are_read_from_nested_lists_of_one_length() -> None:
-    field = Field("x", "int32", (2, 3), TensorCodec())
-    cells = pa.array([[[1, 2, 3], [4, 5, 6]]] * 2, pa.list_(pa.list_(pa.int32(), 3), 2))
-
-    column = field.cells.column(field, cells, has_nulls=False)
-
-    assert same(taken(column), np.array([[[1, 2, 3], [4, 5, 6]]] * 2, np.int32))
-
-
 # ---------------------------------------------------------------------- arrays in cells
 
 ARRAY_DTYPES = ["bool", "uint16", "float32", "complex64", "datetime64[ns]", "timedelta64[s]"]
@@ -369,17 +334,6 @@ def test_arrays_of_any_shape_come_back_exactly(codec: FieldCodec, dtype: str, da
     values = data.draw(optional(hnp.arrays(dtype, st.tuples(st.integers(0, 3), st.just(2), st.integers(0, 3)))))
 
     check_round_trip(Field("x", dtype, (None, 2, None), codec, True), values)
-
-
-@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
-@pytest.mark.parametrize(
-    "value", [np.array(["a", "Zürich"]), np.array([b"a", b"abc"]), np.array([["a"], ["b"]]), np.array([], "U1")]
-)
-def test_arrays_of_text_come_back_exactly(codec: FieldCodec, value: npt.NDArray[Any]) -> None:
-    field = Field("x", value.dtype, (None,) * value.ndim, codec, True)
-
-    check_round_trip(field, [value, None, value])
-    check_round_trip(field, [value, value])
 
 
 def cell_of(value: npt.NDArray[Any], codec: FieldCodec, **options: Any) -> bytes:
@@ -419,32 +373,6 @@ def test_a_cell_of_python_objects_is_refused(codec: FieldCodec) -> None:
 
     with pytest.raises(CellError, match="Python objects"):
         column.value(0)
-
-
-@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
-def test_a_damaged_cell_is_a_cell_error_wherever_it_is_cut_and_whatever_byte_is_changed(codec: FieldCodec) -> None:
-    value = np.arange(20, dtype=np.int32)
-    field = Field("x", "int32", (20,), codec)
-    (cell,) = field.cells.encode_column(field, [value]).to_pylist()
-    cells = [cell[:end] for end in range(len(cell))]
-    changed = [cell[:at] + bytes([cell[at] ^ 4]) + cell[at + 1 :] for at in range(len(cell))]
-    column = field.cells.column(field, pa.array([cell, *cells, *changed], pa.binary()), has_nulls=False)
-
-    outcomes: list[Any] = [_value_or_none(column, row) for row in range(len(column))]
-
-    assert same(outcomes[0], value)
-    assert all(outcome is None for outcome in outcomes[1 : len(cells) + 1])
-    values = [outcome for outcome in outcomes[len(cells) + 1 :] if outcome is not None]
-    assert all(found.shape == (20,) and found.dtype == np.int32 for found in values)
-    if isinstance(codec, CompressedNdarrayCodec):  # which has a checksum: what can be changed is the time of day, and the like
-        assert all(same(found, value) for found in values)
-
-
-def _value_or_none(column: GroupColumn, row: int) -> Any:
-    try:
-        return column.value(row)
-    except CellError:
-        return None
 
 
 def test_an_npz_that_claims_to_expand_absurdly_is_refused() -> None:
@@ -492,17 +420,6 @@ def test_memory_is_not_made_for_a_shape_that_a_damaged_schema_claims(codec: Fiel
         taken(column)
 
 
-def test_codecs_of_records_store_and_read_their_values() -> None:
-    field = Field("x", object, (), "json", True)
-    values = [{"a": [1, 2]}, None, "text"]
-
-    column = column_of(field, values)
-
-    assert taken(column).tolist() == values
-    column.value(0)["a"].append(3)
-    assert column.value(0) == {"a": [1, 2]}
-
-
 # ---------------------------------------------------------------------- nested values
 
 BOXES = {"list": {"list": "float"}}
@@ -540,13 +457,6 @@ def test_times_in_nested_values_and_lists_are_written_as_they_are_read() -> None
     assert same(column_of(instants, [times]).value(0), times)
 
 
-def test_a_struct_with_a_member_too_many_is_refused() -> None:
-    field = Field("x", object, (), NestedCodec({"struct": {"a": "int"}}))
-
-    with pytest.raises(CellValueError, match="a struct of a is expected, this one has 'b'"):
-        field.cells.encode_column(field, [{"a": 1, "b": 2}])
-
-
 # ---------------------------------------------------------------------- what other writers store
 
 
@@ -568,21 +478,11 @@ def test_bytes_that_are_no_text_are_refused_where_text_belongs() -> None:
         (Field("x", "int64"), pa.array([datetime.date(2020, 1, 1)])),
         (Field("x", "float32", (2,), NdarrayCodec()), pa.array([1.5])),
         (Field("x", "uint8", (None, None), PngCodec()), pa.array([1.5])),
-        (Field("x", "float32", (2, 2), TensorCodec()), pa.array([[1.0, 2.0]])),
     ],
 )
 def test_a_column_of_another_kind_is_refused(field: Field, cells: pa.Array) -> None:
     with pytest.raises(ValueError, match=r"expected|differ"):
         field.cells.column(field, cells, has_nulls=False)
-
-
-def test_a_number_that_does_not_fit_the_dtype_is_told_with_its_row() -> None:
-    field = Field("x", "uint8")
-
-    with pytest.raises(CellError, match="300 does not fit into dtype uint8") as caught:
-        field.cells.column(field, pa.array([1, 300]), has_nulls=False)
-
-    assert caught.value.row == 1
 
 
 @pytest.mark.parametrize("codec", [None, NdarrayCodec(), CompressedNdarrayCodec()])
@@ -605,7 +505,6 @@ def test_a_codec_that_cannot_hold_a_field_is_refused_at_once() -> None:
         (object, (2,), NdarrayCodec()),
         ("float32", (None, None), PngCodec()),
         ("uint16", (4, 4), JpegCodec()),
-        ("float32", (None, 3), TensorCodec()),
         ("complex64", (), ScalarCodec()),
         ("int64", (), NestedCodec({"list": "int"})),
     ):

@@ -24,7 +24,6 @@ from data_stack.formats.parquet.codecs import (
     NestedCodec,
     PngCodec,
     ScalarCodec,
-    TensorCodec,
 )
 from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.parquet.petastorm_metadata import schema_from_pickled, schema_to_pickled
@@ -52,7 +51,6 @@ def schema() -> Schema:
             Field("list", "int32", (None,), nullable=True),
             Field("words", str, (None,)),
             Field("vector", "float32", (3,)),
-            Field("tensor", "float32", (2, 3), TensorCodec()),
             Field("matrix", "float32", (None, 3)),
             Field("packed", "complex64", (2, None), CompressedNdarrayCodec(), True),
             Field("names", str, (2,), NdarrayCodec()),
@@ -169,41 +167,6 @@ def test_a_choice_that_matches_nothing_is_refused(schema: Schema, choice: Any, w
 
 
 # ---------------------------------------------------------------------- renderings
-
-
-def test_the_arrow_schema_can_be_written_and_carries_the_schema(schema: Schema) -> None:
-    arrow = schema.arrow_schema()
-    file = io.BytesIO()
-    pq.write_table(arrow.empty_table(), file)
-
-    again = pq.read_schema(file)
-
-    assert again.names == list(schema.fields)
-    assert [field.nullable for field in again] == [field.nullable for field in schema]
-    assert Schema.from_metadata(again.metadata) == schema
-
-
-def test_what_spark_cannot_store_becomes_the_next_wider_type(schema: Schema) -> None:
-    spark = pytest.importorskip("data_stack_spark.types").spark_schema(schema)
-
-    found = {field.name: field.dataType.simpleString() for field in spark.fields}
-    assert [field.nullable for field in spark.fields] == [field.nullable for field in schema]
-    expected = {
-        "scalar_uint8": "smallint",
-        "scalar_uint64": "decimal(20,0)",
-        "scalar_float16": "float",
-        "price": "decimal(10,3)",
-        "day": "date",
-        "time": "timestamp_ntz",
-        "instant": "timestamp",
-        "duration": "bigint",
-        "words": "array<string>",
-        "tensor": "array<float>",
-        "png": "binary",
-        "json": "binary",
-        "nested": "struct<a:int,b:array<array<string>>>",
-    }
-    assert {name: found[name] for name in expected} == expected
 
 
 # ---------------------------------------------------------------------- rows
@@ -329,7 +292,7 @@ def test_petastorms_schema_and_ours_tell_the_same(schema: Schema) -> None:
     assert again["jpeg"].codec == JpegCodec(90)
 
 
-@pytest.mark.parametrize("name", ["nested", "tensor", "duration", "webp"])
+@pytest.mark.parametrize("name", ["nested", "duration", "webp"])
 def test_what_petastorm_cannot_hold_is_refused_by_name(schema: Schema, name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         schema_to_pickled(schema.view([name]))

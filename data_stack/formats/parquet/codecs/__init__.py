@@ -14,7 +14,7 @@ from data_stack.codecs.registry import codec_from_json, codec_of
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, CellValueError
 from data_stack.formats.parquet.codecs.binary import BinaryCells
-from data_stack.formats.parquet.codecs.native import ListCodec, NestedCodec, ScalarCodec, TensorCodec
+from data_stack.formats.parquet.codecs.native import ListCodec, NestedCodec, ScalarCodec
 from data_stack.formats.parquet.types import FieldLike
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "NestedCodec",
     "PngCodec",
     "ScalarCodec",
-    "TensorCodec",
     "cells_of",
     "check_codec",
     "default_codec",
@@ -38,7 +37,7 @@ __all__ = [
 FieldCodec: TypeAlias = ArrowCodec | Codec
 """How values of a field are stored: as Parquet itself has them, or as the bytes of a codec."""
 
-_NATIVE: dict[str, type[ArrowCodec]] = {codec.kind: codec for codec in (ScalarCodec, ListCodec, NestedCodec, TensorCodec)}
+_NATIVE: dict[str, type[ArrowCodec]] = {codec.kind: codec for codec in (ScalarCodec, ListCodec, NestedCodec)}
 
 
 def cells_of(codec: FieldCodec) -> ArrowCodec:

@@ -97,8 +97,6 @@ class ArrowCodec(ABC):
             except _UNSUITABLE as error:
                 raise CellValueError(row, f"{error!s:.300}") from error
         type_ = self.arrow_type(field)
-        if isinstance(type_, pa.BaseExtensionType):
-            return pa.ExtensionArray.from_storage(type_, pa.array(cells, type_.storage_type))
         try:
             return pa.array(cells, type_)
         except _UNSUITABLE as error:

@@ -1,8 +1,7 @@
-"""Scalars, lists, tensors and nested values as Parquet itself has them."""
+"""Scalars, lists and nested values as Parquet itself has them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +33,7 @@ from data_stack.formats.parquet.columns import (
 )
 from data_stack.formats.parquet.types import FieldLike, describe_type, element_type, is_list, type_described
 
-__all__ = ["ListCodec", "NestedCodec", "ScalarCodec", "TensorCodec"]
+__all__ = ["ListCodec", "NestedCodec", "ScalarCodec"]
 
 
 class _TypedCodec(ArrowCodec):
@@ -158,55 +157,6 @@ class ListCodec(_TypedCodec):
         return ListColumn(found.array, offsets, is_null, found.is_null, as_objects=has_nulls)
 
 
-class TensorCodec(_TypedCodec):
-    """Arrays of one shape as Arrow's tensors (``arrow.fixed_shape_tensor``): lists of numbers to tools that do not know them.
-
-    Args:
-        type: of the elements, as for :class:`ScalarCodec`.
-    """
-
-    kind = "tensor"
-
-    def arrow_type(self, field: FieldLike) -> pa.DataType:
-        sizes = [size or 0 for size in field.shape]
-        if not sizes or 0 in sizes or not isinstance(field.dtype, np.dtype) or field.dtype.kind not in "iuf":
-            raise ConfigError(
-                f"TensorCodec holds arrays of numbers of one shape without zeros or None, not {field.dtype}, {field.shape}"
-            )
-        return pa.fixed_shape_tensor(element_type(field.dtype, self.type), sizes)
-
-    def encode(self, field: FieldLike, value: Any) -> Any:
-        return _plain_array(check_array(field, value).reshape(-1), element_type(field.dtype, self.type))
-
-    def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        permutation = getattr(cells.type, "permutation", None)
-        if permutation is not None and list(permutation) != sorted(permutation):
-            raise ValueError(f"tensors of type {cells.type} lie in another order, which is not read")
-        is_null = null_mask(cells) if cells.null_count else None
-        elements, sizes = plain_cells(cells), [size or 0 for size in field.shape]
-        while pa.types.is_nested(elements.type):
-            (elements, *_), offsets = list_parts(elements)
-            if len(offsets) > 1 and (np.diff(offsets) != offsets[1] - offsets[0]).any():
-                raise ValueError("the lists of this column differ in length, tensors do not")
-            elements = plain_cells(elements)
-        found = conform(plain_values(elements, field.dtype), field.dtype)
-        if len(found.array) != len(cells) * math.prod(sizes):
-            raise ValueError(f"arrays of shape {field.shape} are expected, the column is of type {cells.type}")
-        array = found.array.reshape(len(cells), *sizes)
-        if found.is_null is not None:
-            lost = found.is_null.reshape(len(cells), -1).any(axis=1)
-            if is_null is not None:
-                lost &= ~is_null
-            if lost.any():
-                raise CellError(int(np.flatnonzero(lost)[0]), "a number of the tensor is null")
-        if not has_nulls:
-            return ArrayColumn(array, _n_held_bytes(array, elements))
-        nulls = np.zeros(len(cells), bool) if is_null is None else is_null
-        return MadeColumn(
-            len(cells), lambda rows: [None if nulls[row] else array[row].copy() for row in rows], _n_held_bytes(array, elements)
-        )
-
-
 class NestedCodec(ArrowCodec):
     """Structs, maps, lists of lists, and whatever else Parquet has, as Python's objects.
 
@@ -216,7 +166,6 @@ class NestedCodec(ArrowCodec):
     Args:
         type: the type of the column: Arrow's, or as :func:`~data_stack.formats.parquet.types.describe_type` describes it, for
             example ``{"struct": {"name": "string", "boxes": {"list": {"list": "float"}}}}``.
-        arrow: the same, where it is Arrow's.
 
     Raises:
         ConfigError: there is no such type.
@@ -224,11 +173,8 @@ class NestedCodec(ArrowCodec):
 
     kind = "nested"
 
-    def __init__(self, type: Any = None, *, arrow: pa.DataType | None = None) -> None:  # noqa: A002  # as above
-        given = type if arrow is None else arrow
-        if given is None:
-            raise ConfigError("a NestedCodec needs the type of its column, such as {'struct': {'name': 'string'}}")
-        self.type = describe_type(given) if isinstance(given, pa.DataType) else given
+    def __init__(self, type: Any) -> None:  # noqa: A002  # as above
+        self.type = describe_type(type) if isinstance(type, pa.DataType) else type
         self._arrow = type_described(self.type)
 
     def to_json(self) -> dict[str, Any]:
