@@ -196,7 +196,7 @@ class ParquetWriter:
             return number
         self._cells.append(row, number)
         if self._cells.is_full:
-            self._spread(self._cells.taken())
+            self._spread(self._cells.take())
         return number
 
     def _append_unseen(self) -> None:
@@ -384,7 +384,7 @@ class ParquetWriter:
             self._prepare(schema_of_columns(self._short_name, _columns_of(self._unseen)))
             self._append_unseen()
         if self._part is not None and self._cells.n_rows:
-            self._spread(self._cells.taken())
+            self._spread(self._cells.take())
 
     def _spread(self, cells: CellBatch) -> None:
         part: Any = self._part

@@ -47,14 +47,15 @@ class Cells:
         self.arrow_schema = pa.schema(
             [pa.field(field.name, field.arrow_type(), field.nullable) for field in in_files], metadata=schema.metadata()
         )
-        self._columns = [_CellBuffer(field, self.arrow_schema.field(field.name).type) for field in in_files]
+        self._in_files = [(field, self.arrow_schema.field(field.name).type) for field in in_files]
         self._names = frozenset(field.name for field in schema)
+        self._waiting: list[pa.RecordBatch] = []
         self._folders: list[str] = []
         self._n_bytes = self.n_rows = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether the rows that wait are worth being taken."""
+        """Whether enough rows wait to be taken."""
         return self.n_rows >= self._most_rows or self._n_bytes >= _MOST_BYTES
 
     def append(self, row: Mapping[str, Any], number: int) -> None:
@@ -67,36 +68,21 @@ class Cells:
         Raises:
             ConfigError: a value is none of its field, or a field is missing or unknown. Nothing of the row was taken.
         """
-        name, n_bytes, encoded = "", 0, []
-        try:
-            for column in self._columns:
-                name = column.field.name
-                cell, size = column.encode(row.get(name))
-                encoded.append(cell)
-                n_bytes += size
-            values = [plain_value(row.get(field.name)) for field in self._partitions.fields]
-        except Exception as error:  # noqa: BLE001  # codecs of others raise whatever they like
-            self._refuse_row(row, name, number, error)
-        try:
-            folder = self._partitions.folder(values)
-        except CellValueError as error:
-            self._refuse_row(row, self._partitions.fields[error.row].name, number, error)
-        if not self._names.issuperset(row):
-            self._refuse_row(row, "", number, KeyError())
-        for column, cell in zip(self._columns, encoded, strict=True):
-            column.cells.append(cell)
-        if self._partitions:
-            self._folders.append(folder)
-        self._n_bytes += n_bytes
+        what = f"row {number} of {self._name!r}"
+        if not isinstance(row, Mapping):
+            raise ConfigError(f"{what} is a {type(row).__name__}, not a dict of its fields. {number} rows are appended")
+        self._check_names(list(row), what)
+        batch, folders = self.encode_columns({name: [plain_value(value)] for name, value in row.items()}, 0, 1, number)
+        self._waiting.append(batch)
+        self._folders += folders or []
+        self._n_bytes += batch.nbytes
         self.n_rows += 1
 
-    def taken(self) -> CellBatch:
-        """All rows that wait, which they do no longer."""
-        batch = pa.RecordBatch.from_arrays([column.array() for column in self._columns], schema=self.arrow_schema)
+    def take(self) -> CellBatch:
+        """All rows that wait; none wait afterwards."""
+        (batch,) = pa.Table.from_batches(self._waiting, self.arrow_schema).combine_chunks().to_batches()
         folders = self._folders if self._partitions else None
-        for column in self._columns:
-            column.cells = []
-        self._folders, self._n_bytes, self.n_rows = [], 0, 0
+        self._waiting, self._folders, self._n_bytes, self.n_rows = [], [], 0, 0
         return batch, folders
 
     # ------------------------------------------------------------------ columns
@@ -143,16 +129,15 @@ class Cells:
             ConfigError: a value is none of its field.
         """
         arrays = []
-        for buffer in self._columns:
-            field = buffer.field
+        for field, type_ in self._in_files:
             values = columns[field.name][start:stop] if field.name in columns else [None] * (stop - start)
             try:
-                arrays.append(_encode_column(field, buffer.type, values, field.name in encoded))
+                arrays.append(_encode_column(field, type_, values, field.name in encoded))
             except CellValueError as error:
                 self._refuse(field.name, number + error.row, error, number)
             except (MissingDependencyError, MemoryError):
                 raise
-            except Exception as error:  # noqa: BLE001  # as above
+            except Exception as error:  # noqa: BLE001  # codecs of others raise whatever they like
                 self._refuse(field.name, None, error, number)
         parts = [
             columns[field.name][start:stop] if field.name in columns else [None] * (stop - start)
@@ -212,16 +197,6 @@ class Cells:
 
     # ------------------------------------------------------------------ refusals
 
-    def _refuse_row(self, row: Any, name: str, number: int, error: Exception) -> NoReturn:
-        if isinstance(error, (MissingDependencyError, MemoryError)):
-            raise error
-        if not isinstance(row, Mapping):
-            raise ConfigError(
-                f"row {number} of {self._name!r} is a {type(row).__name__}, not a dict of its fields. {number} rows are appended"
-            ) from error
-        self._check_names(list(row), f"row {number} of {self._name!r}")
-        self._refuse(name, number, error, number)
-
     def _refuse(self, name: str, row: int | None, error: Exception, n_rows: int) -> NoReturn:
         where = f"field {name!r}" + ("" if row is None else f", row {row},")
         raise ConfigError(
@@ -240,34 +215,6 @@ class Cells:
             raise ConfigError(
                 f"{what} lacks {', '.join(map(repr, missing))}, which {'is' if len(missing) == 1 else 'are'} not nullable"
             )
-
-
-class _CellBuffer:
-    """The cells of one field, of rows that wait."""
-
-    def __init__(self, field: Field, type_: pa.DataType) -> None:
-        self.field, self.type = field, type_
-        self.cells: list[Any] = []
-        self._stored_type = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
-
-    def encode(self, value: Any) -> tuple[Any, int]:
-        """The cell of a value, and about how many bytes it has."""
-        value = plain_value(value)
-        if value is None:
-            if not self.field.nullable:
-                raise ValueError("the value is null, and the field is not nullable")
-            return None, 1
-        cell = self.field.cells.encode(self.field, value)
-        if isinstance(cell, bytes):
-            return cell, len(cell)
-        if isinstance(cell, np.ndarray):
-            cell = cell.copy()  # its owner may change it
-        return cell, pa.array([cell], self._stored_type).nbytes  # what the type refuses is refused here
-
-    def array(self) -> pa.Array:
-        """All cells."""
-        cells = pa.array(self.cells, self._stored_type)
-        return cells if self._stored_type is self.type else pa.ExtensionArray.from_storage(self.type, cells)
 
 
 def _encode_column(field: Field, type_: pa.DataType, values: Any, are_cells: bool) -> pa.Array:
