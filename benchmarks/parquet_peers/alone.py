@@ -194,7 +194,8 @@ def first_row(way: str, folder: Path) -> dict[str, Any]:
 
 def predicate(way: str, folder: Path) -> dict[str, Any]:
     """The rows that a filter leaves of ``frames``: seconds, and how much of the files is read for them."""
-    expression = col("sensor") == 7 if way.startswith("scattered") else col("timestamp").between(10_000, 10_199)
+    times = col("timestamp")
+    expression = col("sensor") == 7 if way.startswith("scattered") else (times >= 10_000) & (times <= 10_199)
     named = "sensor" if way.startswith("scattered") else "timestamp"
     seconds, figures = [], {}
     for _ in range(3):

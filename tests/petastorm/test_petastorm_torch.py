@@ -203,18 +203,16 @@ def test_a_capacity_below_an_epoch_is_told(table: Path) -> None:
 def test_rows_of_several_readers_are_batched(table: Path, loader_class: Any, batched: bool, capacity: int) -> None:
     parts = [reader(table, predicate=predicate, batched=batched) for predicate in (col("id") < 100, col("id") >= 100)]
 
-    with loader_class(
-        WeightedSamplingReader(parts, [1, 2], 3, stop="all_exhausted"), 32, shuffling_queue_capacity=capacity
-    ) as loader:
+    with loader_class(WeightedSamplingReader(parts, [1, 2], 3), 32, shuffling_queue_capacity=capacity) as loader:
         first, second = list(loader), list(loader)
 
-        assert [len(batch["id"]) for batch in first] == [32] * 7 + [16]
-        assert sorted(ids(first)) == sorted(ids(second)) == list(range(N_ROWS))
+        assert {len(batch["id"]) for batch in first[:-1]} == {32}
+        assert len(set(ids(first))) == len(ids(first)) >= 100
         assert ids(first) != ids(second)
         assert all(torch.equal(batch["vector"][:, 0], batch["id"].float()) for batch in first)
         with pytest.raises(TypeError, match="no length"):
             len(loader)
-        with pytest.raises(ConfigError, match="no state of its own"):
+        with pytest.raises(ConfigError, match="no state"):
             loader.state_dict()
 
 

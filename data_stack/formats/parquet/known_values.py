@@ -1,7 +1,9 @@
-"""What is known of rows without reading them: the values of partitions, and what footers tell of columns."""
+"""What partitions and footers say of rows before these are read."""
 
 from __future__ import annotations
 
+import functools
+import operator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -9,16 +11,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet.columns import objects
 from data_stack.formats.parquet.files import ParquetFiles, partition_names
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.formats.parquet.selecting import ColumnStatistics, Predicate
-from data_stack.formats.parquet.selecting.values import as_numpy_time
+from data_stack.formats.parquet.selecting import Predicate, could_match
 
-__all__ = ["column_statistics", "files_that_could_match", "partition_array", "partition_statistics", "partition_value"]
+__all__ = [
+    "column_guarantee",
+    "files_that_could_match",
+    "partition_array",
+    "partition_guarantee",
+    "partition_value",
+    "types_of",
+]
+
+#: What Python and pyarrow raise for bounds that a type does not hold, such as dates beyond those of Python.
+_NO_BOUND = (ValueError, TypeError, OverflowError, pa.ArrowException)
 
 
 def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predicate) -> ParquetFiles:
@@ -27,25 +39,34 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
     Raises:
         DatasetFileCorruptError: a folder's name is none of its field's values.
     """
-    names = [name for name in partition_names(files.partitions) if name in predicate.fields and name in schema]
-    if not names:
+    fields = [schema[name] for name in partition_names(files.partitions) if name in predicate.fields and name in schema]
+    if not fields:
         return files
-    kept = []
-    for number, texts in enumerate(files.partitions):
-        values = {name: partition_value(schema[name], texts.get(name), files, number) for name in names}
-        if len(names) == len(predicate.fields):  # of folders alone: that is asked itself
-            is_kept = bool(predicate.mask({name: partition_array(schema[name], value, 1) for name, value in values.items()})[0])
-        else:
-            known = {name: partition_statistics(schema[name].dtype, value, 1) for name, value in values.items()}
-            is_kept = predicate.could_be(True, known)
-        if is_kept:
-            kept.append(number)
-    kept = kept or [0]
+    values = [
+        [partition_value(field, texts.get(field.name), files, number) for field in fields]
+        for number, texts in enumerate(files.partitions)
+    ]
+    if len(fields) == len(predicate.fields):  # it needs nothing but folders
+        columns = {}
+        for field, of_files in zip(fields, zip(*values, strict=True), strict=True):
+            columns[field.name] = np.concatenate([partition_array(field, value, 1) for value in of_files])
+        mask = predicate.mask(columns)
+    elif predicate.bound is not None:
+        guarantees = [functools.reduce(operator.and_, map(partition_guarantee, fields, of_file)) for of_file in values]
+        mask = could_match(predicate.bound, types_of(schema, predicate), guarantees)
+    else:
+        return files
+    kept = np.flatnonzero(mask).tolist() or [0]
     if len(kept) == len(files.paths):
         return files
     return replace(
         files, paths=tuple(files.paths[number] for number in kept), partitions=tuple(files.partitions[number] for number in kept)
     )
+
+
+def types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
+    """The types of the columns that a predicate needs."""
+    return pa.schema([(name, value_type(schema[name])) for name in predicate.fields])
 
 
 def partition_value(field: Field, text: str | None, files: ParquetFiles, file: int) -> Any:
@@ -86,30 +107,33 @@ def partition_array(field: Field, value: Any, n_rows: int, *, has_nulls: bool = 
     return np.full(n_rows, value, field.dtype)
 
 
-def column_statistics(dtype: Any, column: pq.ColumnChunkMetaData, n_rows: int, n_nulls: int | None) -> ColumnStatistics:
-    """What a footer tells of a column of this dtype."""
-    statistics = column.statistics
-    try:
-        if statistics is None or not statistics.has_min_max:
-            return ColumnStatistics(n_rows, n_nulls)
-        is_exact = bool(getattr(statistics, "is_max_value_exact", None))
-        return ColumnStatistics(n_rows, n_nulls, _bounds(dtype, statistics.min, statistics.max), is_exact)
-    except (ValueError, OverflowError, pa.ArrowException):  # dates beyond what Python has
-        return ColumnStatistics(n_rows, n_nulls)
-
-
-def _bounds(dtype: Any, least: Any, greatest: Any) -> npt.NDArray[Any] | None:
-    """The least and greatest value as the column has them; None if they are none, or contradict each other."""
-    try:
-        is_plain = isinstance(dtype, np.dtype) and dtype.kind not in "USO"
-        bounds = np.array([as_numpy_time(least), as_numpy_time(greatest)], dtype if is_plain else object)
-        return bounds if bounds[0] <= bounds[1] else None  # NaN is not
-    except (TypeError, ValueError, ArithmeticError):
-        return None
-
-
-def partition_statistics(dtype: Any, value: Any, n_rows: int) -> ColumnStatistics:
-    """What the value of a partition, None for null, tells of its column."""
+def partition_guarantee(field: Field, value: Any) -> pc.Expression:
+    """What the value of a partition, None for null, says of all rows of its column."""
     if value is None:
-        return ColumnStatistics(n_rows, n_rows)
-    return ColumnStatistics(n_rows, 0, _bounds(dtype, value, value), True)
+        return pc.field(field.name).is_null()
+    try:
+        return pc.field(field.name) == pa.scalar(value.item() if isinstance(value, np.generic) else value, value_type(field))
+    except _NO_BOUND:
+        return pc.scalar(True)
+
+
+def column_guarantee(field: Field, column: pq.ColumnChunkMetaData, n_rows: int, n_nulls: int | None) -> pc.Expression:
+    """What a footer says of all rows of a column."""
+    name, statistics = pc.field(field.name), column.statistics
+    if n_nulls == n_rows:
+        return name.is_null()
+    try:
+        if statistics is None or not statistics.has_min_max or not statistics.min <= statistics.max:  # NaN is not
+            return pc.scalar(True)
+        bounds = name >= pa.scalar(statistics.min, value_type(field)), name <= pa.scalar(statistics.max, value_type(field))
+    except _NO_BOUND:
+        return pc.scalar(True)
+    if n_nulls != 0:
+        bounds = bounds[0] | name.is_null(), bounds[1] | name.is_null()
+    return bounds[0] & bounds[1]
+
+
+def value_type(field: Field) -> pa.DataType:
+    """The type that expressions see of a field: times are those of UTC, without a zone."""
+    type_ = field.cells.arrow_type(field)
+    return pa.timestamp(type_.unit) if pa.types.is_timestamp(type_) else type_

@@ -245,7 +245,7 @@ def _find_sequences(stored: DatasetIteratorIF, ngram: NGram) -> _Sequences:
         row = int(np.flatnonzero(missing)[0])
         raise ConfigError(
             f"the timestamp {key!r} of row {row} is {columns[0][row]!s:.40}: every row of a sequence needs one; leave such "
-            f"rows out by a filter, as col({key!r}).is_not_null()"
+            f"rows out by a filter, as col({key!r}).is_valid()"
         )
     order: npt.NDArray[np.intp] = np.arange(n_rows, dtype=np.intp)
     starts_run = np.zeros(n_rows, dtype=bool)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -9,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from data_stack.exception import DatasetFileCorruptError, RequestLimitError
@@ -19,13 +22,12 @@ from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.footer_structs import bytes_claimed_by_pages
 from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.known_values import (
-    column_statistics,
+    column_guarantee,
     partition_array,
-    partition_statistics,
+    partition_guarantee,
     partition_value,
 )
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.formats.parquet.selecting import ColumnStatistics
 from data_stack.util.processors import n_processors, n_threads
 from data_stack.util.request_limit import check_request, limit_bytes
 
@@ -39,6 +41,7 @@ used again, and in the processor's cache. The system reads ahead meanwhile."""
 
 #: In a store, few large requests for all columns at once are better; and where several threads decode.
 _OTHER_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
+_FLOATS: Final = (np.float16, np.float32, np.float64)
 #: Columns of fewer bytes together are decoded as fast by one thread as by several.
 _FEW_BYTES = 2 << 20
 #: Pages may claim so much whatever the footer says; some writers count wrong.
@@ -122,28 +125,27 @@ class RowGroups:
         """The column of no rows."""
         return np.empty(0, object) if self._with_nulls[name] else empty_column(self.schema[name])
 
-    def statistics(self, group: int, names: Sequence[str]) -> dict[str, ColumnStatistics]:
-        """What is known of columns of a row group without reading it; of some nothing is."""
-        footers = self.footers
-        file, n_rows = int(footers.file_of[group]), int(footers.n_rows[group])
-        index = int(footers.index_of[group])
-        stored = footers.of(file).row_group(index)
-        known = {}
-        for name in names:
-            if name in self._partitioned:
-                value = self._partition_values[file][name]
-                known[name] = partition_statistics(self.schema[name].dtype, value, n_rows)
-            elif name in self._absent[file]:
-                known[name] = ColumnStatistics(n_rows, n_rows)
-            else:
-                facts = footers.facts(file)
-                leaves = facts.columns.get(name, [])
-                if len(leaves) == 1 and isinstance(self.schema[name].codec, ScalarCodec):
-                    n_nulls = int(facts.n_nulls[index, leaves[0]])
-                    known[name] = column_statistics(
-                        self.schema[name].dtype, stored.column(leaves[0]), n_rows, None if n_nulls < 0 else n_nulls
-                    )
-        return known
+    def guarantee(self, group: int, names: Sequence[str], *, with_floats: bool) -> pc.Expression:
+        """What partitions and the footer say of all rows of a row group, in columns of these names.
+
+        Args:
+            group: the row group.
+            names: of the columns.
+            with_floats: whether bounds of floats count, although NaN lies outside of them.
+        """
+        footers, found = self.footers, [pc.scalar(True)]
+        file, n_rows, index = int(footers.file_of[group]), int(footers.n_rows[group]), int(footers.index_of[group])
+        facts, stored = footers.facts(file), footers.of(file).row_group(index)
+        for field in map(self.schema.__getitem__, names):
+            leaves = facts.columns.get(field.name, [])
+            if field.name in self._partitioned:
+                found.append(partition_guarantee(field, self._partition_values[file][field.name]))
+            elif field.name in self._absent[file]:
+                found.append(pc.field(field.name).is_null())
+            elif len(leaves) == 1 and isinstance(field.codec, ScalarCodec) and (with_floats or field.dtype not in _FLOATS):
+                n_nulls = int(facts.n_nulls[index, leaves[0]])
+                found.append(column_guarantee(field, stored.column(leaves[0]), n_rows, None if n_nulls < 0 else n_nulls))
+        return functools.reduce(operator.and_, found)
 
     # ------------------------------------------------------------------ inside
 

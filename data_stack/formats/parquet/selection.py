@@ -13,8 +13,9 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.stacking import Column, stack_values
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import CellError, objects
+from data_stack.formats.parquet.known_values import types_of
 from data_stack.formats.parquet.row_groups import RowGroups
-from data_stack.formats.parquet.selecting import PredicateError
+from data_stack.formats.parquet.selecting import Predicate, PredicateError, could_match, excludes_nan
 from data_stack.io.parallel import Workers
 from data_stack.util.large_arrays import new_array
 from data_stack.util.processors import n_threads
@@ -186,11 +187,11 @@ def _number(blocks: npt.NDArray[np.intp], n_blocks: int) -> tuple[npt.NDArray[np
     return wanted, place[blocks]
 
 
-def select(groups: RowGroups, chosen: _Integers, predicate: Any) -> Selection:
+def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> Selection:
     """The rows of the chosen row groups that a predicate takes; None takes all.
 
-    Row groups of which partition values and statistics tell that none of their rows are taken are not read; of the others
-    nothing is but the columns that the predicate needs.
+    Row groups that partition values and statistics exclude are not read, of the others only the columns that the predicate
+    needs.
 
     Raises:
         DatasetFileCorruptError, StorageError: they cannot be read.
@@ -200,12 +201,14 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Any) -> Selection:
     if predicate is None:
         kept = n_rows > 0
         return Selection(chosen[kept], (None,) * int(kept.sum()), n_rows[kept])
+    chosen = chosen[n_rows > 0]
+    if predicate.bound is not None:
+        with_floats = excludes_nan(predicate.bound)
+        guarantees = [groups.guarantee(group, predicate.fields, with_floats=with_floats) for group in chosen.tolist()]
+        chosen = chosen[could_match(predicate.bound, types_of(groups.schema, predicate), guarantees)]
     found: dict[int, npt.NDArray[np.int32] | None] = {}
 
     def look_at(group: int) -> None:
-        statistics = groups.statistics(group, predicate.fields)
-        if not groups.footers.n_rows[group] or not predicate.could_be(True, statistics):
-            return
         columns = groups.read(group, predicate.fields)
         every = np.arange(groups.footers.n_rows[group], dtype=np.int64)
         values = {}

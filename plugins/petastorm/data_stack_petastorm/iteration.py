@@ -6,22 +6,20 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
 
-from data_stack.exception import ConfigError, LoaderStateError
+from data_stack.exception import ConfigError
 from data_stack.formats.parquet import NGram, ParquetDataset, Schema
-from data_stack.loader import BlockShuffled, InOrder, Lanes, Loader, LoaderState, Order
-from data_stack.loader.state import check_seal, seal
+from data_stack.loader import BlockShuffled, InOrder, Lanes, Loader, Order
 from data_stack_petastorm.row_groups import RowGroups, parts_of_row_groups, permute_rows, the_one
 from data_stack_petastorm.rows import batch_as_tuples, rows_of
 
 __all__ = ["Reader", "lanes_of", "n_rows_of"]
 
-_STATE: Final = "data_stack_petastorm_reader"
 #: Rows that are read together: as many as have so many bytes, within limits.
 _CHUNK_BYTES, _LARGEST_CHUNK = 4 << 20, 512
 #: What a size that differs from value to value is taken to be.
@@ -71,9 +69,6 @@ class Reader:
         self._lock = threading.RLock()
         self._batches: Iterator[Any] | None = None
         self._rows: Iterator[Any] = iter(())
-        self._before: tuple[int, int, int] | None = None  # where the loader was before the chunk that came last
-        self._n_given = self._n_of_chunk = 0  # rows of that chunk, and how many it has
-        self._n_to_skip = 0  # of the next one
         if self._loader.plan.n_samples == 0:
             warnings.warn(
                 f"No matching data is available for loading: no row of {dataset!r:.200} is selected, or it has none",
@@ -100,7 +95,6 @@ class Reader:
         with self._lock:
             while (row := next(self._rows, _END)) is _END:
                 self._rows = self._next_rows()
-            self._n_given += 1
             return row
 
     def next(self) -> Any:
@@ -156,11 +150,11 @@ class Reader:
         if self._batches is None:
             self._refuse_shards_without_rows()
             self._batches = iter(self._loader)
-        before = self._before = self._loader.tell()
+        before = self._loader.tell()
         try:
             batch = next(self._batches)
         except StopIteration:
-            self._batches, self._before, self.last_row_consumed = None, None, True
+            self._batches, self.last_row_consumed = None, True
             raise
         except BaseException:
             self._batches = None
@@ -168,14 +162,8 @@ class Reader:
             raise
         name = self.schema.name
         if self.batched_output:
-            rows: Iterator[Any] = iter([batch_as_tuples(batch, name, self._steps)])
-        else:
-            rows = rows_of(batch, name, self._steps)
-        self._n_given, n_skipped, self._n_to_skip = self._n_to_skip, self._n_to_skip, 0
-        self._n_of_chunk = 1 if self.batched_output else n_rows_of(batch)
-        for _ in range(n_skipped):
-            next(rows, None)
-        return rows
+            return iter([batch_as_tuples(batch, name, self._steps)])
+        return rows_of(batch, name, self._steps)
 
     def _refuse_shards_without_rows(self) -> None:
         """Rows, or row groups, are not repeated for shards that have none of their own. Of ``batched`` readers this is known only
@@ -195,61 +183,9 @@ class Reader:
         )
 
     def _forget(self) -> None:
-        self._batches, self._rows, self._before = None, iter(()), None
-        self._n_given = self._n_of_chunk = self._n_to_skip = 0
+        self._batches, self._rows = None, iter(())
 
-    # ------------------------------------------------------------------ state, figures
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the reader is: plain JSON data from which another reader of the same rows goes on behind the last row given.
-
-        Behind the last row of the last epoch there are no more until :meth:`reset`.
-        """
-        state, n_given = self._loader.state_dict(), self._n_given + self._n_to_skip
-        is_at_start = state["position"] == 0 and state["epoch"] == state["first_epoch"]  # where a loader is behind its last batch
-        is_over = self.last_row_consumed or (0 < n_given == self._n_of_chunk and is_at_start)
-        if n_given == self._n_of_chunk:  # the loader is behind them
-            n_given = 0
-        elif self._before is not None:
-            epoch, position, first_epoch = self._before
-            before = replace(LoaderState.from_dict(state), epoch=epoch, position=position, first_epoch=first_epoch)
-            state = before.to_dict()
-        chunk = {"rows": n_given, "rows_at_once": self._n_at_once, "shards": self._loader.plan.world}
-        return seal({_STATE: 1, "loader": state, **chunk, "is_over": is_over})
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken, with any pool and number of workers.
-
-        On another number of shards that is possible where the number of rows given is a multiple of :attr:`rows_at_once`, and for
-        every batch of a :class:`~data_stack_petastorm.pytorch.DataLoader`.
-
-        Raises:
-            LoaderStateError: the state is of other rows or another order, or no state; the reader stays as it was.
-        """
-        given: Any = state
-        if not isinstance(given, Mapping) or given.get(_STATE) != 1:
-            raise LoaderStateError(f"this is not the state of a reader of this version: {state!r:.120}; state_dict() gives one")
-        check_seal(given, "a reader")
-        n_given, shards = given["rows"], self._loader.plan.world
-        if n_given and (given["rows_at_once"], given["shards"]) != (self._n_at_once, shards):
-            raise LoaderStateError(
-                f"this state was taken in the middle of a chunk: {n_given} of {given['rows_at_once']} rows, of each of "
-                f"{given['shards']} shards. Go on with as many shards, or save where the number of rows given is a multiple of "
-                f"reader.rows_at_once, or save the state of a DataLoader, which goes on with any number"
-            )
-        loader = self._loader if self.batched_output else self.loader(self._n_at_once, lanes=lanes_of(given["loader"]))
-        loader.load_state_dict(given["loader"])
-        self._forget()
-        if loader is not self._loader:
-            self._loader.close()
-            self._loader = loader
-        self.last_row_consumed, self.stopped = given["is_over"], False
-        self._n_to_skip = n_given
-
-    @property
-    def rows_at_once(self) -> int:
-        """How many rows (n-grams, row groups) are read together."""
-        return self._n_at_once
+    # ------------------------------------------------------------------ figures
 
     @property
     def diagnostics(self) -> dict[str, Any]:

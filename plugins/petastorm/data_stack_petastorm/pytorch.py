@@ -125,7 +125,7 @@ class _ReaderLoader:
         """Where the loop is: plain JSON data, from which a loader of the same rows goes on, on any number of shards and workers.
 
         Raises:
-            ConfigError: the reader is of several; its own state_dict() says where it is.
+            ConfigError: the reader draws from several.
         """
         return self._need_loader().state_dict()
 
@@ -143,7 +143,7 @@ class _ReaderLoader:
 
     def _need_loader(self) -> Loader:
         if self._loader is None:
-            raise ConfigError("a loader of several readers has no state of its own; save that of the reader between two passes")
+            raise ConfigError("a loader of several readers has no state; begin its pass anew")
         return self._loader
 
     def __enter__(self) -> Any:
@@ -408,7 +408,7 @@ def _tensor(name: str, column: Any) -> torch.Tensor:
     if any(value is None for value in column):
         raise TypeError(
             f"field {name!r} has rows without a value (None), which torch has no tensors for: leave these rows out "
-            f"(predicate=col({name!r}).is_not_null()), put something in their place (TransformSpec), or leave out the field"
+            f"(predicate=col({name!r}).is_valid()), put something in their place (TransformSpec), or leave out the field"
         )
     if len(shapes) > 1:
         raise TypeError(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import numbers
-import operator
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -14,7 +12,7 @@ from urllib.parse import urlsplit
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet import NGram, NGramIterator, ParquetDataset, TransformSpec
-from data_stack.formats.parquet.selecting import as_predicate
+from data_stack.formats.parquet.selecting import as_predicate, in_reduce
 from data_stack.formats.parquet.selecting.on_frames import on_frames
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.io.storage_connectors import CachedStorageConnector
@@ -203,7 +201,7 @@ def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, NGr
     if batched and given.predicate is not None:
         predicates[0] = on_frames(predicates[0])
     options = {
-        "filters": functools.reduce(operator.and_, predicates) if predicates else None,
+        "filters": in_reduce(predicates, all) if predicates else None,
         "row_groups": given.rowgroup_selector,
         "filesystem": filesystem,
     }

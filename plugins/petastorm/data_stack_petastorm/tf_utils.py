@@ -190,7 +190,7 @@ def _value(field: Field, value: Any) -> Any:
     if value is None:
         raise TypeError(
             f"field {field.name!r} has a row without a value (None), which TensorFlow has no tensors for: leave such rows out "
-            f"(predicate=col({field.name!r}).is_not_null()), or put something in their place by a TransformSpec"
+            f"(predicate=col({field.name!r}).is_valid()), or put something in their place by a TransformSpec"
         )
     if isinstance(value, Decimal):
         return str(value.normalize())

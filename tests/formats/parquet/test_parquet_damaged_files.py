@@ -93,7 +93,7 @@ def test_a_footer_whose_integers_have_another_width_neither_ends_the_process_nor
     n_refused = n_read = 0
 
     widths = (3, 4, 5, 6)  # 8, 16, 32 and 64 bits, as the first byte of a field says
-    for position in [position for position, byte in enumerate(footer) if byte & 0x0F in widths][:: sized(4, 1)]:
+    for position in [position for position, byte in enumerate(footer) if byte & 0x0F in widths][:: sized(12, 1)]:
         for width in widths:
             changed = bytearray(footer)
             changed[position] = (changed[position] & 0xF0) | width
@@ -106,8 +106,8 @@ def test_a_footer_whose_integers_have_another_width_neither_ends_the_process_nor
             except DataStackError:
                 n_refused += 1
 
-    assert n_refused > 20
-    assert n_read > 20
+    assert n_refused > 5
+    assert n_read > 5
 
 
 def test_a_compression_that_nobody_knows_is_an_error_that_names_the_column(tmp_path: Path) -> None:

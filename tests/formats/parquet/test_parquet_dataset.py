@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import pickle
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -121,46 +119,6 @@ def test_nulls_are_none_in_every_batch_and_integers_stay_exact(tmp_path: Path) -
     assert batch["full"].dtype == np.int64
     assert dataset.read_batch([2, 3])["n"].dtype == object  # no null among these: the same form nevertheless
     assert dataset[1]["n"] is None
-
-
-TYPES: list[tuple[pa.DataType, list[Any]]] = [
-    (pa.uint64(), [2**64 - 1, 0]),
-    (pa.float16(), [np.float16(1.5), np.float16(-2)]),
-    (pa.bool_(), [True, False]),
-    (pa.large_string(), ["ä", ""]),
-    (pa.string_view(), ["a view", "b"]),
-    (pa.binary(), [b"\x00\x01", b""]),
-    (pa.binary(3), [b"abc", b"xyz"]),
-    (pa.decimal128(20, 3), [Decimal("123456789012345.678"), Decimal("-0.001")]),
-    (pa.decimal256(60, 2), [Decimal("1" + "0" * 55 + ".25"), Decimal("0.01")]),
-    (pa.date32(), [np.datetime64("1969-12-31"), np.datetime64("2024-02-29")]),
-    (pa.timestamp("ns"), [np.datetime64("2024-02-29T01:02:03.123456789", "ns"), np.datetime64("1960-01-01", "ns")]),
-    (pa.timestamp("us", "Europe/Berlin"), [np.datetime64("2024-06-01T10:00", "us"), np.datetime64("2024-01-01T10:00", "us")]),
-    (pa.dictionary(pa.int8(), pa.string()), ["x", "y"]),
-    (pa.struct([("a", pa.int64()), ("b", pa.string())]), [{"a": 1, "b": None}, {"a": 2, "b": "c"}]),
-    (pa.map_(pa.string(), pa.int64()), [[("k", 1)], []]),
-    (pa.list_(pa.list_(pa.int32())), [[[1], [2, 3]], []]),
-]
-
-
-@pytest.mark.parametrize(("type_", "values"), TYPES, ids=[str(type_) for type_, _ in TYPES])
-def test_values_of_every_type_arrive_as_they_were_written(tmp_path: Path, type_: pa.DataType, values: list[Any]) -> None:
-    plain = [value.item() if isinstance(value, np.datetime64) and "ns" not in str(value.dtype) else value for value in values]
-    if isinstance(plain[0], datetime.datetime) and pa.types.is_timestamp(type_) and type_.tz:
-        plain = [value.replace(tzinfo=datetime.timezone.utc) for value in plain]
-    pq.write_table(pa.table({"c": pa.array(plain, type_)}), tmp_path / "a.parquet", row_group_size=1)
-    pq.write_table(pa.table({"c": pa.array([*plain, None], type_)}), tmp_path / "with_null.parquet")
-
-    whole, nulls = ParquetDataset(tmp_path / "a.parquet"), ParquetDataset(tmp_path / "with_null.parquet")
-
-    for dataset, expected in ((whole, values), (nulls, [*values, None])):
-        found = list(dataset.read_batch(range(len(expected)))["c"])
-        assert repr([sample["c"] for sample in dataset]) == repr(found)
-        assert len(found) == len(expected)
-        for value, wanted in zip(found, expected, strict=True):
-            if isinstance(wanted, list):
-                value = [list(item) if isinstance(item, np.ndarray) else item for item in value]
-            assert value == wanted
 
 
 def test_hive_partitions_are_columns(tmp_path: Path) -> None:

@@ -127,13 +127,6 @@ def test_indexes_are_the_same_after_storing_as_json(row_groups: dict[Any, frozen
     assert {(type(value), value) for value in read.row_groups} == {(type(value), value) for value in row_groups}
 
 
-def test_the_json_does_not_depend_on_the_order_in_which_values_were_met() -> None:
-    forward = SingleFieldIndex("i", "f").build([(0, objects("a", 2, 1.5)), (1, objects(b"c", "b"))])
-    backward = SingleFieldIndex("i", "f").build([(1, objects("b", b"c")), (0, objects(1.5, 2, "a"))])
-
-    assert forward.to_json() == backward.to_json()
-
-
 WRONG = [
     *({}, {"name": 1}, {"kind": "os.system"}),
     *({"values": [["a", groups]]} for groups in ([-1], [True], 5, ["b"])),

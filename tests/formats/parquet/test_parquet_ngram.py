@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import json
 import pickle
-import time
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,6 @@ from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.formats.parquet.codecs import NdarrayCodec
 from data_stack.formats.parquet.ngram import NGram, NGramIterator
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.formats.parquet.selecting import col
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.loader import Loader
@@ -132,21 +128,6 @@ def test_sequences_are_those_that_are_found_row_by_row(
     found = NGramIterator(Rows(time=times, row=np.arange(len(times)), car=np.array(groups)), ngram)
 
     assert rows_of(found) == naive(times.tolist(), groups, length, threshold, overlap)
-
-
-@pytest.mark.parametrize(
-    ("times", "threshold"),
-    [
-        ([0, 1, 3, 4], 1),
-        (np.array([0, 1, 3, 4], dtype="u8") + np.uint64(2**63), 1.5),
-        ([0.0, 0.25, 1.0, 1.25], 0.25),
-        (np.array([0, 1, 3, 4], dtype="M8[s]"), datetime.timedelta(seconds=1)),
-        (np.array([0, 1, 3, 4], dtype="M8[ms]"), np.timedelta64(1000, "us")),
-        (np.array([Decimal("0.1"), Decimal("0.2"), Decimal("0.9"), Decimal("1.0")]), Decimal("0.1")),
-    ],
-)
-def test_timestamps_may_be_of_any_kind_that_has_differences(times: Any, threshold: Any) -> None:
-    assert rows_of(NGramIterator(timed(times), of_length(2, threshold))) == [[0, 1], [2, 3]]
 
 
 def test_offsets_may_be_negative_and_have_holes() -> None:
@@ -278,47 +259,6 @@ def test_arrays_of_overlapping_sequences_are_those_of_the_rows_and_each_its_own_
         assert np.array_equal(batch[0]["frame"][place], rows["frame"][start])
         assert np.array_equal(batch[2]["frame"][place], rows["frame"][follow[2]])
         assert ngrams[index][0]["time"] == start
-
-
-@pytest.mark.parametrize("kind", ["threads"])
-def test_small_batches_of_sequences_that_are_read_together_are_those_that_were_asked_for(
-    frames: ParquetDataset, kind: Any
-) -> None:
-    ngrams = NGramIterator(frames, NGram({0: ["time", "frame"], 2: ["time"]}, 10, "time"))
-    loader = Loader(ngrams, 4, shuffle=True, seed=3, worker_kind=kind, workers=None if kind == "inline" else 2)
-
-    with loader:
-        batches = list(loader)
-    for batch in batches[::2]:
-        batch[0]["frame"][...] = -1
-        batch[2]["time"][...] = -1
-
-    assert sorted(np.concatenate([batch[0]["time"] for batch in batches]).tolist()) == list(range(298))
-    for batch in batches[1::2]:
-        expected = ngrams.read_batch(batch[0]["time"])  # a sequence begins in each row
-        assert np.array_equal(batch[0]["frame"], expected[0]["frame"])
-        assert np.array_equal(batch[2]["time"], expected[2]["time"])
-
-
-def test_what_is_wanted_of_sequences_is_read_ahead(frames: ParquetDataset) -> None:
-    ngrams = NGramIterator(frames, NGram({0: ["frame"], 1: ["frame"]}, 1, "time"))
-
-    access_to(ngrams).prefetch(np.array([299 - 1, 64]))
-
-    end = time.monotonic() + 20
-    while not (frames._cache.has(4, ["frame"]) and frames._cache.has(1, ["frame"])):
-        assert time.monotonic() < end
-        time.sleep(0.002)
-    assert not frames._cache.has(0, ["frame"])
-
-
-def test_rows_that_a_filter_leaves_out_are_not_there() -> None:
-    rows = ParquetDataset(PETASTORM / "timeseries", filters=col("vehicle") == "car_1")
-
-    ngrams = NGramIterator(rows, NGram({0: ["vehicle"], 1: ["vehicle"]}, 100, "timestamp"))
-
-    assert 0 < len(ngrams) < 4980
-    assert {value for offset in (0, 1) for value in ngrams.read_column((offset, "vehicle"))} == {"car_1"}
 
 
 def test_sequences_of_transformed_rows_are_found_without_transforming(tmp_path: Path) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
-import pickle
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,8 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
@@ -294,16 +290,6 @@ def test_an_iterator_is_written_in_batches_and_only_what_is_missing(tmp_path: Pa
         writer.write(stack)
 
 
-def test_samples_may_be_a_list_and_one_sample_is_none(tmp_path: Path) -> None:
-    rows: list[dict[str, Any]] = [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
-    with ParquetWriter(tmp_path / "a") as writer:
-        assert writer.write(rows) == 2
-
-    assert list(ParquetDataset(tmp_path / "a")) == rows
-    with pytest.raises(ConfigError, match="a dict of columns is no iterator"), ParquetWriter(tmp_path / "b") as writer:
-        writer.write(cast("Any", rows[0]))
-
-
 def test_nothing_is_lost_of_a_dataset_without_rows(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path, SCHEMA):
         pass
@@ -326,47 +312,3 @@ def test_cells_that_are_encoded_are_stored_as_they_are(tmp_path: Path) -> None:
             writer.append_arrow(pa.table({"id": ["x"], "image": cells}))
 
     assert pq.read_table(tmp_path / "b").column("image").to_pylist() == cells * 2
-
-
-@given(
-    values=st.lists(
-        st.fixed_dictionaries(
-            {
-                "i": st.integers(-(2**63), 2**63 - 1),
-                "f": st.floats(width=64) | st.none(),
-                "t": st.text(st.characters(exclude_categories=["Cs"])) | st.none(),
-                "b": st.binary(),
-                "d": st.dates(datetime.date(1, 1, 1)) | st.none(),
-            }
-        ),
-        min_size=1,
-    ),
-    by_column=st.booleans(),
-)
-def test_scalars_come_back_exactly(
-    tmp_path_factory: pytest.TempPathFactory, values: list[dict[str, Any]], by_column: bool
-) -> None:
-    folder = tmp_path_factory.mktemp("scalars")
-    schema = Schema(
-        "s",
-        [
-            Field("i", "int64"),
-            Field("f", "float64", nullable=True),
-            Field("t", str, nullable=True),
-            Field("b", bytes),
-            Field("d", "datetime64[D]", nullable=True),
-        ],
-    )
-    with ParquetWriter(folder, schema, row_group_rows=3) as writer:
-        if by_column:
-            writer.append_columns({name: [value[name] for value in values] for name in values[0]})
-        else:
-            for value in values:
-                writer.append(value)
-
-    found = list(ParquetDataset(folder))
-
-    for actual, expected in zip(found, values, strict=True):
-        assert (actual["i"], actual["t"], actual["b"]) == (expected["i"], expected["t"], expected["b"])
-        assert pickle.dumps(None if actual["f"] is None else float(actual["f"])) == pickle.dumps(expected["f"])
-        assert actual["d"] == (None if expected["d"] is None else np.datetime64(expected["d"]))

@@ -10,10 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from petastorm_fixtures import petastorm_folder
 
-from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.formats import convert, records
 from data_stack.formats.parquet import ParquetDataset
-from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 SPEC: dict[str, Any] = {
     "vector": records.Column("array", "float32", (3,)),
@@ -75,17 +73,6 @@ def test_records_come_back_from_parquet_with_their_files_as_they_were(tmp_path: 
     table = pq.read_table(tmp_path / "set.parquet")
     assert table.column("label").to_pylist() == [-number for number in range(25)]
     assert table.column("big").to_pylist()[1] == 2**63 + 1
-
-
-def test_any_iterator_becomes_parquet_in_a_store() -> None:
-    store = InMemoryStorageConnector()
-    iterator = SequenceDatasetIterator([[np.full((3, 3), number, np.uint8) for number in range(7)], list(range(7))])
-
-    convert(iterator, (store, "sets/numbers"), target_format="parquet", columns="image=0,label=1")
-
-    dataset = ParquetDataset(store, prefix="sets/numbers")
-    assert dataset.read_column("label").tolist() == list(range(7))
-    assert dataset[6]["image"].tolist() == [[6] * 3] * 3
 
 
 def test_nulls_and_what_petastorm_wrote_are_converted(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import numpy as np
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
+from sizes import FULL
 
 from data_stack import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
@@ -192,7 +191,7 @@ def test_images_are_not_compressed_twice(tmp_path: Path) -> None:
     assert [group.column(number).compression for number in range(2)] == ["UNCOMPRESSED", "GZIP"]
 
 
-@pytest.mark.parametrize("kind", ["memory", "file", "mongodb", "s3"])
+@pytest.mark.parametrize("kind", ["memory", "mongodb", *(["file", "s3"] if FULL else [])])
 def test_stores_are_written_and_gone_on_with(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
     connector: StorageConnector
     if kind == "mongodb":
@@ -244,31 +243,18 @@ class SquaresFactory(DatasetFactory):
         return ParquetDataset(prepared, prefix="preprocessed/train")
 
 
-@pytest.mark.parametrize("kind", ["memory", "file"])
-def test_a_dataset_factory_writes_and_reads_parquet(tmp_path: Path, kind: str) -> None:
-    connector = InMemoryStorageConnector() if kind == "memory" else FileStorageConnector(str(tmp_path))
-
-    iterator, _ = SquaresFactory(connector).get_dataset_iterator({"split": "train"})
+def test_a_dataset_factory_writes_and_reads_parquet() -> None:
+    iterator, _ = SquaresFactory(InMemoryStorageConnector()).get_dataset_iterator({"split": "train"})
 
     assert [iterator[0]["square"], iterator[249]["square"]] == [0, 249**2]
 
 
 def test_a_second_writer_is_refused_until_the_first_is_closed(tmp_path: Path) -> None:
-    script = f"""
-from data_stack.formats.parquet import ParquetWriter
-from data_stack.exception import StorageConflictError
-try:
-    ParquetWriter({str(tmp_path)!r})
-except StorageConflictError as error:
-    print("refused")
-"""
     with ParquetWriter(tmp_path, SCHEMA) as writer:
         writer.append(row(0))
         with pytest.raises(StorageConflictError, match="another writer"):
             ParquetWriter(tmp_path, SCHEMA)
-        found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
-    assert found.stdout == "refused\n"
     with ParquetWriter(tmp_path) as writer:
         assert len(writer) == 1
     assert not (tmp_path / "_data_stack.lock").exists()

@@ -1,8 +1,10 @@
-"""Which rows are read: predicates over columns, the statistics that spare reading them, and the filters of pyarrow."""
+"""Which rows are read: expressions of pyarrow and Petastorm's predicates."""
 
-from data_stack.formats.parquet.selecting.expressions import Expression, col
-from data_stack.formats.parquet.selecting.filters import ArrowPredicate, as_predicate, predicate_of_filters
+from pyarrow.compute import field as col
+
+from data_stack.formats.parquet.selecting.expressions import ArrowPredicate, could_match, excludes_nan
 from data_stack.formats.parquet.selecting.petastorm_predicates import (
+    as_predicate,
     in_intersection,
     in_lambda,
     in_negate,
@@ -10,21 +12,20 @@ from data_stack.formats.parquet.selecting.petastorm_predicates import (
     in_reduce,
     in_set,
 )
-from data_stack.formats.parquet.selecting.predicate import ColumnStatistics, Predicate, PredicateError
+from data_stack.formats.parquet.selecting.predicate import Predicate, PredicateError
 
 __all__ = [
     "ArrowPredicate",
-    "ColumnStatistics",
-    "Expression",
     "Predicate",
     "PredicateError",
     "as_predicate",
     "col",
+    "could_match",
+    "excludes_nan",
     "in_intersection",
     "in_lambda",
     "in_negate",
     "in_pseudorandom_split",
     "in_reduce",
     "in_set",
-    "predicate_of_filters",
 ]

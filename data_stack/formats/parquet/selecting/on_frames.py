@@ -1,4 +1,4 @@
-"""Petastorm's predicates of row groups: what ``make_batch_reader`` asks there is given a DataFrame."""
+"""Petastorm's predicates of row groups: in ``make_batch_reader`` they get a DataFrame."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["on_frames"]
 def on_frames(predicate: Predicate) -> Predicate:
     """A predicate whose function may be one of columns of pandas, as Petastorm's ``make_batch_reader`` has it.
 
-    The function is given the rows at once, as a DataFrame (``do_include``) or as Series (``in_lambda``). Where it raises then, or
-    gives no bool for each row, and without pandas, it is asked row by row.
+    The function gets the rows at once, as a DataFrame (``do_include``) or as Series (``in_lambda``). Where it raises then, or
+    gives no bool for each row, and without pandas, it is called row by row.
 
     Args:
-        predicate: any; one that asks no function of rows is given back as it is.
+        predicate: any; one that calls no function of rows is returned as it is.
     """
     return _OnFrames(predicate) if isinstance(predicate, RowFunction) else predicate
 
@@ -29,10 +29,9 @@ class _OnFrames(Predicate):
         super().__init__(predicate.fields)
         self._predicate = predicate
 
-    def truths(self, columns: Columns) -> tuple[Bools, Bools]:
+    def mask(self, columns: Columns) -> Bools:
         answers = self._of_frame(columns)
-        answers = self._predicate.mask(columns) if answers is None else answers
-        return answers, ~answers
+        return self._predicate.mask(columns) if answers is None else answers
 
     def content(self) -> Any:
         return {"on_frames": self._predicate.content()}

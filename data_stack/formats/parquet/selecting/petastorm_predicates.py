@@ -1,47 +1,43 @@
 """Petastorm's predicates, which select the same rows as there (https://github.com/uber/petastorm, ``petastorm/predicates.py``).
 
-Unlike comparisons, they are true or false of every row: null is a value as any other to them, so that ``in_negate(p)`` selects
-exactly the rows that ``p`` does not.
+Null is a value like another to them, so that ``in_negate(p)`` selects exactly the rows that ``p`` does not.
 """
 
 from __future__ import annotations
 
+import datetime
+import functools
 import hashlib
 import math
+import operator
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from data_stack.codecs.plain_data import shorten
+from data_stack.codecs.plain_data import canonical_json, shorten
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.functions import shorten as shown_function
 from data_stack.dataset.recipes.recipe_values import content_if_known, content_of
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import objects
-from data_stack.formats.parquet.selecting.expressions import check_field
-from data_stack.formats.parquet.selecting.predicate import (
-    Bools,
-    Columns,
-    Combination,
-    Predicate,
-    PredicateError,
-    Statistics,
-    column_of,
-)
-from data_stack.formats.parquet.selecting.values import Members, values_and_nulls
+from data_stack.formats.parquet.selecting.expressions import ArrowPredicate
+from data_stack.formats.parquet.selecting.predicate import Bools, Columns, Predicate, PredicateError, as_times, column_of
 
 __all__ = [
-    "PetastormPredicate",
+    "RowFunction",
+    "as_predicate",
     "in_intersection",
     "in_lambda",
     "in_negate",
     "in_pseudorandom_split",
     "in_reduce",
     "in_set",
-    "wrap",
 ]
 
 _N_BUCKETS = 2**63 - 1  # sys.maxsize of the machines that Petastorm runs on
@@ -50,16 +46,47 @@ _ALL = (all, np.all, np.logical_and.reduce)
 _ANY = (any, np.any, np.logical_or.reduce)
 
 
-class _TrueOrFalse(Predicate):
-    """Knows an answer for every row.
+def as_predicate(value: Any) -> Predicate:
+    """A predicate of anything that says which rows are wanted.
+
+    Args:
+        value: a :class:`Predicate`; an object with Petastorm's ``get_fields`` and ``do_include``; an expression of
+            ``pyarrow.compute``; or filters as :func:`pyarrow.parquet.read_table` takes them: a list of
+            ``(field, operator, value)``, all of which must hold, or a list of such lists, one of which must hold.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if isinstance(value, Predicate):
+        return value
+    if isinstance(value, pc.Expression):
+        return ArrowPredicate(value)
+    if isinstance(value, (list, tuple)):
+        try:
+            return ArrowPredicate(pq.filters_to_expression([value] if isinstance(value, tuple) else value))
+        except (pa.ArrowException, ValueError, TypeError, IndexError) as error:
+            raise ConfigError(
+                f"{shorten(value)} are no filters such as [('speed', '>', 3), ('day', 'in', ['mon', 'tue'])]: {error}"
+            ) from error
+    if all(callable(getattr(value, name, None)) for name in ("get_fields", "do_include")) and not isinstance(value, type):
+        return _PetastormPredicate(value)
+    raise ConfigError(
+        f'{shorten(value)} is no predicate. Give an expression such as col("speed") > 3, in_set([…], "field"), '
+        f'in_lambda(["field"], function) or filters such as [("speed", ">", 3)]'
+    )
+
+
+class _ArgumentPredicate(Predicate):
+    """A predicate that its arguments tell apart from others of its class.
 
     Args:
         fields: as for :class:`Predicate`.
-        arguments: what it was made with, which tells it apart from others.
+        arguments: what it was made with.
+        bound: as for :class:`Predicate`.
     """
 
-    def __init__(self, fields: Iterable[str], *arguments: Any) -> None:
-        super().__init__(fields)
+    def __init__(self, fields: Iterable[str], *arguments: Any, bound: pc.Expression | None = None) -> None:
+        super().__init__(fields, bound)
         self._arguments = arguments
 
     def content(self) -> Any:
@@ -68,18 +95,12 @@ class _TrueOrFalse(Predicate):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(_shorten, self._arguments))})"
 
-    def truths(self, columns: Columns) -> tuple[Bools, Bools]:
-        answers = self._answers(columns)
-        return answers, ~answers
-
-    @abstractmethod
-    def _answers(self, columns: Columns) -> Bools:
-        """Shape (n,)."""
-
 
 def _content(argument: Any) -> Any:
-    if isinstance(argument, (Members, Predicate)):
+    if isinstance(argument, Predicate):
         return argument.content()
+    if isinstance(argument, frozenset):
+        return sorted(canonical_json(content_of(value)) for value in argument)
     if isinstance(argument, list):
         return list(map(_content, argument))
     # of a function its name, or what is known of it, and its code
@@ -87,14 +108,59 @@ def _content(argument: Any) -> Any:
 
 
 def _shorten(argument: Any) -> str:
-    if isinstance(argument, (Members, Predicate)):
+    if isinstance(argument, Predicate):
         return repr(argument)
-    if isinstance(argument, list):
-        return f"[{', '.join(map(_shorten, argument))}]"
+    if isinstance(argument, (list, frozenset)):
+        texts = list(map(_shorten, argument))
+        return f"[{', '.join(texts if isinstance(argument, list) else sorted(texts)[:8])}]"
     return shown_function(argument) if callable(argument) else shorten(argument)
 
 
-class in_set(_TrueOrFalse):  # noqa: N801  # Petastorm's spelling
+def _check_field(name: Any, what: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"{what} takes the name of a field, got {shorten(name)}")
+    return name
+
+
+def _check_members(values: Iterable[Any], what: str) -> frozenset[Any]:
+    """A set of values, with times as numpy's; None stands for null."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise ConfigError(f"{what} takes a list or a set of values, got {shorten(values)}: write [{shorten(values)}]")
+    items = [_as_numpy_time(value) for value in values]
+    items = [item.item() if isinstance(item, np.generic) and item.dtype.kind not in "mM" else item for item in items]
+    try:
+        return frozenset(item for item in items if item == item)  # NaN equals nothing
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{what} takes values that can be hashed: {error}") from error
+
+
+def _as_numpy_time(value: Any) -> Any:
+    """A time of Python's or pandas' as numpy's, in UTC if it has a zone, a time of day since midnight; others as they are."""
+    if hasattr(value, "to_datetime64"):  # pandas' are more exact than their base class
+        return value.to_datetime64()
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    if isinstance(value, datetime.time):
+        value = datetime.datetime.combine(datetime.date.min, value) - datetime.datetime.min
+    if isinstance(value, datetime.date):
+        return np.datetime64(value)
+    return np.timedelta64(value) if isinstance(value, datetime.timedelta) else value
+
+
+def _are_members(column: npt.NDArray[Any], members: frozenset[Any]) -> Bools:
+    """Of each value whether it is among ``members``: 1 and 1.0 are the same, and so are times of one moment."""
+    column = as_times(column)
+    try:
+        if column.dtype.kind not in "mM":
+            return np.fromiter(map(members.__contains__, values_for_functions(column)), bool, len(column))
+    except TypeError as error:
+        raise PredicateError(f"the values are lists or arrays; in_intersection looks at what is in them ({error})") from error
+    times = [value for value in members if isinstance(value, np.generic) and value.dtype.kind == column.dtype.kind]
+    found = np.isin(column, np.array(times)) if times else np.zeros(len(column), bool)
+    return found | np.isnat(column) if None in members else found
+
+
+class in_set(_ArgumentPredicate):  # noqa: N801  # Petastorm's spelling
     """Whether a field's value is one of several; null if None is among them.
 
     Args:
@@ -103,33 +169,19 @@ class in_set(_TrueOrFalse):  # noqa: N801  # Petastorm's spelling
     """
 
     def __init__(self, inclusion_values: Iterable[Any], predicate_field: str) -> None:
-        self._members = Members(inclusion_values, "in_set")
-        self._field = check_field(predicate_field, "in_set")
-        super().__init__([predicate_field], self._members, predicate_field)
-
-    def _answers(self, columns: Columns) -> Bools:
+        self._members = _check_members(inclusion_values, "in_set")
+        self._field = _check_field(predicate_field, "in_set")
         try:
-            return _are_members(column_of(columns, self._field), self._members)
-        except PredicateError as error:
-            raise PredicateError(f"in {self!r}: {error}") from error
+            bound = pc.field(predicate_field).isin(list(self._members))
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):  # values of several types, or of none of Arrow's
+            bound = None
+        super().__init__([predicate_field], self._members, predicate_field, bound=bound)
 
-    def could_be(self, truth: bool, statistics: Statistics) -> bool:
-        known = statistics.get(self._field)
-        if known is None or not truth:
-            return True
-        if self._members.has_null and known.n_nulls != 0:
-            return True
-        return known.n_nulls != known.n_rows and self._members.could_contain(known)
+    def mask(self, columns: Columns) -> Bools:
+        return _are_members(column_of(columns, self._field), self._members)
 
 
-def _are_members(column: npt.NDArray[Any], members: Members) -> Bools:
-    values, nulls = values_and_nulls(column)
-    answers = np.full(len(column), members.has_null)
-    answers[~nulls] = members.contains(values)
-    return answers
-
-
-class in_intersection(_TrueOrFalse):  # noqa: N801
+class in_intersection(_ArgumentPredicate):  # noqa: N801
     """Whether at least one value of a list or array is one of several. A row without a list is not selected.
 
     Args:
@@ -138,20 +190,13 @@ class in_intersection(_TrueOrFalse):  # noqa: N801
     """
 
     def __init__(self, inclusion_values: Iterable[Any], _predicate_field: str) -> None:
-        self._members = Members(inclusion_values, "in_intersection")
-        self._field = check_field(_predicate_field, "in_intersection")
+        self._members = _check_members(inclusion_values, "in_intersection")
+        self._field = _check_field(_predicate_field, "in_intersection")
         super().__init__([_predicate_field], self._members, _predicate_field)
 
-    def _answers(self, columns: Columns) -> Bools:
-        column = column_of(columns, self._field)
-        try:
-            if column.ndim > 1:
-                each = _are_members(column.reshape(-1), self._members)
-                return np.asarray(each.reshape(column.shape).any(axis=tuple(range(1, column.ndim))), dtype=bool)
-            rows = [_list(value) for value in values_for_functions(column)]
-            return np.fromiter((bool(_are_members(row, self._members).any()) for row in rows), bool, len(rows))
-        except PredicateError as error:
-            raise PredicateError(f"in {self!r}: {error}") from error
+    def mask(self, columns: Columns) -> Bools:
+        rows = [_list(value) for value in column_of(columns, self._field)]
+        return np.fromiter((bool(_are_members(row, self._members).any()) for row in rows), bool, len(rows))
 
 
 def _list(value: Any) -> npt.NDArray[Any]:
@@ -174,14 +219,14 @@ def values_for_functions(column: npt.NDArray[Any]) -> list[Any]:
     return [item.item() if isinstance(item, np.generic) and item.dtype.kind not in "mM" else item for item in column]
 
 
-class RowFunction(_TrueOrFalse):
+class RowFunction(_ArgumentPredicate):
     """Asks a function row by row."""
 
     @abstractmethod
     def ask(self, values: Mapping[str, Any]) -> Any:
         """What the function gives for values of the fields."""
 
-    def _answers(self, columns: Columns) -> Bools:
+    def mask(self, columns: Columns) -> Bools:
         given = {name: values_for_functions(column_of(columns, name)) for name in self.fields}
         answers = []
         for row in zip(*given.values(), strict=True):
@@ -210,7 +255,7 @@ class in_lambda(RowFunction):  # noqa: N801
             raise ConfigError(f"in_lambda takes a list of at least one field, got {shorten(predicate_fields)}")
         if not callable(predicate_func):
             raise ConfigError(f"in_lambda takes a function, got {shorten(predicate_func)}")
-        fields = [check_field(name, "in_lambda") for name in predicate_fields]
+        fields = [_check_field(name, "in_lambda") for name in predicate_fields]
         super().__init__(fields, fields, predicate_func, *([] if state_arg is None else [state_arg]))
 
     def ask(self, values: Mapping[str, Any]) -> Any:
@@ -218,41 +263,45 @@ class in_lambda(RowFunction):  # noqa: N801
         return function(*(values[name] for name in fields), *state)
 
 
-class in_negate(_TrueOrFalse):  # noqa: N801
-    """The rows that a predicate does not select: also those of which it says neither true nor false, unlike ``~``.
+class in_negate(_ArgumentPredicate):  # noqa: N801
+    """The rows that a predicate does not select, unlike ``~`` also those without a value.
 
     Args:
-        predicate: ours, or an object with Petastorm's two methods.
+        predicate: anything that :func:`as_predicate` takes.
     """
 
     def __init__(self, predicate: Any) -> None:
-        self._predicate = _check_predicate(predicate, "in_negate")
+        self._predicate = as_predicate(predicate)
         super().__init__(self._predicate.fields, self._predicate)
 
-    def _answers(self, columns: Columns) -> Bools:
+    def mask(self, columns: Columns) -> Bools:
         return ~self._predicate.mask(columns)
 
 
-class in_reduce(_TrueOrFalse):  # noqa: N801
+class in_reduce(_ArgumentPredicate):  # noqa: N801
     """What a function makes of the answers of several predicates.
 
     Args:
-        predicate_list: at least one predicate, ours or objects with Petastorm's two methods.
+        predicate_list: at least one predicate; anything that :func:`as_predicate` takes.
         reduce_func: ``all``, ``any``, ``numpy.all``, ``numpy.any``, or a function that is given a list of one bool for each
             predicate and gives a bool.
     """
 
     def __init__(self, predicate_list: Iterable[Any], reduce_func: Callable[..., Any]) -> None:
-        self._predicates = [_check_predicate(predicate, "in_reduce") for predicate in predicate_list]
+        self._predicates = [as_predicate(predicate) for predicate in predicate_list]
         if not self._predicates:
             raise ConfigError("in_reduce takes at least one predicate")
         if not callable(reduce_func):
             raise ConfigError(f"in_reduce takes a function such as all or any, got {shorten(reduce_func)}")
         names = (name for predicate in self._predicates for name in predicate.fields)
-        super().__init__(names, self._predicates, reduce_func)
+        bounds = [predicate.bound for predicate in self._predicates if predicate.bound is not None]
+        bound = functools.reduce(operator.and_, bounds) if bounds and reduce_func in _ALL else None
+        if reduce_func in _ANY and len(bounds) == len(self._predicates):
+            bound = functools.reduce(operator.or_, bounds)
+        super().__init__(names, self._predicates, reduce_func, bound=bound)
         self._function = reduce_func
 
-    def _answers(self, columns: Columns) -> Bools:
+    def mask(self, columns: Columns) -> Bools:
         masks = np.stack([predicate.mask(columns) for predicate in self._predicates])
         if self._function in _ALL:
             return np.asarray(masks.all(axis=0))
@@ -263,13 +312,8 @@ class in_reduce(_TrueOrFalse):  # noqa: N801
         except Exception as error:
             raise PredicateError(f"{self!r} raised {type(error).__name__}: {error}") from error
 
-    def could_be(self, truth: bool, statistics: Statistics) -> bool:
-        if truth and self._function in (*_ALL, *_ANY):
-            return Combination("&" if self._function in _ALL else "|", *self._predicates).could_be(True, statistics)
-        return True
 
-
-class in_pseudorandom_split(_TrueOrFalse):  # noqa: N801
+class in_pseudorandom_split(_ArgumentPredicate):  # noqa: N801
     """One part of a dataset that is split at random, but always in the same way, and as Petastorm splits it.
 
     A row belongs to the part in whose range the MD5 of ``str(value)`` lies, so rows with the same value stay together, and the
@@ -287,7 +331,7 @@ class in_pseudorandom_split(_TrueOrFalse):  # noqa: N801
             raise ConfigError(f"fractions lie between 0 and 1, and their sum is at most 1; got {shorten(fraction_list)}")
         if not 0 <= subset_index < len(fractions):
             raise ConfigError(f"subset_index {subset_index} is not in [0, {len(fractions)}), the subsets that have a fraction")
-        self._field = check_field(predicate_field, "in_pseudorandom_split")
+        self._field = _check_field(predicate_field, "in_pseudorandom_split")
         super().__init__([predicate_field], fractions, int(subset_index), predicate_field)
         # In floats, as Petastorm does: the last places decide in which part a bucket at a border lies.
         high_borders = [sum(fraction_list[: i + 1]) for i in range(len(fraction_list))]
@@ -295,7 +339,7 @@ class in_pseudorandom_split(_TrueOrFalse):  # noqa: N801
         self._low = math.ceil(low * (_N_BUCKETS - 1))
         self._high = math.ceil(high_borders[subset_index] * (_N_BUCKETS - 1))
 
-    def _answers(self, columns: Columns) -> Bools:
+    def mask(self, columns: Columns) -> Bools:
         column = column_of(columns, self._field)
         if column.ndim != 1:
             raise PredicateError(f"in {self!r}: the field's values are arrays of shape {column.shape[1:]}; split by one value")
@@ -308,7 +352,7 @@ def _bucket(text: str) -> int:
     return int.from_bytes(hashlib.md5(text.encode("utf-8"), usedforsecurity=False).digest(), "big") % _N_BUCKETS
 
 
-class PetastormPredicate(RowFunction):
+class _PetastormPredicate(RowFunction):
     """An object with Petastorm's two methods, such as a subclass of its ``PredicateBase``, asked row by row.
 
     Args:
@@ -320,27 +364,10 @@ class PetastormPredicate(RowFunction):
         names = predicate.get_fields()
         if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
             raise ConfigError(f"get_fields() of {shorten(predicate)} gives a set of names of fields, not {shorten(names)}")
-        super().__init__((check_field(name, f"get_fields() of {shorten(predicate)}") for name in names), predicate)
+        super().__init__((_check_field(name, f"get_fields() of {shorten(predicate)}") for name in names), predicate)
         if not self.fields:
             raise ConfigError(f"get_fields() of {shorten(predicate)} names no field")
         self._predicate = predicate
 
     def ask(self, values: Mapping[str, Any]) -> Any:
         return self._predicate.do_include(values)
-
-
-def wrap(value: Any) -> Predicate | None:
-    """A predicate of ours as it is, one of Petastorm's kind as one of ours; None for anything else."""
-    if isinstance(value, Predicate):
-        return value
-    has_methods = all(callable(getattr(value, name, None)) for name in ("get_fields", "do_include"))
-    return PetastormPredicate(value) if has_methods and not isinstance(value, type) else None
-
-
-def _check_predicate(value: Any, what: str) -> Predicate:
-    found = wrap(value)
-    if found is None:
-        raise ConfigError(
-            f'{what} takes predicates such as in_set(["rain"], "weather") or col("speed") > 3, got {shorten(value)}'
-        )
-    return found

@@ -1,20 +1,20 @@
-"""The contract of a predicate, which says of rows whether they are read, and how predicates are combined."""
+"""The contract of a predicate, which says of rows whether they are read."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
-from data_stack.codecs.plain_data import canonical_json, shorten
+from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import objects
 
-__all__ = ["Bools", "ColumnStatistics", "Columns", "Combination", "Predicate", "PredicateError", "Statistics", "column_of"]
+__all__ = ["Bools", "Columns", "Predicate", "PredicateError", "as_times", "column_of"]
 
 Bools = npt.NDArray[np.bool_]
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -36,59 +36,26 @@ class PredicateError(ConfigError):
         return self.reason if self.row is None else f"row {self.row} of those looked at: {self.reason}"
 
 
-@dataclass(frozen=True)
-class ColumnStatistics:
-    """What is known of a column's values in a part of a dataset, without reading them.
-
-    Attributes:
-        n_rows: number of rows.
-        n_nulls: number of nulls; None if that is not known.
-        bounds: no value is less than the first or greater than the second, shape ``(2,)``, of the column's dtype; NaN and nulls
-            aside. None if they are not known.
-        is_exact: whether the bounds are values of the column, not just bounds, as shortened texts are.
-    """
-
-    n_rows: int
-    n_nulls: int | None
-    bounds: npt.NDArray[Any] | None = None
-    is_exact: bool = False
-
-
-Statistics = Mapping[str, ColumnStatistics]
-
-
 class Predicate(ABC):
     """Says of rows whether they are wanted. It never changes, and can be sent to other processes.
 
-    Combine predicates with ``&``, ``|`` and ``~``. As in SQL, a comparison with a null is neither true nor false, and so is its
-    negation: neither ``col("a") > 3`` nor ``~(col("a") > 3)`` selects a row without ``a``; ``col("a").is_null()`` does.
-
-    Petastorm's own methods, ``get_fields`` and ``do_include``, are there as well.
+    Predicates combine by :class:`in_reduce` and :class:`in_negate`, which take expressions of pyarrow as well.
+    Petastorm's own methods, ``get_fields`` and ``do_include``, are there too.
 
     Args:
         fields: the columns that are needed.
+        bound: an expression of ``pyarrow.compute`` that is true of each wanted row, to skip row groups by their statistics;
+            None if there is no such expression.
 
     Attributes:
         fields: the columns that are needed, sorted, each once.
+        bound: as given.
     """
 
-    __array_ufunc__ = None  # numpy's own values leave operators to us
-
-    def __init__(self, fields: Iterable[str]) -> None:
-        self.fields = tuple(sorted(set(fields)))
+    def __init__(self, fields: Iterable[str], bound: pc.Expression | None = None) -> None:
+        self.fields, self.bound = tuple(sorted(set(fields))), bound
 
     @abstractmethod
-    def truths(self, columns: Columns) -> tuple[Bools, Bools]:
-        """Of which rows it is true, and of which false; of others it is neither. For ``columns`` see :meth:`mask`."""
-
-    @abstractmethod
-    def content(self) -> Any:
-        """Plain JSON data that names this predicate exactly."""
-
-    def could_be(self, truth: bool, statistics: Statistics) -> bool:
-        """Whether it may be true (or false) of some row of a part with these statistics; False only if that is certain."""
-        return True
-
     def mask(self, columns: Columns) -> Bools:
         """Which rows are wanted: bools, shape (n,).
 
@@ -100,7 +67,10 @@ class Predicate(ABC):
             ConfigError: a column is missing.
             PredicateError: the predicate cannot be applied to these values.
         """
-        return self.truths(columns)[0]
+
+    @abstractmethod
+    def content(self) -> Any:
+        """Plain JSON data that names this predicate exactly."""
 
     def get_fields(self) -> set[str]:
         """The columns that are needed: :attr:`fields` in Petastorm's manner."""
@@ -114,23 +84,8 @@ class Predicate(ABC):
         """
         return bool(self.mask({name: objects([values[name]]) for name in self.fields if name in values})[0])
 
-    def __and__(self, other: Any) -> Predicate:
-        return Combination("&", self, other) if isinstance(other, Predicate) else NotImplemented
-
-    def __or__(self, other: Any) -> Predicate:
-        return Combination("|", self, other) if isinstance(other, Predicate) else NotImplemented
-
-    def __invert__(self) -> Predicate:
-        return _Not(self)
-
     def __bool__(self) -> NoReturn:
-        raise ConfigError(
-            f"{shorten(self)} is neither true nor false by itself, it is so of rows. Combine predicates with &, | and ~ instead "
-            f"of and, or and not, and put each comparison in parentheses; for a < x < b write col(…).between(a, b)"
-        )
-
-    def __repr__(self) -> str:
-        return canonical_json(self.content())
+        raise ConfigError(f"{shorten(self)} has no truth value: combine predicates by in_reduce([…], all), not by and")
 
 
 def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:
@@ -144,56 +99,9 @@ def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:
     return np.asarray(columns[name])
 
 
-class Combination(Predicate):
-    """``left & right``, or ``left | right``; flat, for a filter may have thousands.
-
-    Args:
-        sign: ``"&"`` or ``"|"``.
-        parts: at least one predicate.
-    """
-
-    def __init__(self, sign: str, *parts: Predicate) -> None:
-        self._sign, self._parts = sign, list[Predicate]()
-        for part in parts:
-            self._parts += part._parts if isinstance(part, Combination) and part._sign == sign else [part]
-        super().__init__(name for part in parts for name in part.fields)
-
-    def truths(self, columns: Columns) -> tuple[Bools, Bools]:
-        true, false = self._parts[0].truths(columns)
-        for part in self._parts[1:]:
-            its_true, its_false = part.truths(columns)
-            if self._sign == "&":
-                true, false = true & its_true, false | its_false
-            else:
-                true, false = true | its_true, false & its_false
-        return true, false
-
-    def could_be(self, truth: bool, statistics: Statistics) -> bool:
-        return (all if truth == (self._sign == "&") else any)(part.could_be(truth, statistics) for part in self._parts)
-
-    def content(self) -> Any:
-        return {self._sign: [part.content() for part in self._parts]}
-
-    def __repr__(self) -> str:
-        return "(" + f" {self._sign} ".join(map(repr, self._parts)) + ")"
-
-
-class _Not(Predicate):
-    """``~predicate``: true where it is false, and unknown where it is unknown."""
-
-    def __init__(self, predicate: Predicate) -> None:
-        super().__init__(predicate.fields)
-        self._predicate = predicate
-
-    def truths(self, columns: Columns) -> tuple[Bools, Bools]:
-        true, false = self._predicate.truths(columns)
-        return false, true
-
-    def could_be(self, truth: bool, statistics: Statistics) -> bool:
-        return self._predicate.could_be(not truth, statistics)
-
-    def content(self) -> Any:
-        return {"~": self._predicate.content()}
-
-    def __repr__(self) -> str:
-        return f"~{self._predicate!r}"
+def as_times(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A column of objects that are times of numpy as an array of times, NaT for None; another column as it is."""
+    first = next((value for value in column if value is not None), None) if column.dtype == object else None
+    if not isinstance(first, (np.datetime64, np.timedelta64)):
+        return column
+    return np.array(["NaT" if value is None else value for value in column], first.dtype)
