@@ -20,7 +20,7 @@ from data_stack.formats.parquet.stored_schema import read_schema
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.loader.loader import Loader
 from data_stack.loader.orders import BlockShuffled
-from data_stack.loader.workers.kinds import WorkerKind
+from data_stack.loader.workers.automatic import WorkerKind
 
 __all__ = ["facts_of", "measure"]
 

@@ -27,7 +27,7 @@ from data_stack.loader.session import Session
 from data_stack.loader.sources import StepSource
 from data_stack.loader.state import LoaderState
 from data_stack.loader.statistics import LoaderStatistics
-from data_stack.loader.workers.kinds import WorkerKind, workers_of_kind
+from data_stack.loader.workers.automatic import WorkerKind, workers_of_kind
 
 __all__ = ["Loader", "TensorFlowLoader"]
 

@@ -19,7 +19,7 @@ import pytest
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoadingError
 from data_stack.loader import Loader, Order
-from data_stack.loader.workers.kinds import WorkerKind
+from data_stack.loader.workers.automatic import WorkerKind
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -18,7 +18,7 @@ from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, Sequ
 from data_stack.exception import ConfigError, LoadingError
 from data_stack.loader import BlockShuffled, Loader, Shuffled
 from data_stack.loader.conversion import Conversion, Pairs
-from data_stack.loader.workers.kinds import WorkerKind
+from data_stack.loader.workers.automatic import WorkerKind
 
 
 class Piecewise(Conversion):

@@ -1,4 +1,4 @@
-"""Batches made by the kind of workers that makes them soonest, which a few batches of each kind show."""
+"""The kinds of workers, and the automatic choice of the fastest kind by measuring a few batches of each."""
 
 from __future__ import annotations
 
@@ -7,61 +7,94 @@ import statistics
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable
+from typing import Any, Literal
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.reports.held_memory import HeldMemory
 from data_stack.exception import ConfigError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers.inline import InlineWorkers
+from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.loader.workers.workers import Workers
 from data_stack.util.processors import n_processors
 
-__all__ = ["AutomaticWorkers"]
+__all__ = ["AutomaticWorkers", "WorkerKind", "workers_of_kind"]
 
-_CLEARLY = 0.9  # another kind of workers must be so much faster, for figures of a few batches are rough
-_CHANGED = 2.0  # batches that cost another multiple than before are of another kind: every kind is measured again
+WorkerKind = Literal["auto", "inline", "threads", "processes"]
 
-# So many batches of each worker are measured, and for so long that the GIL, which changes hands every 5 ms, weighs little.
+_CLEARLY = 0.9  # another kind of workers must take at most this part of the time: figures of a few batches are rough
+_CHANGED = 2.0  # if the cost of a batch changes by this factor between epochs, every kind is measured again
+
+# How many batches of each worker are measured, and for how long: the GIL changes hands every 5 ms only.
 _N_ROUNDS = 4
 _LEAST_SECONDS = 0.05
 _MOST_SECONDS = 1.0
 
-# What it takes to hand a batch over, and to start: worker processes are fresh interpreters, to which the iterator is sent.
+# The costs of handing a batch over and of starting: worker processes are fresh interpreters that get the pickled iterator.
 _HAND_OVER_SECONDS = {"threads": 1e-4, "processes": 3e-4}
 _START_SECONDS = {"threads": 0.0, "processes": 0.6}
 _MOST_BYTES_SENT = 4 << 30
 
 
+def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, **options: Any) -> Workers:
+    """Make workers, which do not run yet.
+
+    Args:
+        kind: of the workers.
+        maker: makes the batches.
+        n_workers: threads or processes; None for one for each processor, 0 for inline.
+        options: ``prefetch`` and ``timeout_seconds`` of threads and processes.
+
+    Raises:
+        ConfigError: there is no such kind, or it does not go with this number of workers.
+    """
+    if kind not in ("auto", "inline", "threads", "processes"):
+        raise ConfigError(f"worker_kind must be 'auto', 'inline', 'threads' or 'processes', got {kind!r:.80}")
+    if kind == "inline" and n_workers:
+        raise ConfigError(f"inline means no workers, got workers={n_workers}; ask for threads or processes")
+    if kind in ("threads", "processes") and n_workers == 0:
+        raise ConfigError(f"workers=0 means that there are no {kind}; ask for worker_kind='inline', or for workers")
+    if kind == "inline" or n_workers == 0:
+        return InlineWorkers(maker)
+    number = n_processors() if n_workers is None else n_workers
+    if kind == "auto":
+        return AutomaticWorkers(maker, number, **options)
+    if kind == "threads":
+        return ThreadWorkers(maker, number, **options)
+    from data_stack.loader.workers.processes import ProcessWorkers  # needs cloudpickle, which takes 15 ms
+
+    return ProcessWorkers(maker, number, **options)
+
+
 class AutomaticWorkers(Workers):
-    """Makes a few batches by each kind of workers that may be worth it, and goes on with the kind that was fastest.
+    """Measures a few batches of each kind of workers that may pay off, and continues with the fastest kind.
 
-    What only copies rows of arrays stays in the consumer's thread. Of all else the first batches are made there, some by threads
-    if that could be faster, some by processes if what is left of the iteration is worth starting them. Batches that are measured
-    are handed out like all others, each is made once, and while processes start they are made as before.
+    Loaders that only copy rows of arrays stay in the consumer's thread. All others make the first batches there, some by threads
+    if that could be faster, and some by processes if the rest of the iteration is worth starting them. Batches that are measured
+    are handed out like all others, and each is made once; while processes start, batches are made as before.
 
-    The rule: of the kinds that were measured, that with the shortest time from batch to batch, inline if none is clearly faster.
-    The choice stays until the epoch ends. Then the figure of the whole epoch takes the place of that of its first batches, and
-    all is chosen again; if batches have come to cost half or twice as much, every kind is measured again.
+    The rule: the kind with the shortest time from batch to batch; inline unless another is clearly faster. The choice stays until
+    the epoch ends. Then the figure of the whole epoch replaces that of its first batches, and the choice is made again; if the
+    cost of a batch has halved or doubled, every kind is measured again.
 
     Args:
         maker: makes the batches.
         n_workers: threads or processes, at least 1.
-        make_workers: gives so many of a kind, not running yet.
+        options: of threads and processes, see :func:`workers_of_kind`.
     """
 
-    def __init__(self, maker: BatchMaker, n_workers: int, make_workers: Callable[[str], Workers]) -> None:
-        self._maker, self._most_workers, self._make_workers = maker, n_workers, make_workers
+    def __init__(self, maker: BatchMaker, n_workers: int, **options: Any) -> None:
+        self._maker, self._most_workers, self._options = maker, n_workers, options
         self._workers: Workers = InlineWorkers(maker)
-        self._next: Workers | None = None  # to go on with when they are ready, and all that was given has been handed out
-        self._jobs: deque[Job] = deque()  # that no workers have
-        self._given: deque[Job] = deque()  # to these, and not handed out
-        self._figures: dict[str, tuple[float, float]] = {}  # of each kind: seconds from batch to batch, and for making one
+        self._next: Workers | None = None  # take over once they are ready and all given jobs are handed out
+        self._jobs: deque[Job] = deque()  # not given to workers yet
+        self._given: deque[Job] = deque()  # given to workers, not handed out yet
+        self._figures: dict[str, tuple[float, float]] = {}  # of each kind: seconds from batch to batch, and to make one
         self._measured = _Figure(1)
         self._epoch: int | None = None
-        self._left_at: float | None = None  # when the consumer went with its last batch
+        self._left_at: float | None = None  # when the consumer got its last batch
         self._n_left, self._is_kept = math.inf, False
-        self._refusal: str | None = None  # why there can be no processes; None if that has not been looked at
+        self._refusal: str | None = None  # why there can be no processes; None: not checked yet
         self.choice = ""
 
     @property
@@ -77,7 +110,7 @@ class AutomaticWorkers(Workers):
         return self._workers.capacity
 
     def start(self) -> None:
-        self._is_kept = True  # what starting processes costs is paid once for all iterations
+        self._is_kept = True  # the start of processes is paid once for all iterations
 
     def expect(self, n_jobs: int) -> None:
         self._n_left = n_jobs
@@ -120,13 +153,13 @@ class AutomaticWorkers(Workers):
         self._turn_to(self.kind)
         self._workers.close()
         self._is_kept = False
-        if self.kind == "processes":  # batches are made here again until others are ready, if they are worth it
+        if self.kind == "processes":  # inline until new processes are ready, if they pay off
             self._workers = InlineWorkers(self._maker)
 
     # --------------------------------------------------------------------------------------------------------- making batches
 
     def _deal(self) -> None:
-        """Give all jobs to the workers; first to go over to the next ones, where these are ready and nothing is under way."""
+        """Give all jobs to the workers; first switch to the next workers, if they are ready and no job is under way."""
         if self._next is not None and self._next.is_ready:
             if self._given:
                 return
@@ -144,8 +177,8 @@ class AutomaticWorkers(Workers):
         except WorkerError as error:
             if self._measured.n_batches or self.kind != "processes":
                 raise
-            # They do not work here at all: their interpreter lacks something, say. What this thread can make shall not fail.
-            warnings.warn(f"no worker process works, so there will be none: {error}", RuntimeWarning, stacklevel=4)
+            # Processes do not work here at all, for example for lack of a module: fall back to this thread.
+            warnings.warn(f"no worker process works, so none is used: {error}", RuntimeWarning, stacklevel=4)
             self._refusal = f"they failed ({str(error).splitlines()[0][:160]})"
             self._jobs.extendleft(reversed(self._given))
             self._given.clear()
@@ -164,7 +197,7 @@ class AutomaticWorkers(Workers):
         return n_batches >= n_workers and seconds > (_LEAST_SECONDS if n_batches >= _N_ROUNDS * n_workers else _MOST_SECONDS)
 
     def _take_figure(self) -> None:
-        """Keep what the batches of the whole epoch took; if that is another thing than before, forget all other figures."""
+        """Keep the figure of the whole epoch; if it differs much from the one before, forget those of all other kinds."""
         if self._measured.n_batches <= self.n_workers:
             return
         now, before = self._measured.seconds, self._figures.get(self.kind)
@@ -173,9 +206,9 @@ class AutomaticWorkers(Workers):
         self._figures[self.kind], self._measured = now, _Figure(0)
 
     def _choose(self) -> None:
-        """Go on with the kind that is worth a try, or else with the best one."""
+        """Switch to a kind that is worth a try, or else to the best one."""
         if self._maker.only_gathers or "inline" not in self._figures:
-            # Copying rows is over before a thread could hand them over, and is as fast in one thread as in two.
+            # Copying rows takes less time than handing a batch over, and two threads are no faster than one.
             self.choice = "inline: it only copies rows of arrays" if self._maker.only_gathers else ""
             self._turn_to("inline")
             return
@@ -195,7 +228,7 @@ class AutomaticWorkers(Workers):
         return best if seconds[best] < _CLEARLY * seconds["inline"] else "inline"
 
     def _is_worth_a_try(self, kind: str) -> bool:
-        """Whether a kind could be clearly faster: threads that all wait at once, processes that all compute at once."""
+        """Whether a kind could be clearly faster if all its workers wait, or compute, at once."""
         n_at_once, start_seconds = min(self._most_workers, self._n_left), 0.0 if self._is_kept else _START_SECONDS[kind]
         if kind == "processes":
             n_at_once = min(n_at_once, n_processors())
@@ -216,14 +249,14 @@ class AutomaticWorkers(Workers):
         n_bytes = _n_bytes_held(self._maker.stacks.at(0))
         return f"{n_bytes / 1e9:.1f} GB in memory are too much to send" if n_bytes > _MOST_BYTES_SENT else ""
 
-    def _turn_to(self, kind: str) -> None:
-        """Go on with a kind of workers, when they are ready."""
+    def _turn_to(self, kind: Any) -> None:
+        """Switch to a kind of workers, once they are ready."""
         if self._next is not None and self._next.kind != kind:
             self._next.close()
             self._next = None
         if self._next is not None or kind == self.kind:
             return
-        workers = self._make_workers(kind)
+        workers = workers_of_kind(kind, self._maker, 0 if kind == "inline" else self._most_workers, **self._options)
         try:
             workers.start()
         except (ConfigError, OSError) as error:
@@ -234,20 +267,20 @@ class AutomaticWorkers(Workers):
 
 
 class _Figure:
-    """What the batches of one kind of workers took.
+    """The time that batches of one kind of workers take.
 
     Args:
-        n_skipped: how many of the first do not count, unless they take long, as they open files and fill queues.
+        n_skipped: how many of the first batches do not count, as they open files and fill queues, unless they take long.
     """
 
     def __init__(self, n_skipped: int) -> None:
         self._n_skipped = n_skipped
         self.n_batches = 0
         self._making = self._waiting = 0.0
-        self._steps: deque[float] = deque([0.0], maxlen=64)  # whose median tells nothing of a pause of the consumer
+        self._steps: deque[float] = deque([0.0], maxlen=64)  # its median ignores pauses of the consumer
 
     def add(self, made: MadeBatch, waiting_seconds: float, step_seconds: float) -> None:
-        """A batch was waited for so long, and before it the consumer was busy so long."""
+        """Add a batch: how long the consumer waited for it, and how long its step before took."""
         self._n_skipped -= 1
         if self._n_skipped < 0 or waiting_seconds > _MOST_SECONDS:
             self.n_batches += 1
@@ -257,13 +290,13 @@ class _Figure:
 
     @property
     def seconds(self) -> tuple[float, float]:
-        """From batch to batch as the consumer has them, and for making one, on average."""
+        """From batch to batch as the consumer sees it, and to make one, on average."""
         n_batches = max(1, self.n_batches)
         return self._waiting / n_batches + statistics.median(self._steps), self._making / n_batches
 
 
 def _n_bytes_held(iterator: DatasetIteratorIF) -> int:
-    """What a stack of iterators holds in memory, about."""
+    """About how much memory a stack of iterators holds."""
     held, n_bytes = HeldMemory(), 0
     todo, seen = [iterator], {id(iterator)}
     while todo:

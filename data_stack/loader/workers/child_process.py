@@ -1,4 +1,4 @@
-"""A fresh interpreter that works for this one, over a channel: as it is started and ended here, and as it begins there."""
+"""A fresh interpreter that works for this one over a channel: how the parent starts and ends it, and how it begins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from data_stack.loader.workers.channel import Channel
 
 __all__ = ["ChildProcess", "begin_as_child"]
 
-# multiprocessing's would run the user's script again, which therefore needs a guard, as no notebook has
+# multiprocessing would import the user's script again, which would need a main guard
 _PROGRAM = "import sys; facts = sys.argv[1]; sys.path[:] = sys.argv[2:]; from {} import main; main(*map(int, facts.split(',')))"
 _ANSWER_SECONDS = 5.0  # children always read, so one that does not answer for so long was stopped
 _PR_SET_PDEATHSIG = 1  # which signal to get when the thread that started this process ends, see prctl(2)
@@ -30,14 +30,14 @@ class ChildProcess:
     Args:
         module: whose ``main(channel, parent, is_of_main_thread, *facts)`` it runs; see :func:`begin_as_child`.
         facts: further integers.
-        output: what its standard output is, as for ``subprocess.Popen``.
+        output: its standard output, as for ``subprocess.Popen``.
 
     Raises:
         ConfigError: there is no interpreter to run.
         OSError: the process could not be started.
 
     Attributes:
-        channel: to it.
+        channel: to the process.
     """
 
     def __init__(self, module: str, *facts: int, output: Any = None) -> None:
@@ -67,14 +67,14 @@ class ChildProcess:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has ended, or cannot be spoken to any more."""
-        return self.channel.is_ended or self.process.poll() is not None  # which the channel does not tell if a fork has it, too
+        """Whether it has ended, or closed its channel."""
+        return self.channel.is_ended or self.process.poll() is not None  # the channel stays open if a fork has it, too
 
     def tell_death(self) -> str:
-        """How it ended, for a sentence about it; waits for that a little, and makes sure of it."""
+        """How it ended, for a message; waits for the end for a second, and then kills it."""
         try:
             status = self.process.wait(timeout=1)
-        except subprocess.TimeoutExpired:  # it has closed its end of the channel, and lives on
+        except subprocess.TimeoutExpired:  # it closed its channel, but runs on
             self.process.kill()
             return "does not answer any more"
         if status >= 0:
@@ -84,7 +84,7 @@ class ChildProcess:
         return f"was killed by signal {-status} ({name}{why})"
 
     def end(self, deadline: float) -> None:
-        """End it: by force if it has not ended by itself at the deadline, in seconds of the monotonic clock."""
+        """Close its channel, and kill it if it still runs at the deadline, in seconds of the monotonic clock."""
         self.channel.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(max(0.0, deadline - time.monotonic()))
@@ -93,18 +93,18 @@ class ChildProcess:
             self.process.wait()
 
     def forget(self) -> None:
-        """This process is a fork of the one that has the child: let go of it without a word to it."""
+        """In a fork of the parent, forget the child without ending it."""
         self.channel.close()
-        self.process.returncode = 0  # else it would be warned of a process that was not waited for
+        self.process.returncode = 0  # else Popen warns that the process was not waited for
 
 
 def begin_as_child(channel: int, parent: int, is_of_main_thread: int) -> Channel:
-    """The channel to the process that started this one, with which it ends.
+    """Open the channel to the parent, and make this process end with the parent.
 
     Args:
         channel: descriptor of the socket.
         parent: process id of the one that started this one.
-        is_of_main_thread: whether that process's main thread did, which lives as long as the process.
+        is_of_main_thread: whether the parent's main thread did, which lives as long as the parent.
     """
     if is_of_main_thread and sys.platform == "linux":
         # The thread below cannot end this process while it is stopped or the GIL is held.
@@ -116,4 +116,4 @@ def begin_as_child(channel: int, parent: int, is_of_main_thread: int) -> Channel
 def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.25)
-    os._exit(1)  # what it was at is wanted no more
+    os._exit(1)

@@ -1,4 +1,4 @@
-"""Pickles values for other processes of this program; the memory of arrays and tensors stays beside the pickle."""
+"""Pickles values for worker processes, with the memory of arrays and tensors out of band."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ __all__ = ["dump", "dump_error", "load"]
 
 
 def dump(value: Any, *, in_one_piece: bool = False) -> tuple[memoryview, list[memoryview]]:
-    """A pickle of ``value``, and the memory of its arrays and torch tensors, which belongs to ``value``.
+    """Pickle ``value``; the memory of its arrays and torch tensors comes beside the pickle, and still belongs to ``value``.
 
-    Functions and classes that a fresh interpreter could not import go by value: those of a script or of a notebook's cells. What
-    comes back of them to the process that sent them is what it was there.
+    Functions and classes that a fresh interpreter cannot import are pickled by value: those of a script or of a notebook's cells.
+    When they return to the process that sent them, they are the original ones.
 
     Args:
         value: anything.
-        in_one_piece: whether the arrays are in the pickle, and no memory is beside it.
+        in_one_piece: whether the arrays are in the pickle, too.
 
     Raises:
-        Exception: whatever an object raises instead of being pickled.
+        Exception: an object cannot be pickled.
     """
     file, buffers = io.BytesIO(), list[memoryview]()
     pickler = _Pickler(file, protocol=5, buffer_callback=None if in_one_piece else lambda buffer: buffers.append(buffer.raw()))
     try:
         pickler.dump(value)
     finally:
-        for module in pickler.by_value:  # other users of cloudpickle have its settings as they were
+        for module in pickler.by_value:  # leave cloudpickle's settings as they were
             cloudpickle.unregister_pickle_by_value(module)
     return file.getbuffer(), buffers
 
 
 def load(pickled: Any, buffers: Sequence[Any] = ()) -> Any:
-    """The value of what :func:`dump` gave; its arrays are views of ``buffers``.
+    """Unpickle what :func:`dump` gave; arrays are views of ``buffers``.
 
     Raises:
-        Exception: whatever an object raises instead of coming to life.
+        Exception: an object cannot be unpickled.
     """
-    return pickle.loads(pickled, buffers=buffers)  # noqa: S301  # of a process that this one has started, or was started by
+    return pickle.loads(pickled, buffers=buffers)  # noqa: S301  # from a parent or child process
 
 
 def dump_error(error: BaseException) -> bytes | None:
-    """The pickle of an exception in one piece; None if it does not come out of that as what it was."""
+    """The pickle of an exception in one piece; None if it does not survive pickling."""
     try:
         pickled = bytes(dump(error, in_one_piece=True)[0])
         copy = load(pickled)
         return pickled if type(copy) is type(error) and str(copy) == str(error) else None
-    except Exception:  # noqa: BLE001  # whatever an object raises instead of being pickled, or of coming to life again
+    except Exception:  # noqa: BLE001  # an object cannot be pickled or unpickled
         return None
 
 
@@ -91,7 +91,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
 
 
 def _reduce_memmap(array: np.memmap[Any, Any]) -> Any:
-    """A map of a file is opened again, unless it is none or has been cut up."""
+    """Reopen a memory map of a file by its name; None for other arrays, which are pickled."""
     file_map = array._mmap  # type: ignore[attr-defined]  # numpy does not say so in its types
     if file_map is None or not array.filename or not array.flags.forc or array.dtype.hasobject or array.mode == "c":
         return None
@@ -105,7 +105,7 @@ def _reduce_memmap(array: np.memmap[Any, Any]) -> Any:
 
 
 def _reduce_tensor(tensor: Any) -> Any:
-    """A torch tensor as one on an array of its bytes; None where that is not plainly memory here, which torch pickles."""
+    """Reduce a torch tensor to an array of its bytes; None if it is not plain CPU memory, which torch pickles."""
     torch = sys.modules["torch"]
     is_plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.requires_grad
     if not is_plain or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():

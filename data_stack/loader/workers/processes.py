@@ -1,4 +1,4 @@
-"""Batches made in other processes: fresh interpreters whose batches come in shared memory."""
+"""Batches made by worker processes, fresh interpreters that return batches in shared memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from data_stack.util.forks import call_in_forks
 
 __all__ = ["ProcessWorkers"]
 
-_LOOK_SECONDS = 0.25  # so often it is looked whether the workers live
+_LOOK_SECONDS = 0.25  # interval of the checks whether the workers live
 _LOOKS_UNTIL_STUCK = 16
 _WARN_SECONDS = 5.0
 _GRACE_SECONDS = 0.25  # for workers to end by themselves
@@ -31,25 +31,25 @@ _AGAIN = "All workers of this loader have ended; iterating again starts new ones
 class ProcessWorkers(Workers):
     """Worker processes, each of which makes whole batches.
 
-    Each is a fresh interpreter with this one's ``sys.path``, current folder and environment. It does not run the user's script
-    again, so that needs no ``if __name__ == "__main__"``, and a notebook will do: the functions and classes that a script or a
-    cell defines are sent by value. Arrays that the iterator holds are in memory once for all workers. Nothing has a name, in
-    ``/dev/shm`` or elsewhere; whatever happens to whichever process, the system cleans up.
+    Each is a fresh interpreter with this one's ``sys.path``, current folder and environment. It does not import the user's
+    script, so scripts need no ``if __name__ == "__main__"`` and notebooks work: functions and classes of a script or a cell are
+    pickled by value. All workers share one copy of the arrays that the iterator holds. Shared memory has no name in ``/dev/shm``
+    or elsewhere, so the system frees it even if a process is killed.
 
-    While the consumer waits for a batch, the workers are watched. That one died or was stopped is an error within 5 s, and all of
-    them are ended; that a batch takes longer than 5 s is a warning. (What was stopped can be told
-    from what is slow on Linux only; ``timeout_seconds`` ends both.)
+    While the consumer waits for a batch, it watches the workers. If one died or was stopped, it raises an error within 5 s and
+    ends all of them; if a batch takes longer than 5 s, it warns. (Only Linux tells stopped workers from slow ones;
+    ``timeout_seconds`` ends both.)
 
-    A fork of this process shares the memory of the batches that it finds: what one of them writes there the other one sees.
+    After a fork, both processes share the memory of batches received before: each sees what the other writes there.
 
-    Threads that decode for data_stack share the processors. Numerical libraries start a thread for each in each worker; set
-    ``OMP_NUM_THREADS=1`` if that is too many.
+    Decoding threads of data_stack share the processors among the workers. Numerical libraries start a thread for each processor
+    in each worker; set ``OMP_NUM_THREADS=1`` to prevent that.
 
     Args:
         maker: makes the batches.
         n_workers: processes, at least 1.
-        prefetch: jobs that each of them has at most; of large batches there may be fewer.
-        timeout_seconds: how long to wait for a batch; None: as long as its worker lives and works.
+        prefetch: jobs that each of them has at most; fewer where batches are large.
+        timeout_seconds: how long to wait for a batch; None: as long as its worker lives.
     """
 
     kind = "processes"
@@ -60,8 +60,8 @@ class ProcessWorkers(Workers):
         self._limit = PrefetchLimit(n_workers, prefetch)
         self._workers: list[_Worker] = []
         self._numbers = itertools.count()  # of jobs, whatever the iteration
-        self._order: deque[int] = deque()  # of those that have not been handed out
-        self._waiting: deque[tuple[int, Job]] = deque()  # those that no worker has
+        self._order: deque[int] = deque()  # of jobs that have not been handed out
+        self._waiting: deque[tuple[int, Job]] = deque()  # not given to a worker yet
         self._done: dict[int, tuple[_Worker, Job, Any, Parcel | None]] = {}
         weakref.finalize(self, _end_all, self._workers)
         call_in_forks(self._forget_workers)
@@ -71,16 +71,16 @@ class ProcessWorkers(Workers):
         return self._limit.n_batches
 
     def start(self) -> None:
-        """Start the processes, if they do not run.
+        """Start the processes, unless they run.
 
         Raises:
-            ConfigError: something cannot be sent to them, or there is no interpreter to run.
-            OSError: the system has no room for them.
+            ConfigError: the maker cannot be pickled, or there is no interpreter to run.
+            OSError: the system lacks resources for them.
         """
         if self._workers:
             return
         try:
-            # They are started first: while they import numpy, the iterator is packed.
+            # Started first: they import numpy while this process pickles the iterator.
             for number in range(self.n_workers):
                 self._workers.append(_Worker(number, self.n_workers))
             package = _pack(self._maker)
@@ -92,7 +92,7 @@ class ProcessWorkers(Workers):
 
     @property
     def is_ready(self) -> bool:
-        """Whether all workers have what they need to make batches; also if one has failed, which :meth:`next` tells."""
+        """Whether all workers can make batches, or one has failed, which :meth:`next` raises."""
         self._exchange(0)
         has_failed = any(worker.failure or worker.process.is_gone for worker in self._workers)
         return has_failed or all(worker.is_ready for worker in self._workers)
@@ -104,7 +104,7 @@ class ProcessWorkers(Workers):
         self._waiting.append((number, job))
         try:
             self._deal()
-        except BaseException:  # an interruption may have broken a message off
+        except BaseException:  # an interruption may have cut a message off
             self.close()
             raise
 
@@ -124,9 +124,9 @@ class ProcessWorkers(Workers):
             raise error from None if pickled_cause is None else load(pickled_cause)
         try:
             made: MadeBatch = parcel.open()
-        except Exception as error:  # whatever an object raises instead of coming to life
+        except Exception as error:  # an object cannot be unpickled
             self.cancel()
-            problem = f"what {worker.name} made cannot be put together here"
+            problem = f"the batch of {worker.name} could not be unpickled"
             raise LoadingError(problem, error, epoch=job.epoch, step=job.step) from error
         self._limit.observe(made.n_bytes)
         return made
@@ -148,14 +148,14 @@ class ProcessWorkers(Workers):
     # ---------------------------------------------------------------------------------------------------------------- private
 
     def _forget_workers(self) -> None:
-        """This process is a fork, to which the workers do not belong."""
+        """In a fork, leave the workers to the parent."""
         for worker in self._workers:
             worker.process.forget()
         self._workers.clear()
         self.cancel()
 
     def _deal(self) -> None:
-        """Give jobs to the workers that have the fewest."""
+        """Give jobs to the workers with the fewest jobs."""
         while self._waiting and self._workers:
             worker = min(self._workers, key=lambda each: len(each.jobs))
             if len(worker.jobs) >= self._prefetch:
@@ -165,7 +165,7 @@ class ProcessWorkers(Workers):
             worker.process.channel.send(("job", number), Parcel.of(job._replace(ahead=None)))
 
     def _exchange(self, seconds: float) -> None:
-        """Take what has come, waiting so long for something to come, and give out jobs."""
+        """Receive messages, waiting at most so long for the first one, and give out jobs."""
         poll = select.poll()
         by_descriptor = {
             worker.process.channel.fileno(): worker for worker in self._workers if not worker.process.channel.is_ended
@@ -176,7 +176,7 @@ class ProcessWorkers(Workers):
             for descriptor, _ in poll.poll(seconds * 1000):
                 by_descriptor[descriptor].take_message(self._done)
             self._deal()
-        except BaseException:  # likewise
+        except BaseException:  # as in submit
             self.close()
             raise
 
@@ -184,7 +184,7 @@ class ProcessWorkers(Workers):
         """Wait until a job is done.
 
         Raises:
-            WorkerError: a worker died or is stuck, or the time is over.
+            WorkerError: a worker died or is stuck, or the timeout passed.
         """
         began = looked = time.monotonic()
         ends = float("inf") if self._timeout_seconds is None else self._timeout_seconds
@@ -196,12 +196,12 @@ class ProcessWorkers(Workers):
             now = time.monotonic()
             maker = next((worker for worker in self._workers if number in worker.jobs), self._workers[0])
             if now - began >= ends:
-                said = f"was not done within timeout_seconds={ends:g}{maker.at}; it was ended. {_AGAIN}"
-                raise WorkerError(maker.name, said)
+                problem = f"was not done within timeout_seconds={ends:g}{maker.at}; it was ended. {_AGAIN}"
+                raise WorkerError(maker.name, problem)
             if now - began >= warns:
                 warns = float("inf")
-                told = f"{maker.name} takes long{maker.at}: {now - began:.0f} s so far"
-                warnings.warn(told, RuntimeWarning, stacklevel=4)
+                text = f"{maker.name} takes long{maker.at}: {now - began:.0f} s so far"
+                warnings.warn(text, RuntimeWarning, stacklevel=4)
             if now - looked >= _LOOK_SECONDS:
                 looked = now
                 maker.look()
@@ -211,7 +211,7 @@ class ProcessWorkers(Workers):
 
 
 class _Worker:
-    """One worker process, its jobs by number, the one it is at first, and whether it has what it needs to do them."""
+    """One worker process, its jobs by number, the current one first, and whether it is ready to do them."""
 
     def __init__(self, number: int, n_workers: int) -> None:
         self.process = ChildProcess("data_stack.loader.workers.worker_process", n_workers)
@@ -241,18 +241,18 @@ class _Worker:
             done[head[1]] = self, job, head, parcel
 
     def check(self) -> None:
-        """Raise WorkerError if it can do nothing any more."""
+        """Raise WorkerError if it has failed or ended."""
         if self.failure is not None:
             raise self.failure
         if self.process.is_gone:
-            before = "" if self.is_ready else " What it wrote to standard error says more."
-            raise WorkerError(self.name, f"{self.process.tell_death()}{self.at}.{before} {_AGAIN}")
+            hint = "" if self.is_ready else " See what it wrote to standard error."
+            raise WorkerError(self.name, f"{self.process.tell_death()}{self.at}.{hint} {_AGAIN}")
 
     def look(self) -> None:
-        """See whether the process was stopped, as by SIGSTOP, where the system has a ``/proc``.
+        """Check whether the process was stopped, as by SIGSTOP, on systems with ``/proc``.
 
         Raises:
-            WorkerError: it has been for 4 s.
+            WorkerError: it has been stopped for 4 s.
         """
         try:
             with open(f"/proc/{self.process.pid}/stat", encoding="utf-8", errors="replace") as stat:
@@ -266,7 +266,7 @@ class _Worker:
 
     @property
     def at(self) -> str:
-        """What it is at, for a message."""
+        """Its current job, for a message."""
         if not self.is_ready:
             return " while it started"
         job = next(iter(self.jobs.values()), None)
@@ -274,7 +274,7 @@ class _Worker:
 
 
 def _end_all(workers: list[_Worker]) -> None:
-    """End all processes: politely, and by force what has not ended shortly after."""
+    """End all processes: close their channels, and kill those that run on."""
     for worker in workers:
         worker.process.channel.close()
     deadline = time.monotonic() + _GRACE_SECONDS
@@ -287,22 +287,22 @@ def _pack(maker: BatchMaker) -> Parcel:
     """What workers need to make batches.
 
     Raises:
-        ConfigError: something cannot be sent; the message says what.
-        OSError: there is no room.
+        ConfigError: a part cannot be pickled; the message names it.
+        OSError: there is no memory left.
     """
     try:
         return Parcel.of((maker, list(sys.argv)))
     except OSError:
         raise
-    except Exception as error:  # whatever an object raises instead of being pickled
-        iterator = maker.stacks.__getstate__()["_iterator"]  # as it is pickled
+    except Exception as error:  # an object cannot be pickled
         culprit = "what a loader was given"
-        for what, part in (("the transform", maker._transform), ("collate", maker._collate), ("the iterator", iterator)):
+        parts = {"the transform": maker._transform, "collate": maker._collate, "the iterator": maker.stacks.iterator}
+        for name, part in parts.items():
             try:
                 dump(part)
             except Exception:  # noqa: BLE001  # as above
-                culprit = f"{what} {part!r:.200}"
+                culprit = f"{name} {part!r:.200}"
         raise ConfigError(
             f"{culprit} cannot be sent to worker processes: {type(error).__name__}: {error}. "
-            f"Use worker_kind='threads', or let it open what it needs when it is first used"
+            f"Use worker_kind='threads', or open files and connections when they are first used"
         ) from error

@@ -1,4 +1,4 @@
-"""The program of a worker process: it makes the batches of the jobs that it is sent until nobody is there to want them."""
+"""The program of a worker process: it makes the batches of the jobs that it receives until the consumer closes the channel."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["main"]
 
 
 def main(channel: int, parent: int, is_of_main_thread: int, n_workers: int) -> NoReturn:
-    """Work for the process that started this one; ``n_workers``: how many do."""
+    """Work for the process that started this one, as one of ``n_workers``."""
     worker = _Worker(begin_as_child(channel, parent, is_of_main_thread))
     be_one_of(n_workers)
     threading.Thread(target=worker.listen, name="listener", daemon=True).start()
     status = 0
     try:
         worker.work()
-    except BaseException:  # noqa: BLE001  # the consumer hears of it by the exit status
+    except BaseException:  # noqa: BLE001  # the consumer sees the exit status
         traceback.print_exc()
         status = 1
     with contextlib.suppress(BaseException):
@@ -40,12 +40,12 @@ def main(channel: int, parent: int, is_of_main_thread: int, n_workers: int) -> N
 class _Worker:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._messages: SimpleQueue[tuple[Any, Parcel | None] | None] = SimpleQueue()  # None: there will be no more
-        self._first_wanted = 0  # jobs before it are wanted no more
+        self._messages: SimpleQueue[tuple[Any, Parcel | None] | None] = SimpleQueue()  # None: the last one
+        self._first_wanted = 0  # jobs before it were cancelled
         self._maker: BatchMaker | None = None
 
     def listen(self) -> None:
-        """Take in what is sent, whatever this process is at."""
+        """Receive messages, also while a batch is being made."""
         while (message := self._channel.receive()) is not None:
             if message[0][0] == "forget":  # handled before the jobs that came earlier, which need not be done
                 self._first_wanted = message[0][1]
@@ -54,7 +54,7 @@ class _Worker:
         self._messages.put(None)
 
     def work(self) -> None:
-        """Do what messages say, until the other end of the channel is closed."""
+        """Handle messages until the other end of the channel is closed."""
         while (message := self._messages.get()) is not None:
             (kind, *facts), parcel = message
             if parcel is not None and kind == "job":
@@ -65,9 +65,9 @@ class _Worker:
 
     def _unpack(self, parcel: Parcel) -> None:
         try:
-            # what nobody writes to is there once for all workers
+            # private pages: memory that no worker writes to is shared by all
             self._maker, sys.argv[:] = parcel.open(is_private=True)
-        except Exception as error:  # noqa: BLE001  # whatever an object raises instead of coming to life
+        except Exception as error:  # noqa: BLE001  # an object cannot be unpickled
             self._channel.send(("unfit", f"{type(error).__name__}: {error}", _traceback_of(error)))
         else:
             self._channel.send(("ready",))
@@ -79,15 +79,15 @@ class _Worker:
         problem = "making a batch was interrupted"
         try:
             made = self._maker.make(job)
-            problem = "a batch cannot be sent from a worker process to the consumer; with worker_kind='threads' it need not be"
+            problem = "a batch cannot be sent from a worker process to the consumer; use worker_kind='threads'"
             batch = Parcel.of(made)
-        except BaseException as error:  # noqa: BLE001  # SystemExit and the like of user code must not end it in silence
+        except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
             if isinstance(error, LoadingError):
-                told, cause = error, error.__cause__ or error
+                failure, cause = error, error.__cause__ or error
             else:
-                told, cause = LoadingError(problem, error, epoch=job.epoch, step=job.step), error
-            told.traceback_text = _traceback_of(cause)
-            self._channel.send(("error", number, told, dump_error(cause)))
+                failure, cause = LoadingError(problem, error, epoch=job.epoch, step=job.step), error
+            failure.traceback_text = _traceback_of(cause)
+            self._channel.send(("error", number, failure, dump_error(cause)))
         else:
             self._channel.send(("batch", number), batch)
 
