@@ -1,4 +1,4 @@
-"""Makes batches: reads the samples of a job, collates and transforms them, and says which sample is to blame if that fails."""
+"""Makes batches: reads the samples of a job, collates and transforms them, and names the sample at which that fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
         position: of its first sample in the epoch's order.
         indices: of its samples, shape ``(n,)``, at least one.
         seed: of the draws of the transform.
-        ahead: samples whose neighbours will be asked for soon, shape ``(n,)``: what may be read ahead; None for no change.
+        ahead: one sample of each block that is needed soon, shape ``(n,)``, for the source to prefetch; None for no change.
     """
 
     epoch: int
@@ -54,19 +54,17 @@ class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
 
 @dataclass(slots=True)
 class MadeBatch:
-    """A batch, and what it took.
+    """A batch with its figures.
 
     Attributes:
-        batch: what the collation and the transform gave.
-        n_samples: how many samples it has.
-        n_bytes: of its arrays, as far as they can be seen.
-        read_seconds: for reading the samples.
-        collate_seconds: for collating them, where a ``collate`` was given.
-        transform_seconds: for the transform.
+        batch: the samples, collated and transformed.
+        n_bytes: of its arrays.
+        read_seconds: to read the samples.
+        collate_seconds: to collate them.
+        transform_seconds: of the transform.
     """
 
     batch: Any
-    n_samples: int
     n_bytes: int = 0
     read_seconds: float = 0.0
     collate_seconds: float = 0.0
@@ -74,10 +72,10 @@ class MadeBatch:
 
 
 class EpochStacks:
-    """A stack of iterators as it is in each epoch: its random layers drawn anew. Threads may share it.
+    """A stack of iterators in each epoch, with its random layers drawn anew. Threads may share it.
 
     Args:
-        iterator: as it is in epoch 0.
+        iterator: the stack in epoch 0.
         redraw: whether it differs from epoch to epoch.
     """
 
@@ -87,7 +85,7 @@ class EpochStacks:
 
     @property
     def iterator(self) -> DatasetIteratorIF:
-        """As it was given."""
+        """The stack in epoch 0."""
         return self._iterator
 
     def at(self, epoch: int) -> DatasetIteratorIF:
@@ -106,7 +104,7 @@ class EpochStacks:
             return self._drawn[epoch]
 
     def __getstate__(self) -> dict[str, Any]:
-        # in memory, samples of epoch 0 would travel without what those of other epochs are drawn from
+        # layers that hold epoch 0 in memory pickle without the sources of other epochs
         held = list_draws(self._iterator) if self._redraw else []
         sources = [(layer, layer.underlying_iterators) for layer in held]
         return {"_iterator": self._iterator, "_redraw": self._redraw, "_sources": sources}
@@ -118,14 +116,14 @@ class EpochStacks:
 
 
 class BatchMaker:
-    """Makes the batches of jobs, the same ones in every thread and process. It pickles if what it was given does.
+    """Makes the batches of jobs, the same in every thread and process. It pickles if its arguments do.
 
     Args:
         stacks: the samples.
         collate: None for the columns as ``read_batch`` gives them; a :class:`~data_stack.loader.collation.Collation`; or a
             function of a list of samples.
-        transform: None, or a function of what was collated. If it has a parameter ``rng``, that is a ``numpy.random.Generator``
-            which seed, epoch and the batch's first position decide.
+        transform: None, or a function of the collated batch. If it has a parameter ``rng``, it gets a ``numpy.random.Generator``
+            that depends on seed, epoch and the batch's first position.
     """
 
     def __init__(
@@ -143,19 +141,19 @@ class BatchMaker:
 
     @property
     def can_join(self) -> bool:
-        """Whether the samples of several jobs may be read in one request: it costs nothing, and gives each job the same batch."""
+        """Whether the samples of several jobs may be read in one request, without a cost and with the same batches."""
         if self._joins is None:
             self._joins = self._reads_columns and (self._samples.fixed_columns or self._samples.releases_gil)
         return self._joins
 
     @property
     def only_gathers(self) -> bool:
-        """Whether all it does is to copy rows out of arrays."""
+        """Whether it only copies rows out of arrays."""
         return self._collate is None and self._transform is None and self._samples.fixed_columns
 
     @property
     def releases_gil(self) -> bool:
-        """Whether it does nothing but have a source read that spends most of that time outside of the GIL, as it says."""
+        """Whether it only reads from a source that releases the GIL."""
         return self._collate is None and self._transform is None and self._samples.releases_gil
 
     @property
@@ -173,7 +171,7 @@ class BatchMaker:
     def make_several(self, jobs: Sequence[Job]) -> Iterator[MadeBatch]:
         """The batches of jobs of one epoch, one by one; their samples are read in one request if they :attr:`can_join`.
 
-        Each is collated and transformed when it is asked for, so that the batches before one that fails are had.
+        Each is collated and transformed when it is asked for, so that the batches before a failing one arrive.
 
         Raises (while iterating):
             LoadingError: as :meth:`make`; no batch comes after it.
@@ -189,13 +187,12 @@ class BatchMaker:
                 yield self._finish(job, batch, seconds)
             return
         seconds = (time.perf_counter() - started) / len(jobs)
-        sample_bytes = _n_bytes_of(joined) // sum(len(job.indices) for job in jobs)
         if asking := [job for job in jobs if job.ahead is not None]:
-            self._prefetch(asking[-1])  # what those before it asked for has been read for this one
+            self._prefetch(asking[-1])  # the blocks of earlier jobs have been read already
         stop = 0
         for job in jobs:
             start, stop = stop, stop + len(job.indices)
-            yield self._finish(job, _part_of(joined, start, stop), seconds, sample_bytes)
+            yield self._finish(job, _part_of(joined, start, stop), seconds)
 
     def _read(self, job: Job) -> Any:
         try:
@@ -207,40 +204,33 @@ class BatchMaker:
             raise self._blame(job, error) from error
 
     def _read_together(self, jobs: Sequence[Job]) -> Any:
-        """The samples of several jobs as columns; None where they cannot be read like this."""
+        """The samples of several jobs as columns; None if they cannot be read in one request."""
         try:
             samples = access_to(self.stacks.at(jobs[0].epoch))
             joined = detach(samples.batch(np.concatenate([job.indices for job in jobs])))
-        except Exception:  # noqa: BLE001  # whose fault it is shows when each is read by itself
+        except Exception:  # noqa: BLE001  # reading each job by itself shows which one fails
             return None
         if not self._samples.fixed_columns and _has_objects(joined):
-            # reading them showed that values differ in their shape after all: those of one batch may yet have the same
+            # values differ in shape, those of a single batch perhaps not
             self._joins = False
             return None
         return joined
 
     def _prefetch(self, job: Job) -> None:
-        """Let the source read ahead what a job asks for; what goes wrong is told to those who ask for the samples."""
+        """Let the source prefetch for a job; errors are raised when the samples are read."""
         if job.ahead is not None and len(job.ahead):
             with contextlib.suppress(Exception):
                 access_to(self.stacks.at(job.epoch)).prefetch(job.ahead)
 
-    def _finish(self, job: Job, batch: Any, read_seconds: float, sample_bytes: int | None = None) -> MadeBatch:
-        n_samples = len(job.indices)
-        if self._collate is None and self._transform is None:
-            return MadeBatch(
-                batch, n_samples, _n_bytes_of(batch) if sample_bytes is None else sample_bytes * n_samples, read_seconds
-            )
-        collate_seconds = transform_seconds = 0.0
+    def _finish(self, job: Job, batch: Any, read_seconds: float) -> MadeBatch:
+        started = time.perf_counter()
         if self._collate is not None:
-            started = time.perf_counter()
             try:
                 batch = self._collate.collate(batch) if isinstance(self._collate, Collation) else self._collate(batch)
             except Exception as error:
                 raise _failure("a batch could not be collated", job, error) from error
-            collate_seconds = time.perf_counter() - started
+        collated = time.perf_counter()
         if self._transform is not None:
-            started = time.perf_counter()
             try:
                 if self._transform_draws:
                     seed = derive_seed("transform", job.seed, job.epoch)
@@ -249,19 +239,19 @@ class BatchMaker:
                     batch = self._transform(batch)
             except Exception as error:
                 raise _failure("the transform of a batch failed", job, error) from error
-            transform_seconds = time.perf_counter() - started
-        return MadeBatch(batch, n_samples, _n_bytes_of(batch), read_seconds, collate_seconds, transform_seconds)
+        ended = time.perf_counter()
+        return MadeBatch(batch, _n_bytes_of(batch), read_seconds, collated - started, ended - collated)
 
     def _blame(self, job: Job, error: Exception) -> LoadingError:
         """The error of the first sample of a job that cannot be read by itself."""
         try:
             samples = access_to(self.stacks.at(job.epoch))
-        except Exception:  # noqa: BLE001  # it was raised before, and is told here
+        except Exception:  # noqa: BLE001  # the same error as before
             return LoadingError(f"the stack of epoch {job.epoch} could not be made", error, epoch=job.epoch, step=job.step)
         for index in job.indices.tolist():
             try:
                 samples.sample(index)
-            except Exception as its_error:  # noqa: BLE001  # whatever a source raises
+            except Exception as its_error:  # noqa: BLE001  # any error of a source
                 place = None
                 with contextlib.suppress(Exception):
                     place = samples.locate(index)
@@ -277,11 +267,8 @@ def _has_objects(batch: Any) -> bool:
 
 
 def _part_of(batch: Any, start: int, stop: int) -> Any:
-    if isinstance(batch, dict):
-        return {
-            key: column[start:stop] if isinstance(column, np.ndarray) else _part_of(column, start, stop)  # of n-grams dicts
-            for key, column in batch.items()
-        }
+    if isinstance(batch, dict):  # of n-grams dicts of dicts
+        return {key: _part_of(column, start, stop) for key, column in batch.items()}
     if isinstance(batch, tuple):
         return tuple([column[start:stop] for column in batch])
     return batch[start:stop]

@@ -10,8 +10,8 @@ from data_stack.loader.workers.workers import Workers
 
 __all__ = ["InlineWorkers"]
 
-# Several batches are read at once until a request has so many bytes or takes so long: then what each request costs by itself
-# weighs little, and a consumer does not wait for batches that it has not asked for.
+# Small batches are read several at once, up to these limits of a request: the fixed cost of a request then weighs little, and the
+# consumer waits little for batches that it has not asked for yet.
 _MOST_BYTES = 1 << 20
 _MOST_SECONDS = 0.002
 _MOST_BATCHES = 32
@@ -21,7 +21,7 @@ class InlineWorkers(Workers):
     """Makes a batch when it is asked for; no thread, no process.
 
     Attributes:
-        n_ready: how many batches are made and not handed out.
+        n_ready: batches that are made and not handed out.
     """
 
     kind = "inline"
@@ -60,7 +60,7 @@ class InlineWorkers(Workers):
         self.cancel()
 
     def _take_jobs(self) -> list[Job]:
-        """The jobs to do now: all of the oldest one's epoch that have been submitted."""
+        """The jobs of the next request: all that were submitted of the oldest job's epoch."""
         jobs = [self._jobs.popleft()]
         while self._jobs and self._jobs[0].epoch == jobs[0].epoch and self._maker.can_join:
             jobs.append(self._jobs.popleft())
