@@ -19,39 +19,35 @@ from data_stack.loader.orders import Order, Shuffled
 
 __all__ = ["Bucketed"]
 
-_MOST_WINDOWS = 4  # of which the order is kept: those of a batch at the border of two, twice
-
 
 class Bucketed(Order):
-    """All samples shuffled, and then within windows brought together in chunks of similar length::
+    """Shuffles all samples, and brings those of similar length together in chunks, window by window::
 
         lengths = [len(tokens) for tokens in texts.read_column("tokens")]
         Loader(texts, 32, shuffle=Bucketed(lengths, chunk=32), collate=Padded())
 
     The order of :class:`~data_stack.loader.orders.Shuffled` is cut into windows of ``window * chunk`` samples. Within each,
     samples are sorted by length (equal ones stay in their shuffled order) and cut into chunks of ``chunk`` samples, and these are
-    shuffled. So each epoch mixes the samples of a window anew, whatever their lengths; short and long batches come in no order;
-    and a padded batch has about the padding that the 1/``window`` quantiles of the lengths leave.
+    shuffled. So each epoch mixes the samples of a window anew; short and long batches come in random order; and a padded batch
+    has about the padding that the 1/``window`` quantiles of the lengths leave.
 
     Where ``chunk`` does not divide the samples, one chunk is short and stands at the end of the epoch, so that batches and chunks
-    stay in step. Which samples are in it is drawn, for the last ones in the order of lengths would always be the longest: with
-    ``drop_last`` none of them would be seen often.
+    stay in step. Its samples are drawn: if they were always the longest, ``drop_last`` would hide these in most epochs.
 
     With ``chunk = batch_size`` each batch of each rank is one chunk, with any number of ranks, but for the last step of an epoch,
     whose samples are divided evenly. With ``chunk = world * batch_size`` the batches of *all* ranks in a step are of similar
     length, so that no rank waits for another.
 
-    What is kept: the lengths, in as few bytes as the longest needs, and 4 windows of 8 bytes a sample. The first index of a
-    window takes the time to sort it, the others none.
+    It keeps the lengths, in as few bytes as the longest needs, and one sorted window of 8 bytes a sample.
 
     Args:
-        lengths: of each sample, integers, shape ``(n_samples,)``; whatever unit, as only their order counts.
+        lengths: of each sample, integers in any unit, shape ``(n_samples,)``; only their order counts.
         chunk: samples that stay together, at least 1; as a rule the batch size.
         window: chunks that are sorted together, at least 1. More of them leave less padding, and mix as well.
 
     Raises:
-        ConfigError: lengths are no integers, or negative; ``chunk`` or ``window`` is not positive. When it is used: the iterator
-            has not as many samples as there are lengths.
+        ConfigError: lengths are no integers, or negative; ``chunk`` or ``window`` is not positive. When it is used: the number of
+            samples is not that of the lengths.
     """
 
     def __init__(self, lengths: npt.ArrayLike, *, chunk: SupportsIndex, window: SupportsIndex = 100) -> None:
@@ -68,11 +64,9 @@ class Bucketed(Order):
             raise ConfigError(f"a length is not negative; that of sample {int(given.argmin())} is {int(given.min())}")
         longest = int(given.max()) if given.size else 0
         self._lengths: npt.NDArray[np.unsignedinteger[Any]] = given.astype(np.min_scalar_type(longest))  # a copy
-        self._lengths.setflags(write=False)
         self._chunk = check_integer("the chunk of a bucketed order", chunk, at_least=1)
         self._window = check_integer("the window of a bucketed order", window, at_least=1)
-        self._digest: str | None = None
-        self._sorted: tuple[tuple[tuple[int, int, int], npt.NDArray[np.int64]], ...] = ()
+        self._last: tuple[tuple[int, int, int], npt.NDArray[np.int64]] | None = None
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
         if n_samples != len(self._lengths):
@@ -84,36 +78,24 @@ class Bucketed(Order):
         found = np.empty(len(positions), dtype=np.int64)
         for window in np.unique(windows).tolist():
             which = windows == window
-            found[which] = self._sort_window(window, seed, epoch)[places[which]]
+            last = self._last  # one attribute: threads need no lock
+            if last is None or last[0] != (seed, epoch, window):
+                self._last = last = (seed, epoch, window), self._sort_window(window, seed, epoch)
+            found[which] = last[1][places[which]]
         return found
 
     def content(self) -> dict[str, Any]:
-        if self._digest is None:
-            self._digest = array_digest(self._lengths.astype(np.int64))
-        return {"order": "bucketed", "lengths": self._digest, "chunk": self._chunk, "window": self._window}
+        digest = array_digest(self._lengths.astype(np.int64))
+        return {"order": "bucketed", "lengths": digest, "chunk": self._chunk, "window": self._window}
 
     def __repr__(self) -> str:
         return f"Bucketed({len(self._lengths):,} lengths, chunk={self._chunk}, window={self._window})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sorted": ()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lengths.setflags(write=False)
+        return {**self.__dict__, "_last": None}
 
     def _sort_window(self, window: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
         """The samples of a window in their order, shape ``(samples of the window,)``."""
-        key = (seed, epoch, window)
-        for made_for, known in self._sorted:
-            if made_for == key:
-                return known
-        made = self._make_window(window, seed, epoch)
-        # in one step: threads need no lock, which a fork could leave locked
-        self._sorted = ((key, made), *self._sorted[: _MOST_WINDOWS - 1])
-        return made
-
-    def _make_window(self, window: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
         n_samples, chunk = len(self._lengths), self._chunk
         start = window * self._window * chunk
         shuffled = Shuffled().indices(np.arange(start, min(start + self._window * chunk, n_samples)), n_samples, seed, epoch)
@@ -121,9 +103,7 @@ class Bucketed(Order):
         n_full, n_short = divmod(len(by_length), chunk)
         drawn = derive_seed("buckets", seed, epoch, window)
         if n_short:
-            place = (
-                high_product(hash_of(drawn, 0), n_full + 1) * chunk
-            )  # before which of the full chunks the short one is cut out
+            place = high_product(hash_of(drawn, 0), n_full + 1) * chunk  # cut the short chunk out before one of the full ones
             short = by_length[place : place + n_short]
             by_length = np.concatenate((by_length[:place], by_length[place + n_short :]))
         else:

@@ -1,12 +1,12 @@
-"""What a framework makes of the batches of a loader: the contract, and what torch, TensorFlow and JAX share."""
+"""Conversions of batches for a framework: the contract, and what those for torch, TensorFlow and JAX share."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from data_stack.exception import ConfigError
 __all__ = [
     "NUMBERS",
     "Conversion",
-    "FunctionConversion",
     "Pairs",
     "align_copy",
     "is_aligned",
@@ -27,68 +26,57 @@ __all__ = [
     "parts_of_objects",
 ]
 
-# what vector instructions may ask of the beginning of a tensor: those of AVX-512 take 64 bytes at once
+# the alignment that vector instructions (AVX-512) may need
 _ALIGNMENT_BYTES = 64
 
 NUMBERS = frozenset({"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"})
-"""Kinds and bytes of the numbers that torch and TensorFlow have, too: ``dtype.str[1:]``."""
+"""Dtypes that torch and TensorFlow have, too, as ``dtype.str[1:]``."""
 
 Pairs = Iterator[tuple[Any, Any]]
-"""Batches, each with what the loader knows of it."""
+"""Batches, each with the loader's mark."""
 
 _ATOMS = (str, bytes, int, float, complex, bool, type(None))
 
 
 class Conversion(ABC):
-    """What a framework makes of the batches of a loader, one for one, see :meth:`Loader.convert`; a value that pickles."""
+    """Converts the batches of a loader one by one, see :meth:`Loader.convert`; a value that pickles."""
 
     name: str
-    """What the batches become, in the words of a message: "torch tensors"."""
+    """The name of the result for messages: "torch tensors"."""
 
     device: Any = None
-    """Where they are sent; None: nowhere."""
+    """The target device; None: none."""
 
     @abstractmethod
     def convert(self, batch: Any) -> Any:
         """A batch with tensors for arrays, in the same containers.
 
         Args:
-            batch: nested containers of arrays, which are the receiver's own, and of anything else.
+            batch: nested containers of arrays, which it may keep and change, and of other values.
         """
         raise NotImplementedError
 
     def convert_all(self, pairs: Pairs) -> Pairs:
-        """The batches of an iteration, each with what the loader knows of it, in their order.
+        """Convert the batches of an iteration, in their order.
 
-        It may take the next batch before it gives the one before: the state of the loader is behind those that it gave.
+        It may take further batches before it gives one: the state of the loader counts those that it gave.
         """
         return map_pairs(pairs, self.convert)
 
 
-@dataclass(frozen=True)
-class FunctionConversion(Conversion):
-    """What a function makes of each batch."""
-
-    function: Callable[[Any], Any]
-    name: str = "what a function makes of them"
-
-    def convert(self, batch: Any) -> Any:
-        return self.function(batch)
-
-
 def map_nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, ...] = ()) -> Any:
-    """``value`` with what ``function`` makes of everything in it that is neither a container nor plain Python data.
+    """``value`` with ``function`` applied to everything in it that is neither a container nor plain Python data.
 
-    Containers are dicts and other mappings, tuples (with and without names), lists and dataclasses; they come out anew, of
-    the same type where that can be made of its items. What ``function`` gives is not looked into.
+    Containers are dicts and other mappings, tuples (with and without names), lists and dataclasses; the result has new ones of
+    the same types, or a dict for a mapping that cannot be built from its items.
 
     Args:
         value: anything.
         function: gets arrays, tensors, and objects of unknown types.
-        leaves: types that are no containers, whatever they derive from.
+        leaves: types that are no containers although they derive from one.
     """
     kind = type(value)
-    if kind is np.ndarray:  # what most batches are made of, found in 0.1 µs
+    if kind is np.ndarray:  # the most frequent case
         return function(value)
     if isinstance(value, np.ma.MaskedArray):  # no framework has masks
         try:
@@ -97,7 +85,7 @@ def map_nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, .
             return value.copy()
     if kind is tuple:
         return tuple([map_nested(item, function, leaves) for item in value])
-    if isinstance(value, _ATOMS) and not isinstance(value, np.generic):  # numpy's float64 is a float, too
+    if isinstance(value, _ATOMS) and not isinstance(value, np.generic):  # numpy's float64 is a float
         return value
     if isinstance(value, leaves):
         return function(value)
@@ -115,7 +103,7 @@ def map_nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, .
     if isinstance(value, list):
         return [map_nested(item, function, leaves) for item in value]
     if dataclasses.is_dataclass(kind):
-        # not by its constructor, which may look at what it gets and wants arrays
+        # not by its constructor, which may check for arrays
         changed = copy.copy(value)
         for field in dataclasses.fields(value):
             object.__setattr__(changed, field.name, map_nested(getattr(value, field.name), function, leaves))
@@ -124,9 +112,8 @@ def map_nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, .
 
 
 def parts_of_objects(column: Column) -> Any:
-    """A column of Python objects as columns of what is in them, where that is alike; otherwise the list of the objects.
-
-    Alike dicts give a dict of columns, alike tuples a tuple of them. Arrays are copied: those in a batch may be the dataset's.
+    """A column of Python objects as nested columns: of dicts with the same keys a dict of columns, of tuples of one length a tuple
+    of columns; of other values the list. Arrays are copied: those in a batch may be the dataset's.
 
     Args:
         column: of dtype object.
@@ -135,10 +122,8 @@ def parts_of_objects(column: Column) -> Any:
         return map_nested(column.item(), _copy_value)
     values = list(column)
     if values and isinstance(values[0], (Mapping, tuple)) and len(values[0]):
-        try:
+        with contextlib.suppress(ConfigError):  # keys or lengths differ
             return stack_samples(values)  # which copies
-        except ConfigError:  # not alike, which values may be
-            return map_nested(values, _copy_value)
     return map_nested(values, _copy_value)
 
 
@@ -147,7 +132,7 @@ def _copy_value(value: Any) -> Any:
 
 
 def is_aligned(array: Column) -> bool:
-    """Whether TensorFlow and JAX compute on the array's own memory."""
+    """Whether TensorFlow and JAX can compute on the array's own memory."""
     flags = array.flags
     return flags.c_contiguous and flags.writeable and array.dtype.isnative and array.ctypes.data % _ALIGNMENT_BYTES == 0
 
@@ -164,7 +149,7 @@ def align_copy(array: Column) -> Column:
 
 
 def map_pairs(pairs: Pairs, function: Callable[[Any], Any]) -> Pairs:
-    """``(value, mark)`` as ``(function(value), mark)``, one by one; nothing is held on to that the consumer lets go of."""
+    """``(value, mark)`` as ``(function(value), mark)``, one by one; it keeps no reference to a value that it gave."""
     for value, mark in pairs:
         made = function(value)
         del value
@@ -173,10 +158,9 @@ def map_pairs(pairs: Pairs, function: Callable[[Any], Any]) -> Pairs:
 
 
 def one_ahead(pairs: Pairs) -> Pairs:
-    """The same pairs, each handed out when the one behind it has been taken, too; the first one at once.
+    """The same pairs, each given after the next one has been taken; the first one at once.
 
-    So what was started for a pair when it was made goes on while the one before is used. An error comes in its turn: behind
-    the pairs that were made before it.
+    So the copy of a batch to a device runs while the consumer uses the one before. An error comes behind the pairs before it.
     """
     pair = next(pairs, None)
     if pair is None:

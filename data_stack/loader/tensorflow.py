@@ -12,7 +12,6 @@ from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader.conversion import (
     NUMBERS,
     Conversion,
-    FunctionConversion,
     align_copy,
     is_aligned,
     map_nested,
@@ -59,13 +58,13 @@ def dataset_of(loader: Any, output_signature: Any = None) -> tf.data.Dataset:
     def batches() -> Iterator[Any]:
         if cardinality >= 0 and loader.is_inside:
             raise ConfigError(
-                f"this tf.data.Dataset was made for {cardinality} batches, and its loader has been given a state in the "
+                f"this tf.data.Dataset was made for {cardinality} batches, but its loader has loaded a state in the "
                 f"middle of an epoch since: make the dataset after load_state_dict()"
             )
-        return iter(loader.convert(FunctionConversion(lambda batch: _fit_batch(batch, signature))))
+        return iter(loader.convert(_FormConversion(signature)))
 
     options = tf.data.Options()
-    # tf.data puts a prefetch at the end of each pipeline by itself, which would let the state run ahead of the consumer
+    # tf.data adds a prefetch at the end of each pipeline, which would let the state run ahead of the consumer
     options.experimental_optimization.inject_prefetch = False
     dataset = tf.data.Dataset.from_generator(batches, output_signature=signature).with_options(options)
     if cardinality == tf.data.UNKNOWN_CARDINALITY:
@@ -74,9 +73,9 @@ def dataset_of(loader: Any, output_signature: Any = None) -> tf.data.Dataset:
 
 
 def _as_tensor(value: Any) -> Any:
-    """What TensorFlow makes of an array, ragged ones too; a list if it has no tensors for it. Anything else stays as it is."""
+    """An array as a tensor, also a ragged one; a list if TensorFlow has no such tensor. Other values stay as they are."""
     if isinstance(value, Ragged):
-        # its own constructor has looked at the offsets
+        # Ragged has checked the offsets
         return tf.RaggedTensor.from_row_splits(_as_tensor(value.values), _as_tensor(value.offsets), validate=False)
     if isinstance(value, np.generic):
         return tf.constant(value) if value.dtype.kind in "biufcSU" else value
@@ -100,8 +99,8 @@ def _of_numbers(array: Column) -> tf.Tensor:
     """An array as a tensor, on its own memory where TensorFlow can compute there."""
     if array.size == 0 or array.ndim == 0:
         return tf.convert_to_tensor(array.astype(array.dtype.newbyteorder("="), copy=False))
-    # TensorFlow does not check what it is given by DLPack: it ends the process once an operation meets an array that is not
-    # aligned. To copy to an aligned place takes half the time of its own copy.
+    # TensorFlow does not check arrays that come by DLPack: an operation on one that is not aligned ends the process. Copying to
+    # aligned memory takes half the time of its own copy.
     if not is_aligned(array):
         array = align_copy(array)
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
@@ -123,8 +122,8 @@ def _tensors(value: Any, where: str) -> Any:
     """A batch, or a part of it, as nested dicts and tuples of tensors.
 
     Args:
-        value: what the loader gives.
-        where: the part in the words of a message.
+        value: the batch or part.
+        where: the name of the part for messages.
 
     Raises:
         ConfigError: TensorFlow has no tensor for a part.
@@ -146,27 +145,27 @@ def _tensors(value: Any, where: str) -> Any:
         return tf.convert_to_tensor(value)
     except (TypeError, ValueError, NotImplementedError) as error:
         raise ConfigError(
-            f"{where} is {value!r:.80}, which TensorFlow has no tensor for; leave it out by select(…), or make numbers of it by "
-            f"map(…) or the transform of the loader"
+            f"{where} is {value!r:.80}, which TensorFlow has no tensor for; leave it out by select(…), or convert it to numbers "
+            f"by map(…) or transform="
         ) from error
 
 
 def _signature(examples: Sequence[tuple[Any, int]]) -> Any:
-    """The form that several batches, each with its number of samples, have together: nested tuples and dicts of specs."""
+    """The common form of several batches, each with its number of samples: nested tuples and dicts of specs."""
     batches, numbers = [_tensors(batch, "the batch") for batch, _ in examples], [n for _, n in examples]
     if not tf.nest.flatten(batches):
-        raise ConfigError("there is no sample to find the form of batches from: give output_signature=")
+        raise ConfigError("the form of batches cannot be found without samples: give output_signature=")
     try:
         return tf.nest.map_structure(lambda *tensors: _spec(list(zip(tensors, numbers, strict=True))), *batches)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"the batch has other parts from batch to batch; tf.data needs one form: {error}") from error
+        raise ConfigError(f"the structure differs from batch to batch; tf.data needs one: {error}") from error
 
 
 def _spec(tensors: Sequence[tuple[Any, int]]) -> tf.TypeSpec:
     if len({tensor.dtype for tensor, _ in tensors}) > 1:
         found = " and ".join(sorted({tensor.dtype.name for tensor, _ in tensors}))
         raise ConfigError(
-            f"a part of the batch is {found} from batch to batch; tf.data needs one dtype: see map() and transform="
+            f"a part of the batch is {found} in different batches; tf.data needs one dtype: convert it by map() or transform="
         )
     dtype = tensors[0][0].dtype
     if len({tensor.shape.rank for tensor, _ in tensors}) > 1:
@@ -181,24 +180,27 @@ def _spec(tensors: Sequence[tuple[Any, int]]) -> tf.TypeSpec:
     return tf.TensorSpec(shape, dtype)
 
 
-def _fit_batch(batch: Any, signature: Any) -> Any:
-    """A batch as tensors of the form that tf.data was told.
+class _FormConversion(Conversion):
+    """Batches as tensors of the form that tf.data was told."""
 
-    Raises:
-        ConfigError: it has another one.
-    """
-    tensors = _tensors(batch, "the batch")
-    try:
-        return tf.nest.map_structure(_fit, tensors, signature, check_types=False)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"a batch does not have the form {signature}, for which the tf.data.Dataset was made, as others do ({error}); give "
-            f"dataset(output_signature=…) one that suits all of them, or bring them into one, as collate=Padded(to=…) does"
-        ) from error
+    name = "TensorFlow tensors of one form"
+
+    def __init__(self, signature: Any) -> None:
+        self._signature = signature
+
+    def convert(self, batch: Any) -> Any:
+        tensors = _tensors(batch, "the batch")
+        try:
+            return tf.nest.map_structure(_fit, tensors, self._signature, check_types=False)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"a batch does not have the form {self._signature} of its tf.data.Dataset ({error}); give "
+                f"dataset(output_signature=…) that suits all batches, or make them alike, as collate=Padded(to=…) does"
+            ) from error
 
 
 def _fit(tensor: Any, spec: tf.TypeSpec) -> Any:
-    if isinstance(spec, tf.RaggedTensorSpec) and isinstance(tensor, tf.Tensor):  # values that are of one shape by chance
+    if isinstance(spec, tf.RaggedTensorSpec) and isinstance(tensor, tf.Tensor):  # values that have one shape by chance
         tensor = tf.RaggedTensor.from_tensor(tensor, ragged_rank=spec.ragged_rank)
     if not spec.is_compatible_with(tensor):
         raise ValueError(f"{tf.type_spec_from_value(tensor)} is not compatible with {spec}")
