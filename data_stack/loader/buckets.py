@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -85,8 +86,11 @@ class Bucketed(Order):
         return found
 
     def content(self) -> dict[str, Any]:
-        digest = array_digest(self._lengths.astype(np.int64))
-        return {"order": "bucketed", "lengths": digest, "chunk": self._chunk, "window": self._window}
+        return {"order": "bucketed", "lengths": self._digest, "chunk": self._chunk, "window": self._window}
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        return array_digest(self._lengths.astype(np.int64))
 
     def __repr__(self) -> str:
         return f"Bucketed({len(self._lengths):,} lengths, chunk={self._chunk}, window={self._window})"

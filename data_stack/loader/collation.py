@@ -1,4 +1,4 @@
-"""How the columns of samples become a batch where values have different lengths: padded, or one after the other."""
+"""Collation of values of different lengths: padded, or concatenated."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Collation", "Concatenated", "Padded"]
 
 
 class Collation(ABC):
-    """Turns columns into a batch. It is a value: it pickles, and threads share it."""
+    """Turns columns into a batch. It pickles, and threads share it."""
 
     @abstractmethod
     def collate(self, batch: Batch) -> Any:
-        """What becomes of a batch of columns, as ``read_batch`` gives them; the columns are nobody else's.
+        """Collate a batch of columns, as ``read_batch`` gives them; it may keep and change the columns.
 
         Raises:
-            ConfigError: a column is not there, or its values cannot be brought into one array.
+            ConfigError: there is no such column, or its values do not fit into one array.
         """
         raise NotImplementedError
 
@@ -40,30 +40,29 @@ class Padded(Collation):
 
     A padded column has the shape ``(n, extent, ...)``, each extent that of the largest value in the batch, or what ``to`` and
     ``multiple_of`` say. All extents are padded in which values differ: pictures of shapes ``(h, w, 3)`` become ``(n, H, W, 3)``.
-    ``np.arange(padded.shape[1]) < lengths[:, None]`` is the mask of what is no padding.
+    ``np.arange(padded.shape[1]) < lengths[:, None]`` is the mask of the values.
 
-    Which columns are padded, their dtypes and what stands beside them never depends on which samples are in a batch: a column
-    whose values happen to be equally long is treated as always. So, if no columns are named, those with arrays or lists of
-    numbers are all padded, pictures of one size too, which changes nothing about them but that they get lengths; numbers,
-    strings, bytes and other objects are left as they are. The dtype is the one that all values of the batch fit in exactly; where
-    a source mixes dtypes or has lists that may all be empty, make arrays of one dtype of them by ``iterator.map(…)``.
+    The form of a batch never depends on its samples: a column whose values happen to have one length is treated like any other.
+    So, if no columns are named, all columns with arrays or lists of numbers are padded and get lengths, also pictures of one
+    size; numbers, strings, bytes and other objects stay as they are. The dtype is the one that holds all values of the batch
+    exactly; where a source mixes dtypes or has lists that may all be empty, convert them to arrays of one dtype by
+    ``iterator.map(…)``.
 
     Lengths are int64, of shape ``(n,)``, or ``(n, k)`` for k extents. In a dict batch those of ``"key"`` are under
     ``"key_lengths"``; a tuple batch gets them at its end, one array for each padded column, in the order of these; a bare
     column becomes ``(padded, lengths)``.
 
     Args:
-        value: what fills up; or a mapping of columns to what fills up theirs, and then these are the columns that are padded.
-        columns: which to pad, a key or several (of tuple samples: positions); None for all that have arrays of numbers.
-        to: the extent that every batch has; or several, for the first extents of a value, None for the largest in the batch.
-        truncate: whether what is longer than ``to`` is cut off, and not an error.
+        value: the padding value; or a mapping of the columns to pad to their padding values.
+        columns: the columns to pad, a key or several (of tuple samples: positions); None for all with arrays of numbers.
+        to: the extent of every batch; or several, for the first extents of a value, None for the largest in the batch.
+        truncate: whether values longer than ``to`` are truncated; otherwise they are an error.
         multiple_of: extents are rounded up to a multiple of this; or several, for the first extents. It does not change ``to``.
-        lengths: whether lengths are given: True, False, or a number of extents of which they are.
+        lengths: whether batches have lengths: True, False, or of how many extents.
 
     Raises:
-        ConfigError: an argument is out of range. When a batch is made: a column is not there or has something else than arrays of
-            numbers; a value is too long; the dtype does not hold the padding value. The message names the column and the place in
-            the batch.
+        ConfigError: an argument is out of range. When a batch is made: a column does not exist or has no arrays of numbers; a
+            value is too long; the dtype does not hold the padding value. The message names the column and the place in the batch.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Padded(Collation):
     ) -> None:
         if isinstance(value, Mapping):
             if columns is not None:
-                raise ConfigError("give the columns that are padded once: as the keys of value, or as columns")
+                raise ConfigError("give the columns to pad once: as the keys of value, or as columns")
             columns = list(value)
         self._value: Any = dict(value) if isinstance(value, Mapping) else value
         self._keys = None if columns is None else keys_of(columns)
@@ -86,15 +85,11 @@ class Padded(Collation):
         self._multiple_of = tuple([each or 1 for each in _extents("multiple_of", multiple_of, at_least=1)])
         self._truncates = bool(truncate)
         if truncate and not self._to:
-            raise ConfigError("truncate cuts off what is longer than `to`: give it, too")
+            raise ConfigError("truncate=True needs to=, the length to truncate to")
         self._n_lengths = check_integer("lengths", lengths, at_least=0)
 
     def collate(self, batch: Batch) -> Any:
-        """The batch with its columns padded, see the class.
-
-        Args:
-            batch: columns of shape ``(n, ...)``.
-        """
+        """Pad a batch of columns of shape ``(n, ...)``."""
         columns: dict[Any, Column] = _columns(batch)
         lengths: list[npt.NDArray[np.int64]] = []
         padded: dict[Any, Any] = dict(columns)
@@ -124,7 +119,7 @@ class Padded(Collation):
         shapes = _shapes(arrays)
         n_extents = shapes.shape[1]
         self._check_extents(n_extents, name)
-        largest = shapes.max(axis=0).tolist() if len(shapes) else [0] * n_extents
+        largest = shapes.max(axis=0, initial=0).tolist()
         wanted = [self._extent(place, extent) for place, extent in enumerate(largest)]
         for place, (extent, most) in enumerate(zip(largest, wanted, strict=True)):
             if extent > most:
@@ -132,25 +127,16 @@ class Padded(Collation):
                     at = int((shapes[:, place] > most).argmax())
                     raise ConfigError(
                         f"{name} has a value of shape {tuple(shapes[at].tolist())} at place {at} of the batch, "
-                        f"which is longer than to={most}; make it longer, or say truncate=True"
+                        f"which is longer than to={most}; give a larger to=, or truncate=True"
                     )
                 arrays = _cut(arrays, place, most)
         shapes = np.minimum(shapes, np.array(wanted, dtype=np.int64))
-        if isinstance(arrays, np.ndarray):
-            dtype = arrays.dtype
-        else:
-            dtype = common_dtype(arrays, name) if arrays else np.dtype(np.float64)
+        dtype = arrays.dtype if isinstance(arrays, np.ndarray) else common_dtype(arrays, name)
         kept = shapes[:, 0] if self._n_lengths == 1 else shapes[:, : self._n_lengths]
         lengths = np.ascontiguousarray(kept) if self._n_lengths else None
         padded = fill((len(shapes), *wanted), value, dtype, name)
-        if isinstance(arrays, np.ndarray):
-            if arrays.shape == padded.shape:
-                return arrays, lengths
-            corner = (slice(None), *map(slice, arrays.shape[1:]))
-            padded[corner] = arrays
-        else:
-            for row, array in zip(padded, arrays, strict=True):
-                row[tuple(map(slice, array.shape))] = array
+        for row, array in zip(padded, arrays, strict=True):
+            row[tuple(map(slice, array.shape))] = array
         return padded, lengths
 
     def _check_extents(self, n_extents: int, name: str) -> None:
@@ -167,40 +153,33 @@ class Padded(Collation):
 
 
 class Concatenated(Collation):
-    """Values of different lengths one after the other, without padding: each column becomes a
+    """Concatenates values of different lengths, without padding: each column becomes a
     :class:`~data_stack.loader.ragged.Ragged`.
 
-    Which columns is told as for :class:`Padded`, and again does not depend on which samples are in a batch. Their values may
-    differ in their first extent alone.
+    As with :class:`Padded`, the form of a batch does not depend on its samples. Values may differ in their first extent only.
 
     Args:
-        columns: which, a key or several (of tuple samples: positions); None for all that have arrays or lists of numbers.
+        columns: a key or several (of tuple samples: positions); None for all that have arrays or lists of numbers.
 
     Raises:
-        ConfigError: when a batch is made: a column is not there, has something else than arrays of numbers, or arrays that differ
-            in more than their first extent. The message names the column and the place in the batch.
+        ConfigError: when a batch is made: a column does not exist, has no arrays of numbers, or arrays that differ in more than
+            their first extent. The message names the column and the place in the batch.
     """
 
     def __init__(self, *, columns: ColumnKey | Sequence[ColumnKey] | None = None) -> None:
         self._keys = None if columns is None else keys_of(columns)
 
     def collate(self, batch: Batch) -> Any:
-        """The batch with ragged columns, see the class.
-
-        Args:
-            batch: columns of shape ``(n, ...)``.
-        """
+        """Concatenate the values of a batch of columns of shape ``(n, ...)``."""
         columns: dict[Any, Any] = _columns(batch)
         made = dict(columns)
         for key, name in _chosen(columns, self._keys, batch):
             arrays = _values(columns[key], name, is_named=self._keys is not None)
-            if arrays is None or len(arrays) == 0:
-                made[key] = columns[key] if arrays is None else _no_samples(arrays)
-            elif isinstance(arrays, np.ndarray):
+            if isinstance(arrays, np.ndarray):
                 n_samples, extent = arrays.shape[:2]
                 offsets = np.arange(n_samples + 1, dtype=np.int64) * extent
                 made[key] = Ragged(arrays.reshape(n_samples * extent, *arrays.shape[2:]), offsets)
-            else:
+            elif arrays is not None:
                 made[key] = join(arrays, common_dtype(arrays, name), name)
         if isinstance(batch, dict):
             return made
@@ -215,15 +194,15 @@ def _columns(batch: Batch) -> dict[Any, Column]:
 
 
 def _chosen(columns: Mapping[Any, Column], keys: Sequence[ColumnKey] | None, batch: Batch) -> list[tuple[Any, str]]:
-    """The columns that are meant, in the order of the batch: key, and name for a message."""
+    """The columns to collate, in the order of the batch: key, and name for messages."""
     if missing := [key for key in keys or () if key not in columns]:
-        raise ConfigError(f"the batch has no column {missing[0]!r}: it has {', '.join(map(repr, columns)) or 'none'}")
+        raise ConfigError(f"the batch has no column {missing[0]!r}, only {list(columns)}")
     is_bare = not isinstance(batch, (dict, tuple))
     return [(key, "the column" if is_bare else f"column {key!r}") for key in columns if keys is None or key in keys]
 
 
 def _values(column: Column, name: str, *, is_named: bool) -> Column | list[Column] | None:
-    """The arrays of numbers in a column, or the one array that they were stacked to; None if it is to be left as it is."""
+    """The arrays of numbers in a column, or the array of all of them; None for a column without such arrays."""
     if column.dtype != object:
         if column.ndim > 1 and column.dtype.kind in "biufc":
             return column
@@ -251,12 +230,6 @@ def _cut(arrays: Column | list[Column], axis: int, most: int) -> Column | list[C
     place = (*[slice(None)] * axis, slice(most))
     of_all = (slice(None), *place)
     return arrays[of_all] if isinstance(arrays, np.ndarray) else [array[place] for array in arrays]
-
-
-def _no_samples(arrays: Column | list[Column]) -> Ragged:
-    """The ragged column of an empty batch."""
-    values = arrays.reshape(0, *arrays.shape[2:]) if isinstance(arrays, np.ndarray) else np.empty(0)
-    return Ragged(values, np.zeros(1, dtype=np.int64))
 
 
 def _extents(name: str, given: Any, *, at_least: int) -> tuple[int | None, ...]:

@@ -112,8 +112,8 @@ def map_nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, .
 
 
 def parts_of_objects(column: Column) -> Any:
-    """A column of Python objects as nested columns: of dicts with the same keys a dict of columns, of tuples of one length a tuple
-    of columns; of other values the list. Arrays are copied: those in a batch may be the dataset's.
+    """A column of Python objects as nested columns: a dict of columns for dicts with the same keys, a tuple of columns for tuples
+    of one length, and the list for other values. Arrays are copied: those in a batch may be the dataset's.
 
     Args:
         column: of dtype object.
