@@ -1,4 +1,4 @@
-"""Checks of what a loader is given."""
+"""Checks of the arguments of a loader."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def check_timeout(value: Any) -> float | None:
 
 
 def check_function(name: str, value: Any, expected: str) -> None:
-    """Refuse what is neither None nor a function; ``expected`` says what else it may be."""
+    """Check that ``value`` is None or a function; ``expected`` is for the message."""
     if not (value is None or callable(value)):
         raise ConfigError(f"{name} must be None, {expected}, got {value!r:.80}")
 
 
 def check_bool(name: str, value: Any) -> bool:
-    """A bool, nothing that merely counts as one."""
-    if not isinstance(value, (bool, np.bool_)):  # "no" and "false" of a configuration file would be true
+    """A bool, and nothing else with a truth value."""
+    if not isinstance(value, (bool, np.bool_)):  # "no" and "false" of a configuration file count as true
         raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
     return bool(value)
 
 
 def check_shard(shard: tuple[SupportsIndex, SupportsIndex] | None) -> tuple[int, int]:
-    """``(rank, world)``; ``(0, 1)`` if none was given."""
+    """``(rank, world)``; ``(0, 1)`` for None."""
     try:
         rank, world = (0, 1) if shard is None else shard
     except (TypeError, ValueError):

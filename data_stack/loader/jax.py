@@ -24,13 +24,13 @@ __all__ = ["JaxConversion"]
 class JaxConversion(Conversion):
     """The batches of a loader as JAX arrays: ``loader.jax()``.
 
-    Arrays of numbers become JAX arrays of their shape. On the CPU they stay where they are if JAX can compute there: if they
-    begin at a multiple of 64 bytes and are C-contiguous; otherwise they are copied. As everywhere in JAX, 64-bit types become
-    32-bit ones, unless ``jax_enable_x64`` is on. Strings, dates and other things that JAX has no arrays for stay lists of values;
-    values that differ in shape become a list of arrays. Containers stay as they are; a :class:`~data_stack.loader.ragged.Ragged`
-    has JAX arrays for values and offsets, and is a pytree.
+    Arrays of numbers become JAX arrays of their shape. On the CPU they share memory if they begin at a multiple of 64 bytes and
+    are C-contiguous; otherwise they are copied. As everywhere in JAX, 64-bit types become 32-bit ones unless ``jax_enable_x64``
+    is on. Strings, dates and other types that JAX lacks become lists of values; values that differ in shape become a list of
+    arrays. Containers stay as they are; a :class:`~data_stack.loader.ragged.Ragged` has JAX arrays for values and offsets, and is
+    a pytree.
 
-    With a device, the copy of each batch is started one batch ahead, so that a step of training need not wait for it.
+    With a device, the copy of each batch starts one batch ahead, so that it overlaps with the training step.
 
     Args:
         device: a device or sharding of JAX's; None for JAX's default device, to which the arrays are then not committed.
@@ -57,13 +57,13 @@ class JaxConversion(Conversion):
             return value.tolist() if value.dtype.kind in "SU" or value.ndim == 0 else list(value)
         if not value.dtype.isnative:
             value = value.astype(value.dtype.newbyteorder("="))
-        # Not jax.dlpack.from_dlpack: it takes over the same memory under the same conditions, but commits the array to the CPU,
-        # which keeps it from meeting arrays on other devices in one computation.
+        # Not jax.dlpack.from_dlpack: it shares memory under the same conditions, but commits the array to the CPU, which
+        # excludes computations with arrays on other devices.
         return jax.device_put(value, self.device)
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:
-    """Whether JAX has such numbers: those of numpy, but for the longest floats, and those that ml_dtypes adds to it."""
+    """Whether JAX has the dtype: numpy's numbers except for long doubles, and those of ml_dtypes."""
     if dtype.kind in "biufc":
         return dtype.itemsize <= (16 if dtype.kind == "c" else 8)
     return bool(dtype.kind == "V" and jax.dtypes.issubdtype(dtype, jax.numpy.number))
@@ -74,7 +74,7 @@ def _flatten(ragged: Ragged) -> tuple[tuple[Any, Any], None]:
 
 
 def _unflatten(_: None, parts: Iterator[Any]) -> Ragged:
-    # not by the constructor, which looks at its arrays: here they may be tracers, or nothing at all
+    # not by the constructor, which checks its arrays: here they may be tracers, or None
     ragged = object.__new__(Ragged)
     for name, part in zip(("values", "offsets"), parts, strict=True):
         object.__setattr__(ragged, name, part)

@@ -1,4 +1,4 @@
-"""An order in which each rank, or each worker process, has a stretch of its own."""
+"""An order in which each rank, or each worker process, reads its own blocks."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ __all__ = ["Lanes"]
 
 
 class Lanes(Order):
-    """Deals another order out so that each of several ranks reads blocks that no other reads.
+    """Divides another order so that each of several ranks reads its own blocks.
 
     ::
 
         order = Lanes(BlockShuffled(window=8), lanes=world, batch_size=256)
         Loader(dataset, 256, shuffle=order, shard=(rank, world))
 
-    The positions of the other order are cut into ``lanes`` equal stretches. Batch 0 is of the first stretch, batch 1 of the
-    second and so on in turn, so that rank r of ``lanes`` ranks reads stretch r: its share of the row groups, another one in each
-    epoch. Two neighbours share at most the blocks at the border between them. All ranks have equally many steps, and it remains
-    one order of all samples: another number of ranks goes on with it in the middle of an epoch, each sample once; it is only that
-    ranks share blocks then.
+    The positions of the other order are cut into ``lanes`` equal stretches. Batch 0 comes from the first stretch, batch 1 from
+    the second and so on in turn, so that rank r of ``lanes`` ranks reads stretch r: its share of the row groups, another one in
+    each epoch. Neighbouring stretches share at most the blocks at their border. All ranks have equally many steps. A state loads
+    with another number of ranks, with each sample once; the ranks then share blocks.
 
-    The same serves worker processes, each of which keeps row groups by itself: ``lanes`` is then the number of all of them.
+    Worker processes cache row groups separately, too: ``lanes`` is then the number of all of them.
 
     Args:
-        order: block-wise, such as :class:`BlockShuffled`.
-        lanes: how many stretches, at least 1.
+        order: a block-wise order such as :class:`BlockShuffled`.
+        lanes: the number of stretches, at least 1.
         batch_size: of the loader.
     """
 
     def __init__(self, order: Order, *, lanes: SupportsIndex, batch_size: SupportsIndex) -> None:
         if not isinstance(order, Order):
-            raise ConfigError(f"the lanes are those of an order such as BlockShuffled(), not of {order!r:.80}")
+            raise ConfigError(f"lanes need an order such as BlockShuffled(), got {order!r:.80}")
         self._order = order
         self._n_lanes = check_integer("lanes", lanes, at_least=1)
         self._batch_size = check_integer("the batch size of lanes", batch_size, at_least=1)
@@ -55,7 +54,7 @@ class Lanes(Order):
         ahead, until = self._order.upcoming(own, n_samples, seed, epoch)
         before = own - self._batch_size
         if before >= 0 and self._order.upcoming(before, n_samples, seed, epoch)[1] == until:
-            ahead = None  # told for the batch before
+            ahead = None  # prefetched for the batch before
         return ahead, position + 1
 
     def content(self) -> dict[str, Any]:
@@ -65,8 +64,8 @@ class Lanes(Order):
         return Lanes(self._order.for_iterator(iterator), lanes=self._n_lanes, batch_size=self._batch_size)
 
     def _positions(self, positions: IndexArrayOfInts, n_samples: int) -> IndexArrayOfInts:
-        """Where in the other order they are."""
-        length = n_samples // self._n_lanes  # of each stretch; what is left over comes last
+        """The positions in the other order."""
+        length = n_samples // self._n_lanes  # of each stretch; the remainder comes last
         in_turns = length // self._batch_size * self._batch_size
         batches, places = np.divmod(positions, self._batch_size)
         turns, lanes = np.divmod(batches, self._n_lanes)

@@ -1,4 +1,4 @@
-"""In which order the samples of an epoch are taken: bijections of ``range(n)``, any part of them without the rest."""
+"""Orders of the samples of an epoch: bijections of ``range(n)`` with random access."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ __all__ = ["BlockShuffled", "InOrder", "Order", "Shuffled", "block_lengths", "ep
 
 
 def block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64] | None:
-    """How many consecutive samples of a stack are read together, shape ``(n_blocks,)``, without blocks that have none.
+    """The number of samples of each block that a stack reads together, shape ``(n_blocks,)``, without empty blocks.
 
-    A source tells it by :meth:`~data_stack.dataset.iterator.SampleAccess.blocks`, as
-    :class:`~data_stack.formats.parquet.ParquetDataset` does. Layers that change or choose samples, but not their order, keep the
-    blocks of what they are stacked on; ``combine`` has those of all. None where the source tells none, or a layer changes the
-    order.
+    Sources report blocks by :meth:`~data_stack.dataset.iterator.SampleAccess.blocks`, as
+    :class:`~data_stack.formats.parquet.ParquetDataset` does. Layers that change or select samples, but keep their order, keep the
+    blocks below; ``combine`` has the blocks of all parts. None if the source reports no blocks, or a layer changes the order.
     """
     lengths = access_to(iterator).blocks()
     return None if lengths is None else lengths[lengths > 0]
@@ -39,8 +38,8 @@ def block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64] | None:
 class Order(ABC):
     """Which sample stands at a position of an epoch: a pure function of the seed, the epoch and the position.
 
-    Every sample stands at exactly one position. The answer for some positions does not depend on which others are asked for
-    with them. An order is a value: it pickles, and nobody changes it.
+    Every sample stands at exactly one position. The sample at a position does not depend on the other positions of a call. An
+    order is an immutable value that pickles.
     """
 
     @abstractmethod
@@ -57,12 +56,12 @@ class Order(ABC):
             Indices of samples, shape ``(n,)``, each in ``[0, n_samples)``.
 
         Raises:
-            ConfigError: the order is made for another number of samples.
+            ConfigError: the order is for another number of samples.
         """
         raise NotImplementedError
 
     def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
-        """What a source may read ahead at a position of an epoch: a sample of each block that is to be begun soon.
+        """What a source may prefetch at a position of an epoch: one sample of each block that begins soon.
 
         Args:
             position: of the next sample.
@@ -71,21 +70,20 @@ class Order(ABC):
             epoch: likewise.
 
         Returns:
-            Indices of samples, shape ``(n,)``, or None if the order knows no blocks; and the position from which on the answer is
-            another one.
+            Indices of samples, shape ``(n,)``, or None if the order knows no blocks; and the position at which the answer changes.
         """
         return None, sys.maxsize
 
     @abstractmethod
     def content(self) -> dict[str, Any]:
-        """Plain JSON data that differs where the order differs; it stands in the state of a loader."""
+        """Plain JSON data that identifies the order in the state of a loader."""
         raise NotImplementedError
 
     def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
-        """The order as it is used for a stack: itself, or one that knows what the stack tells of its samples.
+        """The order for a stack: itself, or one with the blocks of the stack.
 
         Raises:
-            ConfigError: the stack does not tell what the order needs.
+            ConfigError: the order needs blocks, and the stack reports none.
         """
         return self
 
@@ -95,10 +93,10 @@ class Order(ABC):
 
 
 class InOrder(Order):
-    """As the samples stand in the iterator, in every epoch."""
+    """The order of the iterator, in every epoch."""
 
     _block_ends: npt.NDArray[np.int64] | None = None
-    """Where the blocks of the source end, if it tells."""
+    """Where the blocks of the source end, if known."""
 
     def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
         lengths = block_lengths(iterator)
@@ -123,7 +121,7 @@ class InOrder(Order):
 
 
 class Shuffled(Order):
-    """All samples in an order that seed and epoch decide, that of ``iterator.shuffle(seed, epoch=epoch)``.
+    """All samples in a random order, that of ``iterator.shuffle(seed, epoch=epoch)``.
 
     The order is a :class:`~data_stack.dataset.randomness.permutation.KeyedPermutation`: the same on every machine, and without an
     array of positions for more than 65,536 samples.
@@ -141,30 +139,29 @@ def epoch_permutation(n_samples: int, seed: int, epoch: int) -> KeyedPermutation
     return KeyedPermutation(n_samples, derive_seed("shuffled", seed, epoch))
 
 
-# Small ones are written out, in 4 bytes a position, so making them takes time. At an epoch's end batches of two epochs are made.
+# Small permutations are stored, 4 bytes a position, and take time to make. At the end of an epoch, two of them are in use.
 _recent_permutation = functools.lru_cache(maxsize=2)(epoch_permutation)
 
 
 class BlockShuffled(Order):
     """Blocks in a random order, and the samples of each ``window`` consecutive blocks of it in a random order.
 
-    For sources that read neighbours faster than scattered samples: row groups, blocks of a remote store, shards. Nowhere are
-    more than ``window`` blocks begun and not finished, so a reader that keeps one more reads each block once. In return samples
-    are not mixed with all others: a sample is drawn among those of ``window`` random blocks, and two samples in a row are of the
-    same block about once in ``window`` times (for a full shuffle: once in the number of blocks). All blocks in one window give a
-    full shuffle.
+    For sources that read neighbours faster than scattered samples: row groups, blocks of a remote store, shards. At most
+    ``window`` blocks are in use at any time, so a reader that caches one more reads each block once. In return, samples are mixed
+    within ``window`` random blocks only: two samples in a row are of the same block about once in ``window`` times (for a full
+    shuffle: once in the number of blocks). One window of all blocks is a full shuffle.
 
-    Takes 16 bytes a block while an epoch is read, and 8 more if each has a length of its own.
+    It takes 16 bytes a block during an epoch, and 8 more if each block has its own length.
 
     Args:
         block_lengths: samples of every block but the last, or of each block, in the iterator's order, shape ``(n_blocks,)``; None
-            for what the stack tells of itself (:func:`~data_stack.loader.blocks.block_lengths`), as Parquet does of row groups.
+            for the blocks that the stack reports (:func:`block_lengths`), as Parquet does for row groups.
         window: blocks that are mixed, at least 1.
         blocks: False leaves the blocks in their order: each window is of neighbours.
-        samples: False leaves the samples of each block in their order, one block behind the other: there are no windows.
+        samples: False leaves the samples of each block in their order, without windows.
 
     Raises:
-        ConfigError: a length is negative, ``window`` not positive, or nothing at all would be shuffled.
+        ConfigError: a length is negative, ``window`` not positive, or both ``blocks`` and ``samples`` are False.
     """
 
     def __init__(
@@ -178,8 +175,8 @@ class BlockShuffled(Order):
         self._window = check_integer("the window of a block-wise shuffle", window, at_least=1)
         self._shuffles_blocks, self._shuffles_samples = bool(blocks), bool(samples)
         if not (blocks or samples):
-            raise ConfigError("a shuffle that shuffles neither blocks nor samples is none: take InOrder(), or shuffle=False")
-        self._drawn: tuple[tuple[int, int, int], _DrawnBlocks] | None = None  # of the epoch that was asked for last
+            raise ConfigError("blocks=False and samples=False leave the order unchanged; use InOrder(), or shuffle=False")
+        self._drawn: tuple[tuple[int, int, int], _DrawnBlocks] | None = None  # of the last epoch
         self._block_length: int | None = None
         self._lengths: npt.NDArray[np.int64] | None = None
         if block_lengths is None:
@@ -190,7 +187,7 @@ class BlockShuffled(Order):
             return
         if lengths.ndim != 1 or (lengths.size and lengths.dtype.kind not in "iu") or (lengths < 0).any():
             raise ConfigError(
-                f"block lengths are a positive integer, or one that is not negative for each block, not {block_lengths!r:.80}"
+                f"block lengths are a positive integer, or a non-negative one for each block, not {block_lengths!r:.80}"
             )
         self._lengths = lengths.astype(np.int64)
 
@@ -200,8 +197,8 @@ class BlockShuffled(Order):
         lengths = block_lengths(iterator)
         if lengths is None:
             raise ConfigError(
-                f"{iterator!r:.120} does not tell in which blocks it is read: give the block-wise shuffle their lengths, "
-                f"BlockShuffled(block_lengths=1000) for blocks of 1000 samples; or shuffle below this layer"
+                f"{iterator!r:.120} reports no blocks: give their lengths, BlockShuffled(block_lengths=1000) for blocks of "
+                f"1000 samples; or shuffle below this layer"
             )
         return BlockShuffled(
             block_lengths=lengths, window=self._window, blocks=self._shuffles_blocks, samples=self._shuffles_samples
@@ -212,7 +209,7 @@ class BlockShuffled(Order):
 
     def _draw_blocks(self, n_samples: int, seed: int, epoch: int) -> _DrawnBlocks:
         which = n_samples, seed, epoch
-        drawn = self._drawn  # one attribute, so that threads may change it under each other's eyes
+        drawn = self._drawn  # one attribute: threads need no lock
         if drawn is None or drawn[0] != which:
             drawn = self._drawn = which, _DrawnBlocks(self, n_samples, seed, epoch)
         return drawn[1]
@@ -225,7 +222,7 @@ class BlockShuffled(Order):
     def content(self) -> dict[str, Any]:
         blocks = self._block_length if self._lengths is None else array_digest(self._lengths)
         content = {"order": "block-wise shuffled", "block_lengths": blocks, "window": self._window}
-        if not self._shuffles_blocks:  # named where it differs from what it always was: states that were saved stay valid
+        if not self._shuffles_blocks:  # named only if it differs from the default
             content["blocks"] = False
         if not self._shuffles_samples:
             content = {**content, "window": 1, "samples": False}
@@ -235,11 +232,11 @@ class BlockShuffled(Order):
         """Samples of each block, shape ``(n_blocks,)``.
 
         Raises:
-            ConfigError: the blocks have another number of samples together.
+            ConfigError: the blocks do not have ``n_samples`` samples together.
         """
         if self._lengths is None:
             if self._block_length is None:
-                raise ConfigError("this block-wise shuffle knows no blocks: give it to a Loader, or give it block_lengths")
+                raise ConfigError("this block-wise shuffle has no blocks: use it in a Loader, or give it block_lengths")
             length = self._block_length
             lengths = np.full(-(-n_samples // length), length, dtype=np.int64)
             lengths[-1:] -= len(lengths) * length - n_samples
@@ -256,15 +253,15 @@ class BlockShuffled(Order):
 
 
 class _DrawnBlocks:
-    """The order of one epoch: which block stands where, and from where to where each window goes."""
+    """The order of one epoch: its sequence of blocks, and the bounds of its windows."""
 
     def __init__(self, order: BlockShuffled, n_samples: int, seed: int, epoch: int) -> None:
         lengths = order.lengths(n_samples)
         blocks: npt.NDArray[Any] = np.arange(len(lengths))
         if order._shuffles_blocks:
             blocks = KeyedPermutation(len(lengths), derive_seed("blocks", seed, epoch)).taken(blocks)
-        self._blocks = Stretches(lengths[blocks])  # in the epoch's order
-        # sample `i` of the block at a place is that of index `i + shift` of the iterator, counted from the epoch's start
+        self._blocks = Stretches(lengths[blocks])  # in the order of the epoch
+        # position p of the epoch is sample p + shift of the iterator, by the shift of its block
         self._shifts = (np.cumsum(lengths) - lengths)[blocks] - self._blocks.starts
         self._window = min(order._window if order._shuffles_samples else 1, max(1, len(lengths)))
         last_blocks = np.minimum(np.arange(self._window, len(lengths) + self._window, self._window), len(lengths)) - 1
@@ -277,7 +274,7 @@ class _DrawnBlocks:
         return indices
 
     def _mix(self, positions: IndexArrayOfInts, key: int) -> IndexArrayOfInts:
-        """Where positions, at least one, go in the windows that they lie in."""
+        """Permute at least one position within its window."""
         first, last = self._windows.of(np.array([positions.min(), positions.max()])).tolist()
         if first == last:  # takes half the time
             start, end = int(self._windows.starts[first]), int(self._windows.ends[first])
@@ -288,7 +285,7 @@ class _DrawnBlocks:
         return starts + permute_array(sizes, hash_array(key, windows), positions - starts).view(np.int64)
 
     def upcoming(self, position: int) -> tuple[IndexArrayOfInts, int]:
-        """A sample of each block of the window behind that in which a position lies, and where this one ends."""
+        """A sample of each block of the window after that of a position, and where the window of the position ends."""
         window = int(self._windows.ends.searchsorted(position, side="right"))
         places = slice((window + 1) * self._window, (window + 2) * self._window)
         starts = self._blocks.starts[places]

@@ -1,8 +1,8 @@
 """Which positions of an epoch's order are in which batch of which rank: pure functions of a few integers.
 
-The samples of an epoch stand in one order for all ranks (:mod:`data_stack.loader.orders`). A *step* takes the next
-``world * batch_size`` of them; rank r has the ``batch_size`` positions from ``r * batch_size`` on in it. So a run is described by
-how many samples all ranks together have taken, whatever the number of ranks: another world deals out the rest of the same order.
+All ranks share one order of the samples of an epoch (:mod:`data_stack.loader.orders`). A *step* takes the next
+``world * batch_size`` of them; rank r has the ``batch_size`` positions from ``r * batch_size`` on in it. So the number of samples
+that all ranks together have taken describes a run, and another number of ranks can continue with the rest of the order.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ from data_stack.exception import ConfigError
 __all__ = ["Plan", "Uneven"]
 
 Uneven = Literal["pad", "drop", "keep"]
-"""What becomes of the samples of an epoch's last step that ``world`` does not divide."""
+"""How to treat samples of an epoch's last step that ``world`` does not divide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How an epoch of ``n_samples`` is dealt out in batches.
+    """How an epoch of ``n_samples`` is divided into batches.
 
-    Where ``world * batch_size`` does not divide the samples that are left, the last step is shorter. With ``drop_last`` it is
-    left out on every rank. Otherwise its samples are divided among the ranks as evenly as can be, and ``uneven`` says what
-    becomes of the few that ``world`` does not divide:
+    If ``world * batch_size`` does not divide the samples that are left, the last step is shorter. With ``drop_last`` all ranks
+    skip it. Otherwise the ranks share its samples evenly, and ``uneven`` decides about the few that ``world`` does not divide:
 
-    - ``"pad"``: all ranks have equally many; what is missing is repeated from the start of the epoch's order.
-    - ``"drop"``: all ranks have equally many; what is left over (less than ``world`` samples) is in no batch.
-    - ``"keep"``: some ranks have one sample more, and where there are fewer samples than ranks, some have one *step* more.
+    - ``"pad"``: all ranks get equally many; the missing samples are repeated from the start of the epoch's order.
+    - ``"drop"``: all ranks get equally many; the remaining samples, fewer than ``world``, are in no batch.
+    - ``"keep"``: some ranks get one sample more; with fewer samples than ranks, some have one *step* more.
 
-    So each sample is in exactly one batch, but for these. With one rank there is no difference.
+    All other samples are in exactly one batch. With one rank there is no difference.
 
     Attributes:
         n_samples: of the epoch, at least 0.
@@ -74,7 +73,7 @@ class Plan:
     def part(self, step: int, position: int = 0) -> range:
         """The positions of this rank's batch ``step``, counted from ``position`` on.
 
-        With "pad" they may run past ``n_samples``: :meth:`positions` starts again at 0 there.
+        With "pad" they may exceed ``n_samples``; :meth:`positions` wraps them.
 
         Args:
             step: in ``[0, n_steps(position))``.
@@ -89,7 +88,7 @@ class Plan:
         return range(start + dealt.start, start + dealt.stop)
 
     def positions(self, parts: Sequence[range]) -> npt.NDArray[np.int64]:
-        """The positions of several :meth:`part` one after the other, each in ``[0, n_samples)``."""
+        """The positions of several :meth:`part`, concatenated, each in ``[0, n_samples)``."""
         starts, size = np.array([part.start for part in parts], dtype=np.int64), len(parts[0])
         positions = (starts[:, np.newaxis] + np.arange(size, dtype=np.int64)).reshape(-1)
         if len(parts[-1]) != size:  # that of an epoch's last step
@@ -99,15 +98,12 @@ class Plan:
         return positions
 
     def position_after(self, step: int, position: int = 0) -> int:
-        """How many samples of the epoch all ranks together have taken after ``step``.
-
-        That is ``n_samples`` once no rank has a step left.
-        """
+        """How many samples of the epoch all ranks together have taken after ``step``; ``n_samples`` after the last one."""
         after = min(position + (step + 1) * self.samples_per_step, self.n_samples)
         return after if self.n_steps(after, rank=0) else self.n_samples
 
     def _dealt(self, n_rest: int, rank: int) -> range:
-        """What a rank has of the last step's ``n_rest`` samples, which are fewer than ``samples_per_step``."""
+        """A rank's part of the last step's ``n_rest`` samples, which are fewer than ``samples_per_step``."""
         each, n_over = divmod(n_rest, self.world)
         if self.uneven == "keep":
             start = rank * each + min(rank, n_over)

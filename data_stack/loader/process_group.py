@@ -1,4 +1,4 @@
-"""Which of several processes this is that train together, as torch.distributed knows it."""
+"""Rank and world of this process in torch.distributed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["group_shard"]
 
 
 def group_shard() -> tuple[int, int] | None:
-    """``(rank, world)`` in the default group of ``torch.distributed``; None where there is no group. torch is not imported."""
+    """``(rank, world)`` in the default group of ``torch.distributed``; None without a group. This does not import torch."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None

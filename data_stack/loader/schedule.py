@@ -1,4 +1,4 @@
-"""The jobs of an iteration in their order, each with the place behind its batch."""
+"""The jobs of an iteration in their order, each with the loader's position after its batch."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from data_stack.loader.plan import Plan
 __all__ = ["NEVER", "Mark", "Schedule"]
 
 NEVER = sys.maxsize
-"""The end of what never ends."""
+"""The end epoch of an endless iteration."""
 
-# The order is asked for so many positions at once: what that costs by itself then weighs little, and its temporary arrays are
-# small enough for the C library to keep their memory, which the system would have to clear each time.
+# The order is asked for so many positions at once: enough to amortise the fixed cost of a call, few enough for its temporary
+# arrays to be reused by the C library.
 _MOST_POSITIONS = 1 << 12
 
 
 @dataclass(slots=True)
 class Mark:
-    """What the consumer has with a batch: the next one is of ``epoch``, from ``position`` on.
+    """The position of the loader after a batch.
 
     Attributes:
         epoch: of the next batch.
-        position: how many samples of that epoch all ranks together have received then.
+        position: how many samples of that epoch all ranks together have received by then.
         n_samples: of this batch.
-        n_bytes: of this batch; known when it has been made.
+        n_bytes: of this batch, once it has been made.
     """
 
     epoch: int
@@ -42,15 +42,15 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Which batches an iteration is made of: a pure function of what is in here.
+    """The batches of an iteration: a pure function of its attributes.
 
     Attributes:
         order: of the samples in an epoch.
         seed: of the order, and of the draws of the transform.
-        plan_of: gives the plan of an epoch.
-        epoch: with which it begins.
-        position: where in that epoch.
-        end_epoch: the epoch behind the last one; ``NEVER`` if there is none.
+        plan_of: returns the plan of an epoch.
+        epoch: the first epoch.
+        position: where in that epoch the iteration begins.
+        end_epoch: the epoch after the last one; ``NEVER`` if it is endless.
     """
 
     order: Order
@@ -62,7 +62,7 @@ class Schedule:
 
     @property
     def n_jobs(self) -> int:
-        """How many jobs there are, if later epochs have as many samples as the first one."""
+        """The number of jobs, if later epochs have as many samples as the first one."""
         if self.epoch >= self.end_epoch:
             return 0
         plan = self.plan_of(self.epoch)
@@ -72,7 +72,7 @@ class Schedule:
         """The jobs one by one; the order is asked for those of a few batches at a time.
 
         Raises (while iterating):
-            ConfigError: it never ends, and an epoch has no batch; or the order does not give an index for each position.
+            ConfigError: it is endless, and an epoch has no batch; or the order does not return an integer for each position.
             LoadingError: the stack of an epoch could not be made.
         """
         epoch, position = self.epoch, self.position
@@ -82,18 +82,18 @@ class Schedule:
             n_steps, samples_per_step = plan.n_steps(position), plan.samples_per_step
             if n_steps == 0 and self.end_epoch == NEVER and position == 0:
                 raise ConfigError(
-                    f"an endless loader gives no batch: epoch {epoch} has {plan.n_samples} samples, a step needs "
-                    f"{plan.samples_per_step}{' (drop_last)' if plan.drop_last else ''}; give it samples, or epochs="
+                    f"an endless loader has no batch: epoch {epoch} has {plan.n_samples} samples, a step needs "
+                    f"{plan.samples_per_step}{' (drop_last)' if plan.drop_last else ''}; give more samples, or epochs="
                 )
             first = until = 0
             while first < n_steps:
                 parts = [plan.part(step, position) for step in range(first, min(first + n_at_once, n_steps))]
                 positions = plan.positions(parts)
                 indices = np.asarray(self.order.indices(positions, plan.n_samples, self.seed, epoch))
-                if indices.shape != positions.shape or indices.dtype.kind not in "iu":  # a mask would be taken for 0 and 1
+                if indices.shape != positions.shape or indices.dtype.kind not in "iu":  # a mask would pass for 0 and 1
                     raise ConfigError(
-                        f"{self.order!r} gave indices of shape {indices.shape} for {len(positions)} positions, "
-                        f"of dtype {indices.dtype}; give one integer for each"
+                        f"{self.order!r} returned indices of shape {indices.shape} and dtype {indices.dtype} for "
+                        f"{len(positions)} positions; return one integer for each"
                     )
                 start = 0
                 for step, part in enumerate(parts, first):
@@ -108,6 +108,6 @@ class Schedule:
                     yield Job(epoch, step, part.start, indices[start:stop], self.seed, ahead), mark
                     start = stop
                 first += len(parts)
-                # the first batch waits for no other
+                # the first batch is not delayed by others
                 n_at_once = max(1, min(4 * n_at_once, _MOST_POSITIONS // plan.batch_size))
             epoch, position = epoch + 1, 0

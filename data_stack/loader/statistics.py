@@ -1,4 +1,4 @@
-"""What a loader has done, and how long its consumer waited for it."""
+"""Figures of a loader's iteration."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ __all__ = ["LoaderStatistics"]
 
 @dataclass(slots=True)
 class LoaderStatistics:
-    """Of a loader's current or last iteration; seconds are wall time.
+    """Figures of a loader's current or last iteration; seconds are wall time.
 
     Attributes:
         worker_kind: "inline", "threads" or "processes"; "" before the first batch.
         n_workers: threads or processes; 0 for inline.
-        choice: why ``worker_kind="auto"`` chose these; "" if they were asked for.
+        choice: why ``worker_kind="auto"`` chose these; "" if the caller did.
         n_batches: handed out.
         n_samples: handed out.
         n_bytes: of the arrays handed out (of columns of objects, of the references).
-        elapsed_seconds: from the beginning of the iteration to its end, or until now.
-        waiting_seconds: of these, how long the consumer waited for batches.
-        read_seconds: spent on reading samples, summed over the workers.
-        collate_seconds: on a ``collate`` that was given, likewise.
-        transform_seconds: on the transform, likewise.
-        convert_seconds: on making tensors of batches and sending them to a device, by the consumer.
+        elapsed_seconds: from the start of the iteration to its end, or until now.
+        waiting_seconds: how long the consumer waited for batches.
+        read_seconds: for reading samples, summed over the workers.
+        collate_seconds: for ``collate``, summed over the workers.
+        transform_seconds: for ``transform``, summed over the workers.
+        convert_seconds: for conversion to tensors and copies to a device, in the consumer's thread.
     """
 
     worker_kind: str = ""
@@ -41,12 +41,12 @@ class LoaderStatistics:
 
     @property
     def samples_per_second(self) -> float:
-        """Samples handed out by the time elapsed; 0 before the first batch."""
+        """Samples handed out per second; 0 before the first batch."""
         return self.n_samples / self.elapsed_seconds if self.elapsed_seconds and self.n_samples else 0.0
 
     @property
     def waiting_share(self) -> float:
-        """Which part of the time the consumer waited: near 0 the model is what takes time, near 1 the data."""
+        """The share of the time that the consumer waited: near 0 the model is the bottleneck, near 1 the data."""
         return self.waiting_seconds / self.elapsed_seconds if self.elapsed_seconds else 0.0
 
     def __str__(self) -> str:
