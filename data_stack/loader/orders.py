@@ -70,7 +70,7 @@ class Order(ABC):
             epoch: likewise.
 
         Returns:
-            Indices of samples, shape ``(n,)``, or None if the order knows no blocks; and the position at which the answer changes.
+            Indices of samples, shape ``(n,)``, or None without blocks; and the position at which the answer changes.
         """
         return None, sys.maxsize
 

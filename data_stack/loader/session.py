@@ -1,4 +1,4 @@
-"""What changes while a loader is used: where it is, the iteration that is under way, its workers and its figures."""
+"""The changing parts of a loader: its position, the current iteration, the workers and the figures."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ __all__ = ["Session"]
 
 
 class Session:
-    """One for a loader and all loaders that :meth:`Loader.convert <data_stack.loader.loader.Loader.convert>` makes of it.
+    """A loader shares it with all loaders that :meth:`Loader.convert <data_stack.loader.loader.Loader.convert>` makes of it.
 
-    It pickles without what runs.
+    It pickles without workers and iteration.
 
     Args:
-        plan: which samples each batch of an epoch has.
+        plan: of the first epoch.
         seed: of the order.
-        knows_shard: whether the plan's rank and world were given.
-        make_workers: gives workers that are not running yet.
+        knows_shard: whether the plan's rank and world are final.
+        make_workers: returns workers that do not run yet.
 
     Attributes:
-        epoch: whose samples come next.
-        position: how many samples of it all ranks together have received.
+        epoch: of the next samples.
+        position: how many samples of that epoch all ranks together have received.
         first_epoch: the epoch with which the iteration began.
         goes_on: whether the next iteration begins right here. Otherwise an iteration has given a batch, and the next one begins
-            at the start of an epoch: of the one after an epoch that was broken off.
-        fingerprint: of the stack of iterators, once it has been asked for.
-        workers: those of the current or last iteration.
+            at the start of an epoch: of the next one, if the iteration stopped inside of an epoch.
+        fingerprint: of the stack of iterators, once it is known.
+        workers: of the current or last iteration.
     """
 
     def __init__(self, plan: Plan, seed: int, knows_shard: bool, make_workers: Callable[[], Workers]) -> None:
         self.plan, self.seed, self.knows_shard = plan, seed, knows_shard
         self.epoch = self.position = self.first_epoch = 0
         self.goes_on = True
-        self._figures, self._began = LoaderStatistics(), 0.0  # of the iteration, or of the last one
+        self._figures, self._began = LoaderStatistics(), 0.0  # of the current or last iteration
         self.fingerprint: str | None = None
         self.workers: Workers | None = None
-        self._iteration: object | None = None  # the one that is under way
+        self._iteration: object | None = None  # the current one
         self._make_workers = make_workers
         self._inherited: Workers | None = None
         self._keeps_workers = False
@@ -57,24 +57,24 @@ class Session:
     # ------------------------------------------------------------------------------------------------------------- the place
 
     def tell(self) -> tuple[int, int, int]:
-        """Which batch comes next: epoch, position in it, and the epoch with which its iteration begins or began."""
+        """The next batch: its epoch, the position in it, and the first epoch of its iteration."""
         if self.goes_on or self._iteration is not None:
             return self.epoch, self.position, self.first_epoch
         epoch = self.epoch if self.position == 0 else self.epoch + 1
         return epoch, 0, epoch
 
     def go_to(self, epoch: int, position: int, first_epoch: int) -> None:
-        """Let the next iteration begin here; one that is under way is ended."""
+        """Let the next iteration begin here; this ends the current one."""
         self.end_iteration()
         self.epoch, self.position, self.first_epoch, self.goes_on = epoch, position, first_epoch, True
 
     @property
     def is_inside(self) -> bool:
-        """Whether the next iteration goes on with one of which batches have been received."""
+        """Whether the next iteration continues one of which batches were received."""
         return self.goes_on and (self.position > 0 or self.epoch != self.first_epoch)
 
     def find_shard(self) -> None:
-        """Take the shard of the process group, if none was given and there is one by now."""
+        """Take rank and world of the process group, unless the shard is known or there is no group yet."""
         if self.knows_shard or self._iteration is not None or (shard := group_shard()) is None:
             return
         self.knows_shard = True
@@ -82,23 +82,23 @@ class Session:
         if world > 1:
             self.plan = replace(self.plan, rank=rank, world=world)
             logger.info(
-                "a loader was given no shard: it takes (%d, %d), the rank and world of torch.distributed's group, so this "
-                "process gets its part of the samples; Loader(…, shard=(0, 1)) gives it all of them",
+                "a loader without shard= takes (%d, %d), the rank and world of torch.distributed's group, so this process gets "
+                "its part of the samples; Loader(…, shard=(0, 1)) gives it all of them",
                 *shard,
             )
 
     # --------------------------------------------------------------------------------------------------------- the iteration
 
     def iterate(self, schedule: Schedule, convert: Callable[[Pairs], Pairs] | None) -> Iterator[Any]:
-        """Begin an iteration here: the batches, made something else of if ``convert`` is given.
+        """Begin an iteration here; ``convert`` converts its batches.
 
-        When a batch is given, the place is behind it.
+        When a batch is given, the position is behind it.
         """
         self._figures, self._iteration = LoaderStatistics(), object()
         return self._batches(self._iteration, schedule, convert)
 
     def end_iteration(self) -> None:
-        """End the iteration that is under way, if there is one: let go of the workers, or of what they were to make."""
+        """End the current iteration, if any: cancel its jobs, and close the workers unless they are kept."""
         if self._iteration is None:
             return
         self._figures, self._iteration = self.statistics(), None
@@ -108,12 +108,12 @@ class Session:
             self._close_workers()
 
     def keep_workers(self) -> None:
-        """Start the workers, and let them run until :meth:`close`."""
+        """Start the workers, and keep them until :meth:`close`."""
         self._keeps_workers = True
         self._running_workers().start()
 
     def close(self) -> None:
-        """End the iteration that is under way, and all workers."""
+        """End the current iteration and all workers."""
         self._keeps_workers = False
         self.end_iteration()
         self._close_workers()
@@ -131,7 +131,7 @@ class Session:
                 pair = next(pairs, None)
                 figures.waiting_seconds += clock() - asked
                 if pair is None:
-                    # also for a rank that has had a step less than others, or none: all begin the same epoch next
+                    # also on a rank that has fewer steps than others: all continue with the same epoch
                     self._receive(end_epoch, 0, end_epoch)
                     break
                 batch, mark = pair
@@ -139,9 +139,9 @@ class Session:
                 figures.n_batches += 1
                 figures.n_samples += mark.n_samples
                 figures.n_bytes += mark.n_bytes
-                self._receive(mark.epoch, mark.position, end_epoch)  # last: an interruption before it loses no batch
+                self._receive(mark.epoch, mark.position, end_epoch)  # last, so that an interruption loses no batch
                 yield batch
-                del batch  # what the consumer lets go of is free before the next one is asked for
+                del batch  # free the batch before the next one is made
                 self._check(iteration)
         finally:
             if self._iteration is iteration:
@@ -150,18 +150,18 @@ class Session:
     def _check(self, iteration: object) -> None:
         if self._iteration is not iteration:
             raise RuntimeError(
-                "this iteration of a loader has ended: another one was begun since, or the loader was closed or given a state, "
-                "or this is a fork of its process; call iter(loader), and make a second loader for a second one at the same time"
+                "this iteration of a loader has ended: another one began since, or the loader was closed or loaded a state, "
+                "or this is a fork of its process; call iter(loader), and make a second loader to iterate twice at a time"
             )
 
     def _receive(self, epoch: int, position: int, end_epoch: int) -> None:
-        """The consumer has received all before ``position`` of ``epoch``, in an iteration that ends before ``end_epoch``."""
+        """Note that the consumer has received all samples before ``position`` of ``epoch``."""
         self.epoch, self.position, self.goes_on = epoch, position, False
         if epoch == end_epoch:
             self.first_epoch = epoch
 
     def _make(self, schedule: Schedule) -> Iterator[tuple[Any, Mark]]:
-        """The batches as the workers make them."""
+        """The batches of the workers."""
         figures, clock = self._figures, time.perf_counter
         asked = clock()
         jobs = schedule.jobs()
@@ -182,7 +182,7 @@ class Session:
             figures.worker_kind, figures.n_workers, figures.choice = workers.kind, workers.n_workers, workers.choice
             mark = marks.popleft()
             mark.n_bytes = made.n_bytes
-            figures.convert_seconds -= clock() - asked  # of what the consumer waits, the rest is conversion
+            figures.convert_seconds -= clock() - asked  # waiting time that is not spent here is conversion
             batch = made.batch
             del made
             yield batch, mark
@@ -190,7 +190,7 @@ class Session:
             asked = clock()
 
     def statistics(self) -> LoaderStatistics:
-        """What the iteration did until now, or the last one until its end."""
+        """The figures of the current iteration until now, or of the last one."""
         figures = replace(self._figures)
         if self._iteration is not None:
             figures.elapsed_seconds = time.perf_counter() - self._began if figures.waiting_seconds else 0.0
@@ -204,7 +204,7 @@ class Session:
 
     def _close_workers(self) -> None:
         if self.workers is not None:
-            self.workers.close()  # they are kept, with what they know of the batches, for the next iteration to start them
+            self.workers.close()  # the next iteration starts them again, and "auto" keeps its figures
 
     def __getstate__(self) -> dict[str, Any]:
         own = {"workers": None, "_inherited": None, "_iteration": None, "_keeps_workers": False, "_figures": LoaderStatistics()}
@@ -215,4 +215,4 @@ class Session:
         call_in_forks(self._begin_in_fork)
 
     def _begin_in_fork(self) -> None:
-        self._inherited, self.workers, self._iteration = self.workers, None, None  # the parent's are not to be let go of here
+        self._inherited, self.workers, self._iteration = self.workers, None, None  # the parent's workers must not be closed here

@@ -1,4 +1,4 @@
-"""Samples for torch: batches of our loader as tensors, and iterators for torch's own loader, batch by batch as columns."""
+"""torch: batches of our loader as tensors, and iterators for torch's own loader, read by columns."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class TorchDataset(Dataset[Any]):
 
         loader = DataLoader(TorchDataset(iterator), batch_size=256, shuffle=True, num_workers=4, collate_fn=collate)
 
-    For another ``collate_fn``, give torch's loader the iterator itself. Workers may be forked or spawned, if the iterator can
-    be; each of them reads by itself.
+    For another ``collate_fn``, give torch's loader the iterator itself. Workers may be forked or, if the iterator pickles,
+    spawned.
 
     Args:
-        iterator: any iterator, or whatever has ``len`` and ``[i]``; it stays the caller's to close.
+        iterator: any iterator, or an object with ``len`` and ``[i]``; the caller closes it.
     """
 
     def __init__(self, iterator: DatasetIteratorIF | Indexable) -> None:
@@ -54,7 +54,7 @@ class TorchDataset(Dataset[Any]):
         return len(self._iterator)
 
     def __getitem__(self, index: Any) -> Any:
-        """What the iterator has at ``index``."""
+        """The sample of the iterator at ``index``."""
         return self._iterator[index]
 
     def __getitems__(self, indices: Sequence[int]) -> _Columns:
@@ -76,16 +76,15 @@ class _Columns:
 def collate(samples: Sequence[Sample] | _Columns) -> Any:
     """Samples as tensors: a tuple of them for tuple samples, a dict for dict samples, one tensor for bare samples.
 
-    Columns of numbers become tensors of shape ``(n_samples, ...)`` and of their dtype, without a copy unless somebody else may
-    hold the array or torch cannot take it as it is, as in :class:`TorchConversion`. Tensors have the values, shapes and dtypes
-    that ``torch.utils.data.default_collate`` gives them. The differences are that tuple samples give a tuple and not a list, and
-    that a list of numbers in a sample becomes a row of a tensor.
+    Columns of numbers become tensors of shape ``(n_samples, ...)`` and of their dtype, without a copy where possible, as in
+    :class:`TorchConversion`. Tensors have the values, shapes and dtypes of ``torch.utils.data.default_collate``. The differences:
+    tuple samples give a tuple and not a list, and a list of numbers in a sample becomes a row of a tensor.
 
     Args:
-        samples: what :class:`TorchDataset` hands out, or a list of samples of any other dataset; at least one.
+        samples: what :class:`TorchDataset` returns, or a list of samples of any other dataset; at least one.
 
     Raises:
-        ConfigError: there is none, or they differ in their number of columns or in their keys.
+        ConfigError: there are no samples, or they differ in their number of columns or in their keys.
     """
     if not isinstance(samples, _Columns):
         if len(samples) == 0:
@@ -97,20 +96,20 @@ def collate(samples: Sequence[Sample] | _Columns) -> Any:
 class TorchConversion(Conversion):
     """The batches of a loader as torch tensors, on a device if one is given: ``loader.torch()``.
 
-    Arrays of numbers become tensors of their shape and dtype on the same memory; only what torch cannot look at is copied
-    (arrays that are read-only, run backwards or have the other byte order). What is no number to torch stays a list of values:
-    strings, dates; arrays of different shapes become a list of tensors. Tensors of a ``collate`` or ``transform`` stay as they
-    are, and so do containers: tuples, dicts, lists, dataclasses, nested or not. So ragged columns have tensors for values and
-    offsets: ``torch.nested.nested_tensor_from_jagged(it.values, it.offsets)`` is torch's own ragged tensor on the same memory.
+    Arrays of numbers become tensors of their shape and dtype on the same memory; arrays that torch cannot share (read-only,
+    with negative strides or the other byte order) are copied. Other values, such as strings and dates, become a list; arrays of
+    different shapes become a list of tensors. Tensors of a ``collate`` or ``transform`` and containers (tuples, dicts, lists,
+    dataclasses, nested or not) stay as they are. So ragged columns have tensors for values and offsets:
+    ``torch.nested.nested_tensor_from_jagged(it.values, it.offsets)`` is torch's own ragged tensor on the same memory.
 
-    **Devices.** With a device, the copy of each batch is started one batch ahead, so that a step of training need not wait for
-    it: on CUDA in a stream of its own, which the consumer's current stream waits for when it gets the batch. The copy runs beside
-    the consumer only from page-locked memory, which ``pin_memory`` puts the tensors into (by one more copy in main memory, made
-    in the consumer's thread). Two batches are on the device at a time, besides those that the consumer keeps.
+    **Devices.** With a device, the copy of each batch starts one batch ahead, so that it overlaps with the training step: on CUDA
+    in a side stream, which the consumer's current stream waits for when it gets the batch. The copy is asynchronous only from
+    page-locked memory, see ``pin_memory`` (one more copy in main memory, in the consumer's thread). Two batches are on the device
+    at a time, besides those that the consumer keeps.
 
     Args:
-        device: what ``torch.device`` takes; None leaves tensors where they are.
-        pin_memory: whether they are put into page-locked memory first; without CUDA this does nothing, as in torch's DataLoader.
+        device: an argument of ``torch.device``; None leaves tensors where they are.
+        pin_memory: whether to copy tensors to page-locked memory first; without CUDA it has no effect, as in torch's DataLoader.
 
     Raises:
         ConfigError: there is no such device.
@@ -135,7 +134,7 @@ class TorchConversion(Conversion):
 
 
 class _WayToDevice:
-    """Sends batches to a device; what has been sent may be looked at when it has arrived."""
+    """Copies batches to a device: :meth:`send` starts a copy, :meth:`receive` makes it usable."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -149,12 +148,12 @@ class _WayToDevice:
         return batch
 
     def _start(self, value: Any) -> Any:
-        # torch waits for nobody who reads a copy in main memory too early, so a copy to there must be done when it returns
+        # torch does not synchronise readers of main memory, so a copy to there must not be asynchronous
         return value.to(self._device, non_blocking=self._device.type != "cpu") if hasattr(value, "to") else value
 
 
 class _WayToCuda(_WayToDevice):
-    """By a stream of its own, as https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams has it."""
+    """Copies in a side stream, see https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams."""
 
     def __init__(self, device: torch.device) -> None:
         if device.index is None:
@@ -174,8 +173,8 @@ class _WayToCuda(_WayToDevice):
 
         def hand_over(value: Any) -> Any:
             if _is_plain(value) and value.device == self._device:
-                # Otherwise its memory would be free for the next copy as soon as it is let go of, while kernels of the
-                # consumer's, which only wait in their queue, still read it.
+                # Otherwise the next copy could reuse the memory as soon as the consumer drops the tensor, although queued
+                # kernels still read it.
                 value.record_stream(current)
                 return value
             return value.to(self._device) if hasattr(value, "to") else value
@@ -183,22 +182,22 @@ class _WayToCuda(_WayToDevice):
         return map_nested(sent, hand_over, (PackedSequence,))
 
     def _start(self, value: Any) -> Any:
-        # Tensors that a transform made on a device were made in another stream, which this one does not wait for; and of other
-        # objects it is not known which memory the consumer's stream must be told of. Both go when the batch arrives.
+        # Tensors that a transform made on a device belong to another stream, which this one does not wait for; and the memory of
+        # other objects is unknown to record_stream. Both are copied in receive().
         return value.to(self._device, non_blocking=True) if _is_plain(value) and value.device.type == "cpu" else value
 
 
 @functools.cache
 def _side_stream(device: torch.device) -> torch.cuda.Stream:
-    """The stream of all copies to a device; one for all loaders, because memory that was allocated in a stream is kept for it."""
+    """The stream of all copies to a device; all loaders share it, because the allocator keeps memory per stream."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no annotation there
 
 
 def shard_of_process() -> tuple[int, int]:
     """``(rank, world)`` of this process among those that train together, for ``Loader(…, shard=shard_of_process())``.
 
-    They are those of ``torch.distributed`` if it is initialised; otherwise of the variables RANK and WORLD_SIZE, which
-    ``torchrun`` sets; otherwise ``(0, 1)``.
+    They come from ``torch.distributed`` if it is initialised; otherwise from the variables RANK and WORLD_SIZE, which
+    ``torchrun`` sets; otherwise they are ``(0, 1)``.
 
     Raises:
         ConfigError: only one of the variables is set, or they are no rank and world.
@@ -210,8 +209,8 @@ def shard_of_process() -> tuple[int, int]:
         return 0, 1
     if rank is None or world is None or not (rank.isdecimal() and world.isdecimal()) or int(rank) >= int(world):
         raise ConfigError(
-            f"the variables RANK={rank} and WORLD_SIZE={world} are not the rank of a process and the number of them; "
-            f"set both as torchrun does, or none, or call torch.distributed.init_process_group() first"
+            f"RANK={rank} and WORLD_SIZE={world} are not the rank of a process and the number of processes; "
+            f"set both as torchrun does, or unset both, or call torch.distributed.init_process_group() first"
         )
     return int(rank), int(world)
 
@@ -221,40 +220,40 @@ def _device(device: Any) -> torch.device:
         known = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise ConfigError(
-            f"device {device!r:.80} is none that torch knows, such as 'cuda', 'cuda:1', 'mps' or 'cpu': {error}"
+            f"torch has no device {device!r:.80}; use for example 'cuda', 'cuda:1', 'mps' or 'cpu': {error}"
         ) from error
     if known.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
-            f"device {str(known)!r} is not there: torch {torch.__version__} finds no CUDA; use device='cpu', or check the driver"
+            f"device {str(known)!r} is not available: torch {torch.__version__} finds no CUDA; use 'cpu', or check the driver"
         )
     return known
 
 
 def _as_tensor(value: Any) -> Any:
-    """What torch makes of something in a batch whose memory nobody else has; a list if it has no tensors for it."""
+    """An array as a tensor; a list if torch has no such tensor. Other values stay as they are."""
     if isinstance(value, np.generic):
         return _tensor_on(np.array(value)) if value.dtype.str[1:] in NUMBERS else value
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype in _DTYPES and (flags := value.flags).c_contiguous and flags.writeable:
-        return _tensor_on(value)  # nearly all arrays are such ones; without the rest it takes 1 µs
+        return _tensor_on(value)  # the most frequent case
     if value.dtype == object:
         parts = map_nested(parts_of_objects(value), _as_tensor, (PackedSequence,))
         is_alike = isinstance(parts, list) and parts and all(isinstance(part, torch.Tensor) for part in parts)
-        # those of numpy's dtypes were stacked; torch meets int64 and float32 in float32, which rounds
+        # tensors of numpy's dtypes are stacked already; torch would round int64 to float32
         return torch.stack(parts) if is_alike and len({(part.dtype, part.shape) for part in parts}) == 1 else parts
     if value.dtype.str[1:] not in NUMBERS:
         return value.tolist() if value.dtype.kind in "SU" or value.ndim == 0 else list(value)
     if not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))
-    # torch takes nothing that is read-only, runs backwards, or is a field of records
+    # torch refuses read-only arrays, negative strides, and fields of records
     is_usable = value.flags.writeable and all(step >= 0 and step % value.itemsize == 0 for step in value.strides)
     return _tensor_on(value if is_usable else value.copy())
 
 
 def _tensor_on(array: npt.NDArray[Any]) -> torch.Tensor:
     """A tensor on an array's memory."""
-    # C's long long is another type than its long, of an equal dtype, and torch knows only one of them
+    # numpy has two int64 types (long and long long), torch accepts one of them
     return torch.from_numpy(array.view(array.dtype.str) if array.dtype.char in "qQ" else array)
 
 
@@ -265,5 +264,5 @@ def _pin(value: Any) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is a tensor that is one piece of memory, unlike sparse and nested ones."""
+    """Whether it is a strided tensor, not a sparse or nested one."""
     return isinstance(value, torch.Tensor) and value.layout == torch.strided
