@@ -1,4 +1,4 @@
-"""One attempt at a task in another process, and what is told of it to the process that wants it done."""
+"""One attempt at a task in another process, and its result or failure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Failure:
     """How an attempt failed.
 
     Attributes:
-        problem: what was raised and where, for a sentence that begins with "the attempt".
-        traceback_text: its traceback; empty if there is none.
+        problem: the error and where it was raised, to follow "the attempt" in a message.
+        traceback_text: its traceback, or an empty string.
         pickled: the exception, if it survives pickling.
     """
 
@@ -30,29 +30,29 @@ class Failure:
     pickled: bytes | None = None
 
     def error(self, task: str, n_attempts: int) -> TaskError:
-        """The error that a task has failed so often, with what was raised as its cause."""
+        """The error for a task that failed so often, caused by the exception of the attempt."""
         error = TaskError(task, n_attempts, self.problem, self.traceback_text)
         error.__cause__ = None if self.pickled is None else load(self.pickled)
         return error
 
 
 def pack(work: Callable[[Any], Any]) -> bytes:
-    """The pickle of what tasks do; functions and classes of a script or a notebook are in it by value.
+    """Pickle the function of tasks; functions and classes of a script or a notebook go by value.
 
     Raises:
-        ConfigError: it cannot be sent.
+        ConfigError: it cannot be pickled.
     """
     try:
         return bytes(dump(work, in_one_piece=True)[0])
-    except Exception as error:  # whatever an object raises instead of being pickled
+    except Exception as error:  # an object cannot be pickled
         raise ConfigError(
-            f"{work!r:.200} cannot be sent to other processes: {type(error).__name__}: {error}. Let it open what it needs when "
-            f"that is first used"
+            f"{work!r:.200} cannot be sent to other processes: {type(error).__name__}: {error}. Open files and connections when "
+            f"they are first used"
         ) from error
 
 
 def attempt(packed: bytes, argument: Any) -> tuple[Any, Failure | None]:
-    """Try a task: what came of it, or how it failed.
+    """Run a task; its result, or its failure.
 
     Args:
         packed: of :func:`pack`.
@@ -60,7 +60,7 @@ def attempt(packed: bytes, argument: Any) -> tuple[Any, Failure | None]:
     """
     try:
         return load(packed)(argument), None
-    except BaseException as error:  # noqa: BLE001  # SystemExit and the like of user code must not end it in silence
-        said = f"raised {type(error).__name__}: {error}" if str(error) else f"raised {type(error).__name__}"
+    except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
+        problem = f"raised {type(error).__name__}: {error}" if str(error) else f"raised {type(error).__name__}"
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        return None, Failure(f"{said} (process {os.getpid()} of {socket.gethostname()})", text, dump_error(error))
+        return None, Failure(f"{problem} (process {os.getpid()} of {socket.gethostname()})", text, dump_error(error))

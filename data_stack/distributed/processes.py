@@ -26,15 +26,15 @@ _GRACE_SECONDS = 0.25  # for processes to end by themselves
 
 
 class ProcessEngine(PreparationEngine):
-    """Runs tasks in processes of this machine; one that dies is replaced, and its task attempted again.
+    """Runs tasks in processes of this machine; it replaces a process that dies, and attempts its task again.
 
-    Each is a fresh interpreter with this one's ``sys.path``, current folder and environment. It does not run the user's script
-    again, so that needs no ``if __name__ == "__main__"``, and a notebook will do: the functions and classes that a script or a
-    cell defines are sent by value. What tasks print goes to standard error. When this process dies, they die.
+    Each is a fresh interpreter with this one's ``sys.path``, current folder and environment. It does not import the user's
+    script, so scripts need no ``if __name__ == "__main__"`` and notebooks work: functions and classes of a script or a cell are
+    pickled by value. Output of tasks goes to standard error. The processes end with this one.
 
     Args:
-        n_processes: how many at once; None: one for each processor that this process may use.
-        attempts: how often a task is tried, whether it raises or its process dies.
+        n_processes: how many at once; None: one for each processor of this process.
+        attempts: how often a task may raise, or its process die.
 
     Raises:
         ConfigError: a number is less than 1.
@@ -73,7 +73,7 @@ class ProcessEngine(PreparationEngine):
                         failures[task] += 1
                         if failures[task] >= self.attempts:
                             raise failure.error(task, failures[task])
-                        logger.warning("%s: attempt %d %s; it is tried again", task, failures[task], failure.problem)
+                        logger.warning("%s: attempt %d %s; trying again", task, failures[task], failure.problem)
                         waiting.append(task)
                     elif task is not None:
                         yield task, result
@@ -86,20 +86,20 @@ class ProcessEngine(PreparationEngine):
 
 
 class _TaskProcess(ChildProcess):
-    """A process that attempts one task after the other; ``task`` is what it is at, None: nothing."""
+    """A process that attempts one task after the other; ``task`` is the current one, or None."""
 
     def __init__(self) -> None:
-        # what is on standard output may be JSON for somebody
+        # standard output may be JSON for another program
         super().__init__("data_stack.distributed.task_process", output=sys.__stderr__)
         self.task: str | None = None
 
     def attempt(self, task: str, packed: bytes, tasks: Mapping[str, Any]) -> None:
-        """Let it do a task."""
+        """Start an attempt at a task."""
         self.task = task
         self.channel.send((list(sys.argv),), Parcel.of((packed, tasks[task])))
 
     def take_end(self) -> tuple[str | None, Any, Failure | None]:
-        """The task that has ended since this was last called, or None; its result; and how it failed, or None."""
+        """The task that has ended since the last call, or None; its result; and its failure, or None."""
         has_ended = self.process.poll() is not None
         message = self.channel.receive() if connection_wait([self.channel.fileno()], 0) else None
         if message is None and not has_ended and not self.is_gone:
@@ -109,5 +109,5 @@ class _TaskProcess(ChildProcess):
             return task, None, Failure(f"ended because its process {self.pid} {self.tell_death()}")
         try:
             return task, *message[1].open()
-        except Exception as error:  # noqa: BLE001  # whatever an object raises instead of coming to life
-            return task, None, Failure(f"gave what cannot be put together here: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001  # an object cannot be unpickled
+            return task, None, Failure(f"returned a result that cannot be unpickled: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""The program of a process that attempts tasks until nobody is there to want them."""
+"""The program of a process that attempts tasks until the parent closes the channel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def main(descriptor: int, parent: int, is_of_main_thread: int) -> NoReturn:
         end = attempt(*parcel.open())
         try:
             answer = Parcel.of(end)
-        except Exception as error:  # noqa: BLE001  # whatever an object raises instead of being pickled
-            answer = Parcel.of((None, Failure(f"gave what cannot be sent back: {type(error).__name__}: {error}")))
+        except Exception as error:  # noqa: BLE001  # an object cannot be pickled
+            answer = Parcel.of((None, Failure(f"returned a result that cannot be pickled: {type(error).__name__}: {error}")))
         channel.send((), answer)
     os._exit(0)  # threads of user code are not waited for

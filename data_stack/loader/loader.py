@@ -48,13 +48,13 @@ class Loader:
     arrays for dict samples, one array for bare samples. Its arrays may be kept and changed: nothing else uses their memory.
     :meth:`torch`, :meth:`tensorflow` and :meth:`jax` give tensors instead.
 
-    **Iterations.** ``iter(loader)`` begins the next epoch at its start (first epoch 0; later the epoch after the last one of which
-    a batch was given), and gives ``epochs`` whole epochs. Only after :meth:`load_state_dict` it continues inside of an epoch.
+    **Iterations.** ``iter(loader)`` begins the next epoch at its start (first epoch 0; later the epoch after the last one that
+    gave a batch), and gives ``epochs`` whole epochs. Only after :meth:`load_state_dict` it continues inside of an epoch.
     There is one iteration at a time: a new one ends the one before.
 
     **Order.** The order is a pure function of the iterator, the seed and the epoch (:mod:`data_stack.loader.orders`). The ranks
-    of ``shard`` divide each step (:mod:`data_stack.loader.plan`), so together they have each sample exactly once per epoch (except
-    for the last few, see ``uneven``), and equally many steps. Batches do not depend on the kind and number of workers. Random
+    of ``shard`` divide each step (:mod:`data_stack.loader.plan`), so together they have each sample exactly once per epoch
+    (except for the last few, see ``uneven``), and equally many steps. Batches do not depend on the kind and number of workers. Random
     layers of the stack (``shuffle``, ``mix``, ``map(…, seed=…)``) are drawn anew for each epoch.
 
     **Workers.** Gathers are fastest in the consumer's own thread, decoders that release the GIL in threads, Python code in
@@ -90,8 +90,8 @@ class Loader:
         redraw: False keeps the random layers of the stack the same in all epochs.
         device: torch device, e.g. ``"cuda"``; batches are then those of ``loader.torch(device=…)``.
         pin_memory: for torch: whether tensors are in page-locked memory.
-        timeout_seconds: how long the consumer waits for a batch before a :class:`~data_stack.exception.WorkerError`; None: as long
-            as the worker lives. After 5 s without a batch it warns.
+        timeout_seconds: how long the consumer waits for a batch before a :class:`~data_stack.exception.WorkerError`; None: as
+            long as the worker lives. After 5 s without a batch it warns.
         progress: whether to draw a bar on standard error; None: on a terminal, and in a notebook.
 
     Raises:

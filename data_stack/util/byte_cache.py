@@ -1,4 +1,4 @@
-"""Keeps the values that were used last, as many as fit into so many bytes."""
+"""An LRU cache bounded by bytes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _Value = TypeVar("_Value")
 
 
 class ByteCache(Generic[_Key, _Value]):
-    """Values by key, the ones used last. Threads may share it; a forked process has a copy of its own.
+    """An LRU cache of values by key. Threads may share it; a forked process has its own copy.
 
     Args:
-        max_bytes: what all values may take together; the value that came last is kept in any case.
-        size_of: how many bytes a value takes.
+        max_bytes: the limit of all values together; the last value stays even if it exceeds it.
+        size_of: returns the size of a value in bytes.
     """
 
     def __init__(self, max_bytes: int, size_of: Callable[[_Value], int]) -> None:
@@ -32,19 +32,19 @@ class ByteCache(Generic[_Key, _Value]):
 
     @property
     def n_bytes(self) -> int:
-        """What is kept now."""
+        """The size of all values."""
         return self._n_bytes
 
     def __len__(self) -> int:
-        """How many values are kept."""
+        """The number of values."""
         return len(self._values)
 
     def __contains__(self, key: object) -> bool:
-        """Whether a value is kept; this does not count as use."""
+        """Whether there is a value; this does not count as use."""
         return key in self._values
 
     def get(self, key: _Key) -> _Value | None:
-        """A value, which is the last one to go from now on; None if it is not kept."""
+        """A value, which becomes the most recently used; None if it is not there."""
         with self._lock:
             value = self._values.get(key)
             if value is not None:
@@ -52,7 +52,7 @@ class ByteCache(Generic[_Key, _Value]):
             return value
 
     def get_many(self, keys: Iterable[_Key]) -> dict[_Key, _Value]:
-        """Those of several values that are kept."""
+        """The values of those keys that are there."""
         found: dict[_Key, _Value] = {}
         with self._lock:
             for key in keys:
@@ -63,7 +63,7 @@ class ByteCache(Generic[_Key, _Value]):
         return found
 
     def put(self, key: _Key, value: _Value) -> None:
-        """Keep a value, in place of one with this key; the values that were not used for longest go for it."""
+        """Add or replace a value; removes the least recently used ones."""
         with self._lock:
             old = self._values.pop(key, None)
             if old is not None:
@@ -75,12 +75,12 @@ class ByteCache(Generic[_Key, _Value]):
                 self._n_bytes -= self._size_of(oldest)
 
     def clear(self) -> None:
-        """Let go of all values."""
+        """Remove all values."""
         with self._lock:
             self._values.clear()
             self._n_bytes = 0
 
     def _begin_in_fork(self) -> None:
-        # another thread of the parent may have held the lock, and not have counted yet
+        # a thread of the parent may have held the lock before counting a value
         self._lock = threading.Lock()
         self._n_bytes = sum(map(self._size_of, self._values.values()))

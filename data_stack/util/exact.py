@@ -1,4 +1,4 @@
-"""What numpy's arrays hold exactly: where it would round numbers, let times wrap, or let masked entries come to light."""
+"""Exact conversions to numpy's arrays: no rounded numbers, no overflow of times, no exposed masked entries."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ def as_array(values: Any) -> _Array:
     """An array or tensor as a numpy array, without a copy where its memory can be shared.
 
     Raises:
-        TypeError: a tensor of a dtype that numpy lacks, such as bfloat16; or an array with masked entries, which would come
-            to light.
+        TypeError: a tensor of a dtype that numpy lacks, such as bfloat16; or an array with masked entries, which would be exposed.
     """
     if type(values) is np.ndarray:
         return values
@@ -31,7 +30,7 @@ def as_array(values: Any) -> _Array:
         raise TypeError("masked entries would lose their mask; fill the array first, or keep the mask in a column of its own")
     if hasattr(values, "detach"):  # a tensor: outside of the graph, in the host's memory
         values = values.detach().cpu()
-        if values.is_conj() or values.is_neg():  # marked as to be conjugated or negated, which numpy cannot know
+        if values.is_conj() or values.is_neg():  # lazily conjugated or negated, which numpy does not know
             values = values.resolve_conj().resolve_neg()
     return np.asarray(values)
 
@@ -69,7 +68,7 @@ def _common_number(arrays: Sequence[_Array], dtypes: set[np.dtype[Any]]) -> np.d
 
 def _common_time(arrays: Sequence[_Array], dtypes: set[np.dtype[Any]]) -> np.dtype[Any] | None:
     without_unit = [dtype for dtype in dtypes if np.datetime_data(dtype)[0] == "generic"]
-    if any(not np.isnat(_values_of(arrays, dtype)).all() for dtype in without_unit):  # a number of no unit is none of seconds
+    if any(not np.isnat(_values_of(arrays, dtype)).all() for dtype in without_unit):  # a number without a unit is no time
         return None
     try:
         finest = np.result_type(*dtypes)
@@ -79,7 +78,7 @@ def _common_time(arrays: Sequence[_Array], dtypes: set[np.dtype[Any]]) -> np.dty
 
 
 def in_unit(times: _Array, dtype: np.dtype[Any]) -> _Array | None:
-    """The same times in another unit; None if one of them has no place there, which numpy would let wrap."""
+    """The same times in another unit; None if one of them would overflow or be rounded."""
     converted = times.astype(dtype)
     return converted if bool(((converted.astype(times.dtype) == times) | np.isnat(times)).all()) else None
 

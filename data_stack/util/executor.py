@@ -1,4 +1,4 @@
-"""The threads of a process that compute or wait for others, shared by all that need some for a while."""
+"""Shared thread pools of the process, for computing and for waiting."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ _Result = TypeVar("_Result")
 
 _Task = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...]]
 
-#: A thread that has nothing to do for so long ends. A new one costs more than its start: allocators give it memory of its own.
+#: An idle thread ends after this time. New threads are not cheap: allocators give each of them its own memory.
 _IDLE_SECONDS = 1.0
 
 
 class Executor:
-    """Threads that are started when there is something to do for them, and end when there was nothing for a second.
+    """A pool of daemon threads, which start on demand and end when they are idle for a second.
 
-    A forked process begins without any. The end of Python drops what has not begun and waits for the rest, for a while only:
-    the threads are daemons.
+    A forked process begins without threads. At exit, Python drops queued tasks and waits for running ones, for a limited time.
 
     Args:
-        name: that the threads begin with.
-        most_threads: how many there may be; None: as many as there are tasks. What is submitted to a bounded executor must not
-            wait for another task of it that may not have begun.
-        grace_seconds: how long the end of Python waits. Threads in the midst of C++ code may crash it otherwise.
+        name: prefix of the names of the threads.
+        most_threads: their maximum number; None: one for each task. A task of a bounded executor must not wait for another task
+            of it that may not have begun.
+        grace_seconds: how long the exit of Python waits. Threads inside of C++ code may crash it otherwise.
     """
 
     def __init__(self, name: str, most_threads: Callable[[], int] | None, *, grace_seconds: float) -> None:
@@ -51,10 +50,10 @@ class Executor:
         self._n_idle = self._n_started = 0
 
     def submit(self, function: Callable[..., _Result], *arguments: Any) -> Future[_Result]:
-        """Call a function in a thread; ``cancel()`` of what this returns says whether no thread has come to it, or will.
+        """Call a function in a thread; ``cancel()`` of the future returns False once a thread has begun it.
 
         Raises:
-            RuntimeError: there is no thread and none can be started, as when Python is ending.
+            RuntimeError: no thread can be started, as when Python is exiting.
         """
         future: Future[_Result] = Future()
         task: _Task = (future, function, arguments)
@@ -76,9 +75,9 @@ class Executor:
         return future
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item], *, at_once: int) -> Iterator[_Result]:
-        """``map(function, items)`` by threads: no more than ``at_once`` items are under way, beside one that is taken meanwhile.
+        """``map(function, items)`` by threads, at most ``at_once`` items at a time.
 
-        Left early, or for an error, it drops what has not begun and waits for the rest.
+        If the caller stops early, or after an error, it drops queued items and waits for running ones.
         """
         under_way: deque[Future[_Result]] = deque()
         try:
@@ -92,7 +91,7 @@ class Executor:
             wait([future for future in under_way if not future.cancel()])
 
     def finish(self) -> None:
-        """Begin nothing more, and wait for what is under way, or for the grace period."""
+        """Drop queued tasks, and wait for running ones, at most for the grace period."""
         with self._has_more:
             while self._tasks:
                 self._tasks.popleft()[0].cancel()
@@ -101,7 +100,7 @@ class Executor:
             time.sleep(0.005)
 
     def _serve(self) -> None:
-        """What a thread does."""
+        """Run tasks until there are none for a while."""
         while True:
             with self._has_more:
                 if not self._tasks:
@@ -113,7 +112,7 @@ class Executor:
                     return
                 task = self._tasks.popleft()
             _run(*task)
-            del task  # nothing of it is referred to while the thread waits
+            del task  # keep no reference while waiting
 
 
 def _run(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
@@ -121,7 +120,7 @@ def _run(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any
         return
     try:
         result = function(*arguments)
-    except BaseException as error:  # noqa: BLE001  # it is raised where the result is asked for
+    except BaseException as error:  # noqa: BLE001  # raised by result()
         future.set_exception(error)
         del future  # the error's traceback refers to this frame
     else:
@@ -131,10 +130,10 @@ def _run(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any
 _executors: weakref.WeakSet[Executor] = weakref.WeakSet()
 
 computing = Executor("data_stack-compute", n_threads, grace_seconds=5.0)
-"""For what keeps a processor busy outside of the GIL: as many threads as this process should compute with."""
+"""For computations outside of the GIL: one thread for each processor of this process."""
 
 waiting = Executor("data_stack-wait", None, grace_seconds=0.5)
-"""For what waits for a disk or a server: a thread for each task. Who submits bounds how many there are."""
+"""For waiting for a disk or a server: one thread for each task. The caller limits their number."""
 
 
 @atexit.register

@@ -1,4 +1,4 @@
-"""Lets objects with locks, threads and handles begin afresh in a process that was forked."""
+"""Resets objects with locks, threads and handles in forked processes."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 
 __all__ = ["ForkLock", "call_in_forks"]
 
-#: By the id of the reference to it, an object and what to call with it.
+#: Objects and their methods, by the id of the weak reference.
 _methods: dict[int, tuple[weakref.ref[Any], Callable[[Any], Any]]] = {}
 
 
 def call_in_forks(method: Callable[[], Any]) -> None:
-    """Call a method of an object in every process that is forked from now on, before anything else runs there.
+    """Call a method of an object at the start of every process that is forked from now on.
 
-    A thread of the parent may have held a lock when it forked, and threads do not come along: so locks are made anew there, and
-    what belongs to the parent is forgotten. Objects need no look at the process id whenever they are used.
+    Threads do not survive a fork, and one of them may have held a lock: so objects make new locks there, and forget what belongs
+    to the parent.
 
     Args:
-        method: bound to an object, which is not kept alive by this. It must not raise.
+        method: bound to an object, of which only a weak reference is kept. It must not raise.
     """
     reference = weakref.ref(method.__self__, _forget)  # type: ignore[attr-defined]  # it is bound
     _methods[id(reference)] = reference, method.__func__  # type: ignore[attr-defined]  # likewise
 
 
 class ForkLock:
-    """A lock that is free in a forked process, whichever thread of its parent held it."""
+    """A lock that is free in a forked process, even if a thread of the parent held it."""
 
     def __init__(self) -> None:
         self._renew()

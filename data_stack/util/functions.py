@@ -1,4 +1,4 @@
-"""What a function takes."""
+"""Parameters of functions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["has_parameter"]
 
 
 def has_parameter(function: Callable[..., Any], name: str, *, any_keywords: bool = False) -> bool:
-    """Whether a function has a parameter of that name; False where nobody can tell, as of some that are written in C.
+    """Whether a function has a parameter of that name; False if it has no signature, as some functions in C.
 
     Args:
         function: any.
         name: of the parameter.
-        any_keywords: whether ``**keywords`` count as one.
+        any_keywords: whether ``**keywords`` counts.
     """
     try:
         parameters = inspect.signature(function).parameters

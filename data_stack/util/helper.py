@@ -1,4 +1,4 @@
-"""Two helpers of the original's that its clients call."""
+"""Two helpers of the original DataStack."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_safe_path(basedir: str, path: str, follow_symlinks: bool = True) -> bool:
 
 
 def calculate_md5(byte_stream: IO[bytes] | Any, chunk_size: int = 1 << 20) -> str:
-    """MD5 (32 hex digits) of a binary stream from where it stands to its end."""
+    """MD5 (32 hex digits) of the rest of a binary stream."""
     md5 = hashlib.md5(usedforsecurity=False)
     while chunk := byte_stream.read(chunk_size):
         md5.update(chunk)

@@ -1,8 +1,8 @@
-"""Runs a function of ours on a file's bytes in a process of its own, where a crash, a hang or a flood of memory harms nothing.
+"""Runs a function of ours on a file's bytes in a separate process, which may crash, hang or exhaust its memory limit.
 
-One helper process is started when it is first needed, and imports what the functions need once; each run is a fork of it, which
-takes some milliseconds. A run has the bytes from this process, by position, and gives plain JSON back. The helper ends when this
-process does. A forked process has a helper of its own.
+A helper process starts at the first run, and imports the modules of the functions once; each run is a fork of it, which takes some
+milliseconds. A run reads the bytes from this process, by position, and returns plain JSON. The helper ends with this process. A
+forked process has its own helper.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from data_stack.util.request_limit import MAX_REQUEST_BYTES, limit_bytes
 __all__ = ["ISOLATION", "run_apart"]
 
 ISOLATION: Final = "DATA_STACK_ISOLATION"
-"""The environment variable that turns it off (``off``): functions then run in this process."""
+"""The environment variable that disables isolation (``off``): functions then run in this process."""
 
 _PROGRAM: Final = (
     "import sys; descriptor = int(sys.argv[1]); sys.path[:] = sys.argv[2:]; "
     "from data_stack.util.isolation import _serve; _serve(descriptor)"
 )
 _START_SECONDS: Final = 60.0
-#: Without a word from the other process. A run's own limit is of processor time, which a busy machine does not use up.
+#: Timeout of messages. A run has a limit of processor time, which does not expire on a busy machine.
 _SILENT_SECONDS: Final = 120.0
 _MAX_READ_BYTES: Final = 64 << 20
 _MAX_MESSAGE_BYTES: Final = 16 << 20
-#: What libraries take for themselves.
+#: For the libraries themselves.
 _LEAST_MEMORY_BYTES: Final = 256 << 20
 
-# Whoever forks waits for it: a forked process would hold open what only the helper may have, and its end would go unseen.
+# Held while this process forks: a fork in between would inherit the helper's end of the socket, and hide the end of the helper.
 _lock = threading.Lock()
 _helper: socket.socket | None = None
 
@@ -55,19 +55,19 @@ def run_apart(
     read_at: Callable[[int, int], bytes],
     seconds: float = 10.0,
 ) -> Any:
-    """What ``function`` gives of a file that is read in another process.
+    """Call ``function`` on a file in another process.
 
     Args:
-        function: ``"module:name"`` of ours; it is given a seekable binary file and the arguments, and returns plain JSON data.
+        function: ``"module:name"`` of ours; it gets a seekable binary file and the arguments, and returns plain JSON data.
         arguments: plain JSON data.
         name: of the file, for messages.
         size: of the file, in bytes.
-        read_at: gives ``size`` bytes from an offset on; called in this process. What it raises is raised.
-        seconds: of processor time that it may take.
+        read_at: returns ``size`` bytes from an offset on; called in this process, and its errors pass through.
+        seconds: limit of processor time.
 
     Raises:
-        DatasetFileCorruptError: the function raised an error of ours, or its process crashed or took too much time or memory.
-        OSError: there can be no other process on this machine.
+        DatasetFileCorruptError: the function raised an error of ours, or its process crashed or exceeded a limit.
+        OSError: no process can be started.
     """
     facts = {"name": name, "size": size, "seconds": seconds, "limit_bytes": limit_bytes()}
     answer: bytes | None = None
@@ -82,9 +82,9 @@ def run_apart(
                     offset, n_bytes = (min(max(0, int(number)), size) for number in content)
             except (EOFError, OSError, ValueError, TypeError, LookupError) as error:
                 raise DatasetFileCorruptError(
-                    f"{name!r} cannot be read: the process that looked at it crashed, or took more than {seconds:g} s of "
-                    f"processor time or {limit_bytes():,} bytes of memory. It is damaged, or was made to do that. Fetch it "
-                    f"again; if you trust it, set the environment variable {ISOLATION}=off"
+                    f"{name!r} cannot be read: the process that parsed it crashed, or took more than {seconds:g} s of "
+                    f"processor time or {limit_bytes():,} bytes of memory. It is damaged or malicious. Fetch it again; if you "
+                    f"trust it, set the environment variable {ISOLATION}=off"
                 ) from error
             if kind == "error":
                 raise DatasetFileCorruptError(str(content))
@@ -94,7 +94,7 @@ def run_apart(
 
 
 def _start_run(job: dict[str, Any]) -> Connection:
-    """A connection to a run of the helper, which is started if there is none."""
+    """Start a run, and the helper if it does not run; the connection to the run."""
     with _lock:
         ours, theirs = Pipe()
         with theirs:
@@ -102,7 +102,7 @@ def _start_run(job: dict[str, Any]) -> Connection:
                 try:
                     socket.send_fds(_running_helper(), [json.dumps(job).encode()], [theirs.fileno()])
                     break
-                except OSError:  # it was killed
+                except OSError:  # the helper was killed
                     _let_go()
                     if is_last:
                         ours.close()
@@ -117,7 +117,7 @@ def _running_helper() -> socket.socket:
         ours.settimeout(_START_SECONDS)
         with theirs:
             try:
-                # The program forks and ends, so that there is no child of this process to be waited for later.
+                # The program forks and ends, so that this process has no child to wait for later.
                 subprocess.run(  # noqa: S603  # our own program
                     [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), *sys.path],
                     stdin=subprocess.DEVNULL,
@@ -144,7 +144,7 @@ def _let_go() -> None:
 
 def _after_fork() -> None:
     _lock.release()
-    _let_go()  # that of the process that this one was forked from
+    _let_go()  # the parent's helper
 
 
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_after_fork)
@@ -161,7 +161,7 @@ def _receive(channel: Connection, most_bytes: int) -> bytes:
 
 
 class _RemoteBytes:
-    """What the process that asks gives of the file."""
+    """The file as a binary file object, read from the parent process."""
 
     def __init__(self, channel: Connection, name: str, size: int) -> None:
         self._channel, self.name, self._size, self._position = channel, name, size, 0
@@ -201,7 +201,7 @@ def _serve(descriptor: int) -> None:
     """The helper: fork for each job."""
     if os.fork():
         return
-    os.setsid()  # so that Ctrl-C is the other process's to answer
+    os.setsid()  # Ctrl-C does not reach it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks are not waited for
     control = socket.socket(fileno=descriptor)
     while True:
@@ -212,7 +212,7 @@ def _serve(descriptor: int) -> None:
         if not data:
             return
         job = json.loads(data)
-        module = importlib.import_module(job["function"].split(":")[0])  # kept for the jobs that follow
+        module = importlib.import_module(job["function"].split(":")[0])  # imported once for all jobs
         if os.fork() == 0:
             control.close()
             _run(Connection(descriptors[0]), getattr(module, job["function"].split(":")[1]), job)
@@ -226,14 +226,14 @@ def _run(channel: Connection, function: Callable[..., Any], job: dict[str, Any])
         _limit(job["seconds"], job["limit_bytes"])
         try:
             _say(channel, "result", function(_RemoteBytes(channel, job["name"], job["size"]), *job["arguments"]))
-        except RequestLimitError:  # which is raised again where it is asked for, and is no fault of the file
+        except RequestLimitError:  # no damage: reading the file raises it again
             _say(channel, "result", None)
         except DataStackError as error:
             _say(channel, "error", str(error)[:4096])
         except MemoryError:
             _say(channel, "error", f"{job['name']!r} needs more than {job['limit_bytes']:,} bytes of memory to be read")
     finally:
-        os._exit(0)  # whatever went wrong: the other end is closed, which says so
+        os._exit(0)  # any other error closes the connection, which the parent notices
 
 
 def _limit(seconds: float, memory_bytes: int) -> None:

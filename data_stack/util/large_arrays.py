@@ -1,8 +1,8 @@
-"""Memory for the large arrays of batches, which is used again as soon as nobody has the arrays any more.
+"""Memory for the large arrays of batches, reused as soon as the arrays are freed.
 
-What numpy frees of arrays of some megabytes, glibc keeps: up to 64 MiB for each thread that has made any, wherever the arrays are
-freed. Nobody could give it back at once either, for pages that are new cost several times what it takes to copy a batch into
-them. So such arrays lie in memory that is mapped for them alone. What is freed serves the next one, and little of it lies idle.
+glibc keeps the memory of freed arrays of some megabytes, up to 64 MiB for each thread that made any; and returning it to the system
+at once would be slow, because fresh pages cost several times what copying a batch into them takes. So these arrays lie in memory
+that is mapped for them alone. Freed memory serves the next array, and little of it stays idle.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ import numpy.typing as npt
 __all__ = ["LARGE_BYTES", "Memory", "has_own_memory", "new_array", "take_values"]
 
 LARGE_BYTES = 1 << 20
-"""From here on arrays are large: glibc gives the memory of such ones back to the system again and again, and gets new pages."""
+"""The size from which arrays are large: glibc would return their memory to the system, and get new pages for the next one."""
 
-#: What lies idle at most, in all.
+#: The limit of idle memory, in all.
 _MOST_IDLE_BYTES = 32 << 20
-#: Memory that is larger than this many times what is asked for serves something else.
+#: The largest memory for a request, as a multiple of it.
 _LARGEST_FIT = 1.25
-#: Of a large array so many bytes are copied at once.
+#: Large arrays are copied in pieces of this size.
 _BYTES_AT_ONCE = 1 << 18
-#: Sizes are multiples of this, so that batches that differ a little can take each other's memory.
+#: Sizes are multiples of this, so that batches of similar size can reuse each other's memory.
 _STEP_BYTES = 1 << 16
 
 Memory = ctypes.Array[ctypes.c_char]
-"""What an array lies in. It ends with the last array on it."""
+"""The memory of an array, freed with the last array on it."""
 
 
 def new_array(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """As ``numpy.empty``, for an array of a batch: if it is large, its memory may have been another one's, who is gone."""
+    """As ``numpy.empty``, for an array of a batch; a large one may get the memory of a freed one."""
     dtype = np.dtype(dtype)
     n_bytes = math.prod(shape) * dtype.itemsize
     if n_bytes < LARGE_BYTES or dtype.hasobject:
@@ -51,8 +51,8 @@ def new_array(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 def take_values(values: npt.NDArray[Any], places: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
     """As ``values[places]``, for an array of a batch, see :func:`new_array`.
 
-    Numpy takes values only into memory that is new, if they do not lie one behind the other. So few of a large array are taken at
-    once, which stay in the processor's cache, and copied: new pages for all of them would cost several times that.
+    numpy gathers strided values into new memory only. So a large array is gathered in pieces that fit into the processor's cache,
+    and copied: new pages for all of it would cost several times that.
 
     Args:
         values: shape ``(n,)``.
@@ -62,7 +62,7 @@ def take_values(values: npt.NDArray[Any], places: npt.NDArray[np.integer[Any]]) 
         IndexError: one of the places lies outside.
     """
     if len(places) * values.itemsize < LARGE_BYTES or values.dtype.hasobject:
-        return values.take(places) if values.flags.c_contiguous else values[places]  # take would copy them all first
+        return values.take(places) if values.flags.c_contiguous else values[places]  # take would copy all values first
     found = new_array((len(places),), values.dtype)
     n_at_once = max(1, _BYTES_AT_ONCE // values.itemsize)
     for start in range(0, len(places), n_at_once):
@@ -71,7 +71,7 @@ def take_values(values: npt.NDArray[Any], places: npt.NDArray[np.integer[Any]]) 
 
 
 def has_own_memory(array: npt.NDArray[Any]) -> bool:
-    """Whether an array is no view: its memory is numpy's, or was made for it by :func:`new_array`."""
+    """Whether an array is no view: numpy or :func:`new_array` allocated its memory."""
     return array.flags.owndata or isinstance(array.base, _OwnMemory)
 
 
@@ -80,20 +80,20 @@ class _OwnMemory:
 
 
 def _reuse(n_bytes: int) -> Memory | None:
-    """Memory that nobody has any more, or new one. None where the system has no such maps."""
+    """Idle or new memory; None if the system cannot map it."""
     if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
         return None
     n_bytes = -(-n_bytes // _STEP_BYTES) * _STEP_BYTES
     try:
         mapped = _take_from_idle(n_bytes) or _map(n_bytes)
-    except OSError:  # numpy says it better that there is no memory, or has some
+    except OSError:  # numpy raises a better error, or has memory left
         return None
     memory = _memory_type(len(mapped)).from_buffer(mapped)
     weakref.finalize(memory, _lay_idle, mapped).atexit = False
     return memory
 
 
-# Filled whenever the garbage collector likes to, in whatever thread, so nothing here takes a lock.
+# The garbage collector fills it at any time in any thread, so nothing here takes a lock.
 _idle: deque[mmap.mmap] = deque()
 
 
@@ -102,7 +102,7 @@ def _take_from_idle(n_bytes: int) -> mmap.mmap | None:
         if n_bytes <= len(mapped) <= n_bytes * _LARGEST_FIT:
             try:
                 _idle.remove(mapped)
-            except (ValueError, IndexError):  # another thread was quicker
+            except (ValueError, IndexError):  # another thread took it
                 continue
             return mapped
     return None
@@ -116,9 +116,9 @@ def _map(n_bytes: int) -> mmap.mmap:
 
 
 def _lay_idle(mapped: mmap.mmap) -> None:
-    """Nobody has the array any more that lay there."""
+    """Keep the memory of a freed array."""
     _idle.append(mapped)
-    with contextlib.suppress(IndexError):  # another thread was quicker
+    with contextlib.suppress(IndexError):  # another thread took it
         while sum(map(len, _idle.copy())) > _MOST_IDLE_BYTES:
             _idle.popleft()
 

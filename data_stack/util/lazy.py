@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first asked for, listed once, in its stub ``__init__.pyi``."""
+"""Lazy imports of the names of a package, listed once in its stub ``__init__.pyi``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locks of the operating system on files: each dies with the process that has it."""
+"""File locks of the operating system, which end with the process that holds them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["open_locked", "try_lock", "unlock"]
 
 
 def try_lock(handle: int, *, if_unsupported: bool = True) -> bool:
-    """Lock an open file without waiting; whether it is locked now.
+    """Try to lock an open file without waiting; whether it worked.
 
     Args:
         handle: its descriptor, which holds the lock until it is closed everywhere, forks included, or :func:`unlock` is called.
-        if_unsupported: the answer where the operating system, or the file system, has no such locks.
+        if_unsupported: the result if the operating system, or the file system, has no such locks.
     """
     try:
         import fcntl
@@ -27,7 +27,7 @@ def try_lock(handle: int, *, if_unsupported: bool = True) -> bool:
 
 
 def unlock(handle: int) -> None:
-    """Let go of a lock although the descriptor stays open, here or in a child that was forked meanwhile."""
+    """Release a lock while the descriptor stays open, here or in a forked child."""
     with contextlib.suppress(ImportError, OSError):
         import fcntl
 
@@ -35,15 +35,15 @@ def unlock(handle: int) -> None:
 
 
 def open_locked(path: str) -> int | None:
-    """Lock a file for this process alone; it is made if there is none, with its folders. Never waits.
+    """Open and lock a file for this process alone without waiting; creates the file and its folders.
 
-    Whoever has it may remove it. A system without locks grants all.
+    The holder may remove the file. A system without locks grants every lock.
 
     Returns:
-        The file's descriptor, which holds the lock until it is closed; None if somebody else has it.
+        The file's descriptor, which holds the lock until it is closed; None if another process holds it.
 
     Raises:
-        OSError: the file cannot be made.
+        OSError: the file cannot be created.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     while True:
@@ -54,4 +54,4 @@ def open_locked(path: str) -> int | None:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 return handle
-        os.close(handle)  # whoever had it has just removed it
+        os.close(handle)  # its holder has just removed it

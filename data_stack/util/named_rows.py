@@ -1,4 +1,4 @@
-"""Named tuples whose fields are known only when data are read."""
+"""Named tuples with fields known at run time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["make_row_class", "row_type"]
 
 @functools.lru_cache(maxsize=1024)
 def row_type(name: str, fields: tuple[str, ...]) -> Any:
-    """The class of rows of this name and these fields: one for all who ask, and its rows pickle without it.
+    """The class of rows with this name and these fields, cached; rows pickle by name and fields.
 
-    What is no name in Python is called by its place: ``_3`` for a field "a b" at place 3. A class is called ``Row`` then.
+    Fields that are no Python names are named by their place: ``_3`` for a field "a b" at place 3; a class is then ``Row``.
     """
     class_name = re.sub(r"\W", "_", name)
     make: Any = collections.namedtuple  # type checkers want to see the names

@@ -1,4 +1,4 @@
-"""How many processors this process may use."""
+"""The processors of this process, and its share of them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _of_thread = threading.local()
 
 
 def n_processors() -> int:
-    """Those that the operating system lets this process run on, at least 1."""
+    """The number of processors that this process may run on, at least 1."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def n_threads() -> int:
-    """How many threads should compute in this process: one for each processor, of which a worker process has its share.
+    """How many threads should compute in this process: its share of the processors.
 
-    A process of ``multiprocessing``, as torch's loader has, is taken to have a processor to itself, and its siblings theirs.
+    A process of ``multiprocessing``, such as a worker of torch's loader, has one.
     """
     multiprocessing = sys.modules.get("multiprocessing.process")  # which its processes have imported
     if multiprocessing is not None and multiprocessing.parent_process() is not None:
@@ -29,16 +29,16 @@ def n_threads() -> int:
 
 
 def be_one_of(n_processes: int) -> None:
-    """Tell that this process is one of so many workers, which compute at the same time."""
+    """Set the number of worker processes that share the processors, this one included."""
     global _n_processes
     _n_processes = n_processes
 
 
 def n_threads_here() -> int:
-    """How many threads should compute for this one, itself included: of :func:`n_threads` its share."""
+    """How many threads should compute for this one, itself included: its share of :func:`n_threads`."""
     return max(1, n_threads() // getattr(_of_thread, "n_threads", 1))
 
 
 def thread_is_one_of(n_threads: int) -> None:
-    """Tell that this thread is one of so many, which compute at the same time."""
+    """Set the number of threads that share the processors of this process, this one included."""
     _of_thread.n_threads = n_threads

@@ -1,7 +1,7 @@
-"""How much memory may be taken by what is decoded for one request: one limit for all formats, looked at before decoding.
+"""The memory limit of the values that one request decodes, for all formats, checked before decoding.
 
-A file says how much its contents are before they are decoded, and may say anything: 13 kB of PNG can be 10 GB of pixels. What
-lies in a file as it does in memory (rows of an ``.npy`` file, say) is never more than the file, and does not count.
+Headers state how large the decoded contents are, and may be hostile: 13 kB of PNG can be 10 GB of pixels. Uncompressed contents,
+such as rows of an ``.npy`` file, are never larger than the file, and do not count.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from data_stack.exception import ConfigError, RequestLimitError
 __all__ = ["MAX_REQUEST_BYTES", "Request", "check_request", "current_request", "decoding_for", "limit_bytes"]
 
 MAX_REQUEST_BYTES: Final = "DATA_STACK_MAX_REQUEST_BYTES"
-"""The environment variable that sets the limit, in bytes; ``inf`` for none. It is looked at for each request, and worker
-processes inherit it. Without it the limit is a quarter of the memory of the machine, or of its container; at least 1 GiB."""
+"""The environment variable that sets the limit, in bytes; ``inf`` for none. It is read for each request, and worker processes
+inherit it. The default is a quarter of the memory of the machine or container, at least 1 GiB."""
 
 _FEWEST_BYTES: Final = 1 << 30
 _CONTAINER_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -39,7 +39,7 @@ class Request:
 
     Attributes:
         n_bytes: of the values.
-        limit_bytes: how much it may take.
+        limit_bytes: of all values.
     """
 
     __slots__ = ("limit_bytes", "n_bytes")
@@ -48,24 +48,24 @@ class Request:
         self.n_bytes, self.limit_bytes = 0, limit_bytes()
 
     def check(self, n_bytes: int, what: str) -> None:
-        """Refuse to decode so much more.
+        """Check that so much more may be decoded.
 
         Raises:
-            RequestLimitError: it is more than the request may take.
+            RequestLimitError: it exceeds the limit.
         """
         if self.n_bytes + n_bytes > self.limit_bytes:
             raise RequestLimitError(what, self.n_bytes + n_bytes, self.limit_bytes)
 
     def reserve(self, n_bytes: int, what: str) -> None:
-        """The same, and count it."""
+        """Check it, and count it."""
         self.check(n_bytes, what)
         self.n_bytes += n_bytes
 
     def add(self, value: Any) -> None:
-        """Count a decoded value. (Threads may count at once: then one may be lost, which does no harm.)
+        """Count a decoded value. (Threads that count at once may lose a value, which does no harm.)
 
         Raises:
-            RequestLimitError: the request takes too much with it.
+            RequestLimitError: the request exceeds the limit with it.
         """
         n_bytes = getattr(value, "nbytes", 0)
         if type(n_bytes) is int:
@@ -76,7 +76,7 @@ class Request:
 
 @contextlib.contextmanager
 def decoding_for(request: Request) -> Iterator[Request]:
-    """Let all that this thread decodes count for a request, as :func:`current_request` gives it."""
+    """Make a request the :func:`current_request` of this thread."""
     before, _current.request = _current.request, request
     try:
         yield request
@@ -85,25 +85,25 @@ def decoding_for(request: Request) -> Iterator[Request]:
 
 
 def current_request() -> Request:
-    """That which this thread decodes for; a new one where there is none."""
+    """The request that this thread decodes for, or a new one."""
     return _current.request or Request()
 
 
 def check_request(n_bytes: int, what: str) -> None:
-    """Refuse to decode so much more for the request of this thread, or by itself where there is none.
+    """Check that the current request may decode so much more.
 
     Args:
-        n_bytes: what decoding would take, as far as headers tell.
-        what: what it is, for the message.
+        n_bytes: the decoded size according to the headers.
+        what: the name of the value for the message.
 
     Raises:
-        RequestLimitError: it is more than a request may take.
+        RequestLimitError: it exceeds the limit.
     """
     current_request().check(n_bytes, what)
 
 
 def limit_bytes() -> int:
-    """How much a request may take now.
+    """The limit of a request now.
 
     Raises:
         ConfigError: the environment variable is no positive number.
@@ -128,6 +128,6 @@ def _default_bytes() -> int:
     for path in map(Path, _CONTAINER_LIMITS):
         try:
             memory = min(memory, int(path.read_text()))
-        except (OSError, ValueError):  # there is none, or it is "max"
+        except (OSError, ValueError):  # no such file, or "max"
             continue
     return max(_FEWEST_BYTES, memory // 4)

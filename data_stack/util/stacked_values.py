@@ -17,10 +17,10 @@ _Array = npt.NDArray[Any]
 _NUMBERS = (bool, int, float, complex)
 _PYTHON_NUMBERS = set(_NUMBERS)
 _LISTS = {list, tuple}
-_UNSTACKABLE = (ValueError, TypeError, OverflowError, RuntimeError)  # ragged, endless, or tensors that numpy does not take
+_UNSTACKABLE = (ValueError, TypeError, OverflowError, RuntimeError)  # ragged, recursive, or tensors that numpy refuses
 _NUMERIC_KINDS = "biufc"
 _TIMES = (np.datetime64, np.timedelta64)
-_EXACT_IN_FLOATS = 2**53  # integers below are floats, too; what is rounded to it may have been another one
+_EXACT_IN_FLOATS = 2**53  # floats hold all integers below
 _SCALARS = {np.dtype(code).type for code in np.typecodes["AllInteger"] + np.typecodes["Float"] + np.typecodes["Complex"] + "?"}
 
 
@@ -28,10 +28,10 @@ def stack_values(values: Sequence[Any]) -> _Array:
     """Values as one array of shape ``(len(values), ...)`` that holds each of them exactly; of dtype object where no other does.
 
     Numbers, arrays, tensors and lists of numbers of one shape are stacked, times in the finest of their units. Python
-    objects stay as they are: strings and bytes (numpy's own would cut trailing zeros and take the longest value's memory for
-    each), values of no common shape or dtype, arrays with masked entries, and all values of a column in which one would become
-    another one: an integer beyond 2**53 beside floats, or beyond int64 beside signed integers, or times that the finest unit
-    does not hold. Records are stacked if they are of one dtype.
+    objects stay objects: strings and bytes (numpy's own would cut trailing zeros and take the longest value's memory for each),
+    values without a common shape or dtype, arrays with masked entries, and all values of a column in which one would change: an
+    integer beyond 2**53 beside floats, or beyond int64 beside signed integers, or a time that the finest unit does not hold.
+    Records are stacked if they have one dtype.
     """
     if not values:
         return np.empty(0)
@@ -42,7 +42,7 @@ def stack_values(values: Sequence[Any]) -> _Array:
     only = next(iter(types)) if len(types) == 1 else None
     if only in _SCALARS or (only in _TIMES and len({value.dtype for value in values}) == 1):
         return np.array(values)
-    if types <= _LISTS and (numbers := _numbers_of_lists(values)) is not None:  # all at once takes a third of the time
+    if types <= _LISTS and (numbers := _numbers_of_lists(values)) is not None:  # three times as fast as one by one
         return numbers
     arrays = list(values) if only is np.ndarray else [exact_array(value) for value in values]
     stackable = [array for array in arrays if array is not None]
@@ -52,7 +52,7 @@ def stack_values(values: Sequence[Any]) -> _Array:
 
 
 def exact_array(value: Any) -> _Array | None:
-    """A number, array, tensor or list of numbers as an array that holds it exactly; None if there is none, and for all else."""
+    """A number, array, tensor or list of numbers as an array that holds it exactly; None for values without such an array."""
     if isinstance(value, (str, bytes)):
         return None
     if isinstance(value, _NUMBERS):
@@ -73,7 +73,7 @@ def exact_array(value: Any) -> _Array | None:
 
 
 def _numbers_of_lists(values: Sequence[Any]) -> _Array | None:
-    """Lists of Python's numbers, nested or not, as the array that holds them exactly; None if there may be none."""
+    """Lists of Python's numbers, nested or not, as an array that holds them exactly; None if it might not."""
     try:
         types = set(map(type, values))
         if not types <= _PYTHON_NUMBERS:
@@ -101,7 +101,7 @@ def _numbers(values: Sequence[Any], types: set[type]) -> _Array | None:
 
 
 def _stack_arrays(arrays: Sequence[_Array], values: Sequence[Any]) -> _Array:
-    """The values that these arrays are made of as one array, or the arrays as objects."""
+    """Stack arrays of values into one array, or into one of objects."""
     dtype = common_dtype(arrays) if len({array.shape for array in arrays}) == 1 else None
     if dtype is None:
         pairs = zip(arrays, values, strict=True)
@@ -120,8 +120,8 @@ def _stack_arrays(arrays: Sequence[_Array], values: Sequence[Any]) -> _Array:
 
 
 def objects(values: Sequence[Any]) -> _Array:
-    """Objects as they are, whatever they are: an array of dtype object, shape ``(len(values),)``."""
+    """An array of dtype object and shape ``(len(values),)`` with the values themselves."""
     column = np.empty(len(values), dtype=object)
-    for position, value in enumerate(values):  # one by one: numpy would unfold values that are sequences
+    for position, value in enumerate(values):  # one by one: numpy would expand sequences
         column[position] = value
     return column

@@ -1,4 +1,4 @@
-"""What a name that is not known may have been meant to be."""
+"""Suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ __all__ = ["did_you_mean"]
 
 
 def did_you_mean(wrong: object, known: Iterable[str]) -> str:
-    """``" (did you mean 'train'?)"``, or nothing where no known name is near."""
+    """``" (did you mean 'train'?)"``, or an empty string without a similar name."""
     near = difflib.get_close_matches(str(wrong), known, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
