@@ -54,8 +54,8 @@ class Loader:
 
     **Order.** The order is a pure function of the iterator, the seed and the epoch (:mod:`data_stack.loader.orders`). The ranks
     of ``shard`` divide each step (:mod:`data_stack.loader.plan`), so together they have each sample exactly once per epoch
-    (except for the last few, see ``uneven``), and equally many steps. Batches do not depend on the kind and number of workers. Random
-    layers of the stack (``shuffle``, ``mix``, ``map(…, seed=…)``) are drawn anew for each epoch.
+    (except for the last few, see ``uneven``), and equally many steps. Batches do not depend on the kind and number of workers.
+    Random layers of the stack (``shuffle``, ``mix``, ``map(…, seed=…)``) are drawn anew for each epoch.
 
     **Workers.** Gathers are fastest in the consumer's own thread, decoders that release the GIL in threads, Python code in
     processes; "auto" measures the first batches, keeps the fastest kind, and chooses again when an epoch begins. Worker

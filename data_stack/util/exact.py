@@ -22,7 +22,7 @@ def as_array(values: Any) -> _Array:
     """An array or tensor as a numpy array, without a copy where its memory can be shared.
 
     Raises:
-        TypeError: a tensor of a dtype that numpy lacks, such as bfloat16; or an array with masked entries, which would be exposed.
+        TypeError: a tensor of a dtype that numpy lacks, such as bfloat16; or an array with masked entries.
     """
     if type(values) is np.ndarray:
         return values

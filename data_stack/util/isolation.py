@@ -1,6 +1,6 @@
 """Runs a function of ours on a file's bytes in a separate process, which may crash, hang or exhaust its memory limit.
 
-A helper process starts at the first run, and imports the modules of the functions once; each run is a fork of it, which takes some
+A helper process starts at the first run, and imports the modules of the functions once; each run is a fork of it, which takes
 milliseconds. A run reads the bytes from this process, by position, and returns plain JSON. The helper ends with this process. A
 forked process has its own helper.
 """

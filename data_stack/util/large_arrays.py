@@ -1,7 +1,7 @@
 """Memory for the large arrays of batches, reused as soon as the arrays are freed.
 
-glibc keeps the memory of freed arrays of some megabytes, up to 64 MiB for each thread that made any; and returning it to the system
-at once would be slow, because fresh pages cost several times what copying a batch into them takes. So these arrays lie in memory
+glibc keeps the memory of freed arrays of some megabytes, up to 64 MiB for each thread that made any; and returning it at once
+would be slow, because fresh pages cost several times what copying a batch into them takes. So these arrays lie in memory
 that is mapped for them alone. Freed memory serves the next array, and little of it stays idle.
 """
 
