@@ -27,8 +27,8 @@ SUPPORT = HERE.parent / "tests" / "support"
 #: How figures are shown: what they are multiplied by; "/s" shows one by the figure.
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "MiB": 1 / MIB, "B": 1.0, "%": 100.0, "": 1.0}
 _PACKAGES = (
-    "numpy", "torch", "h5py", "pyarrow", "pymongo", "requests", "moto", "granular", "grain", "array_record", "litdata",
-    "mosaicml-streaming", "webdataset", "datasets", "pylance", "lmdb", "simplejpeg", "opencv-python-headless", "pooch",
+    "numpy", "torch", "h5py", "pyarrow", "pymongo", "requests", "moto", "granular", "datasets", "lmdb", "simplejpeg",
+    "opencv-python-headless", "pooch",
 )  # fmt: skip
 
 
@@ -40,7 +40,7 @@ class Results:
         figures: by case and way, one for each round.
         units: by case, one of ``UNITS`` or ``"/s"``.
         kinds: ``"ours"``, ``"limit"`` or ``"peer"`` by way; of others as :meth:`kind` has it.
-        facts: whatever else was found.
+        facts: other findings.
         targets: what was wanted, and whether it is met.
         left_out: what could not be measured, and why.
     """

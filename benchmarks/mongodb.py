@@ -3,7 +3,7 @@
 Run: python benchmarks/mongodb.py [--only CASE …]
 
 Bare queries and GridOut read the very documents that the connector wrote, over clients of default options.
-Random reads never meet a block twice, so that nobody's cache helps; mongod has all in its own cache or in the page cache
+Random reads never read a block twice, so that no cache of a client helps; mongod has all in its own cache or in the page cache
 of the system, as it would on a warm server. Bytes are those that mongod says it sent (``network.bytesOut``), memory is
 the peak of a fresh process above what it had after its imports.
 """

@@ -1,4 +1,4 @@
-"""Records against the limits (a memory map, os.pread) and every peer that is installed, in turn in one process.
+"""Records against a memory map and every peer that is installed, in turn in one process.
 
 Run: python benchmarks/records.py [--only CASE …] [--systems SYSTEM …] [--small] [--json FILE]
 
@@ -106,7 +106,7 @@ def measure_workload(work: Workload, systems: Mapping[str, System], folder: Path
             try:
                 readers[name] = reader = each.open(work.schema, folders[name])
                 stack.callback(reader.close)
-                check_reader(reader, work, random=each.random)
+                check_reader(reader, work)
             except Exception as error:
                 results.leave_out(f"{work.name}: {name}", error)
                 readers.pop(name, None)
@@ -156,10 +156,8 @@ def opening(each: System, work: Workload, folder: Path, *, whole: bool) -> Calla
         if whole:
             for _kept in reader.batches():
                 pass
-        elif each.random:
-            reader.one(0)
         else:
-            next(iter(reader.records()))
+            reader.one(0)
         reader.close()
 
     return lambda: timed(once) / (work.n if whole else 1)

@@ -54,7 +54,7 @@ class GranularLoading(Loading):
         if "length" in batch:
             pairs = zip(batch["blob"], batch["length"].tolist(), strict=True)
             return {"blob": [array[:length].tobytes() for array, length in pairs]}
-        # Its integers are those of Python, whatever they were.
+        # It returns integers of Python for all integer dtypes.
         return {field.name: batch[field.name].astype(field.dtype or np.uint8, copy=False) for field in self._fields}
 
     def close(self) -> None:

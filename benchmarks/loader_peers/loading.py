@@ -22,7 +22,7 @@ class Loading(ABC):
     """An open loader.
 
     Attributes:
-        ahead: how many batches its workers may have made when nobody asks; a turn begins behind them.
+        ahead: how many batches its workers may make ahead; a turn begins after them.
     """
 
     ahead: int = 2 * N_WORKERS
@@ -53,18 +53,16 @@ class LoaderSystem:
         kind: ``"ours"``, ``"limit"`` or ``"peer"``; the best peer is sought among peers.
         stored: the system of :mod:`record_peers` whose files it reads.
         works: the workloads it is measured in.
-        write_files: writes files of its own.
     """
 
     open: Callable[[Schema, Path], Loading]
     kind: str = "peer"
     stored: str = "memmap"
     works: tuple[str, ...] = ("W1", "W2", "W3", "W4")
-    write_files: Callable[[Workload, Path], None] | None = None
 
     def write(self, work: Workload, folder: Path) -> None:
         """Write the workload into a folder that does not exist yet."""
-        (self.write_files or record_peers.system(self.stored).write)(work, folder)
+        record_peers.system(self.stored).write(work, folder)
 
 
 def as_columns(batch: Any) -> Batch:

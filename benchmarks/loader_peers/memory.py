@@ -32,15 +32,3 @@ def proportional_bytes(pid: int) -> int:
             continue
         total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
     return total
-
-
-def mapped_segments(pid: int) -> set[Path]:
-    """Named shared memory that a process or one of its children has mapped."""
-    found = set()
-    for each in family(pid):
-        try:
-            lines = Path(f"/proc/{each}/maps").read_text().splitlines()
-        except OSError:
-            continue
-        found |= {Path(path) for line in lines if (path := line.partition("/dev/shm/")[2]) and not path.endswith("(deleted)")}
-    return {Path("/dev/shm") / path for path in found}

@@ -19,7 +19,7 @@ WORK_SECONDS = 50e-6
 
 
 class Work:
-    """Counts up for about 50 µs, and gives the sample as it was: no part of it leaves Python's lock."""
+    """Counts up for about 50 µs without releasing the GIL, and returns the sample."""
 
     def __init__(self, n_turns: int) -> None:
         self._n_turns = n_turns

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
-from record_peers.system import decoded
-from record_peers.workload import Schema
 from torch.utils.data import DataLoader
 
 from loader_peers.loading import BATCH, N_WORKERS, Loading
@@ -60,19 +57,3 @@ def tensors(batch: dict[str, Any]) -> dict[str, Any]:
         else:
             found[name] = torch.from_numpy(values if values.flags.writeable else values.copy())
     return found
-
-
-class Stacked:
-    """Collates samples whose arrays are read-only, and whose pictures are not decoded."""
-
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-
-    def __call__(self, samples: Sequence[dict[str, Any]]) -> Any:
-        columns: dict[str, Any] = {}
-        for field in self._schema.fields:
-            values = [sample[field.name] for sample in samples]
-            if field.kind == "jpeg":
-                values = [decoded(value) for value in values]
-            columns[field.name] = values if field.kind == "blob" else np.array(values, field.dtype or np.uint8)
-        return tensors(columns)

@@ -17,7 +17,7 @@ from record_peers.workload import Schema
 
 from loader_peers import loader_system
 from loader_peers.checking import check_epoch
-from loader_peers.memory import mapped_segments, proportional_bytes
+from loader_peers.memory import proportional_bytes
 
 #: A turn has at least so many batches, however slow the loader is.
 _FEWEST_BATCHES = 4
@@ -63,15 +63,12 @@ class Child:
             self._send(signal.SIGSTOP)
 
     def close(self) -> None:
-        """End it and all of its workers, and remove the shared memory that some peers leave behind."""
-        segments = mapped_segments(self._process.pid or 0)
+        """End it and all of its workers."""
         self._send(signal.SIGCONT)
         self._pipe.close()
         self._process.join(5)
         self._send(signal.SIGKILL)
         self._process.join()
-        for segment in segments:
-            segment.unlink(missing_ok=True)
 
     def _ask(self, asked: Any, seconds: float) -> Any:
         try:
@@ -111,7 +108,7 @@ def _run(name: str, log: Path, pipe: Connection) -> None:
         except Exception as error:
             pipe.send(RuntimeError(f"{type(error).__name__}: {str(error)[:300]}"))
     sys.stderr.flush()
-    os._exit(0)  # whatever is left of a peer ends here
+    os._exit(0)  # ends all threads of a peer
 
 
 def _endless(loading: Any, rest: Iterator[Any]) -> Iterator[Any]:
@@ -122,7 +119,7 @@ def _endless(loading: Any, rest: Iterator[Any]) -> Iterator[Any]:
 
 
 def _turn(loading: Any, batches: Iterator[Any], seconds: float) -> dict[str, Any]:
-    """Samples of as many batches as take so long, behind those that were made while nobody asked."""
+    """Samples of as many batches as take so long, after those that were made ahead."""
     for _ in range(loading.ahead):
         batch = next(batches)
     n_batches = n_samples = 0

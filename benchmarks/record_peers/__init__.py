@@ -11,18 +11,11 @@ MODULES = {
     "ours": "ours",
     "ours, append": "ours",
     "memmap": "limits",
-    "memmap, unchecked": "limits",
-    "pread": "limits",
     "granular": "granular_bags",
-    "array_record": "array_records",
-    "streaming": "mosaicml",
-    "litdata": "litdata_chunks",
-    "lance": "lance_tables",
     "hf_datasets": "hf_datasets",
     "lmdb": "lmdb_values",
     "lmdb, joined": "lmdb_values",
     "h5py": "hdf5",
-    "webdataset": "webdataset_tars",
 }
 
 

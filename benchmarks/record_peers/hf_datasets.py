@@ -7,12 +7,45 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow as pa
 
-from record_peers.arrow import batch_of, sample_of, table_of
 from record_peers.system import Batch, Reader, Sample, System
-from record_peers.workload import Schema, Workload
+from record_peers.workload import Field, Schema, Workload
 
 datasets.disable_progress_bars()
+
+
+_TYPES = {"<i8": pa.int64(), "<i4": pa.int32(), "<f4": pa.float32(), "|u1": pa.uint8()}
+
+
+def table_of(work: Workload) -> pa.Table:
+    """A workload; arrays are lists of fixed size, nothing is copied."""
+    return pa.table({field.name: _column(work.columns[field.name], field) for field in work.schema.fields})
+
+
+def _column(values: Any, field: Field) -> pa.Array:
+    if field.kind in ("blob", "jpeg"):
+        return pa.array(values, pa.large_binary())
+    if field.kind == "scalar":
+        return pa.array(values)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1), _TYPES[field.dtype]), int(np.prod(field.shape)))
+
+
+def batch_of(table: pa.Table | pa.RecordBatch, schema: Schema) -> Batch:
+    """A table as a batch."""
+    return {field.name: _values(table.column(field.name), field) for field in schema.fields}
+
+
+def _values(column: pa.ChunkedArray | pa.Array, field: Field) -> Any:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks)
+    if field.kind == "blob":
+        return column.to_pylist()
+    if field.kind == "scalar":
+        return column.to_numpy(zero_copy_only=False)
+    return column.flatten().to_numpy(zero_copy_only=False).reshape(-1, *field.shape)
 
 
 class HuggingFaceReader(Reader):
@@ -30,7 +63,7 @@ class HuggingFaceReader(Reader):
     def one(self, index: int) -> Sample:
         if self._pictures:
             return {self._pictures: np.asarray(self._dataset[index][self._pictures])}
-        return sample_of(self._dataset[index], self._schema)
+        return {name: values[0] for name, values in batch_of(self._dataset[index], self._schema).items()}
 
     def batch(self, key: Any) -> Batch:
         if self._pictures:

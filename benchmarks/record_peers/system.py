@@ -70,7 +70,6 @@ class System:
         write: writes a workload into a folder that does not exist yet, and closes it.
         open: opens what that wrote.
         kind: ``"ours"``, ``"limit"`` or ``"peer"``; the best peer is sought among peers.
-        random: whether single samples can be read by number.
         measures: what it is measured in; empty for everything. A variant is measured where it differs.
         packed_only: whether it is measured with fields of one shape alone.
     """
@@ -78,7 +77,6 @@ class System:
     write: Callable[[Workload, Path], None]
     open: Callable[[Schema, Path], Reader]
     kind: str = "peer"
-    random: bool = True
     measures: tuple[str, ...] = ()
     packed_only: bool = False
 
@@ -91,7 +89,7 @@ class System:
         return measure in self.measures or not self.measures
 
 
-def check_reader(reader: Reader, work: Workload, *, random: bool) -> None:
+def check_reader(reader: Reader, work: Workload) -> None:
     """Compare samples and batches with the truth, single ones, random ones, runs.
 
     Raises:
@@ -100,12 +98,11 @@ def check_reader(reader: Reader, work: Workload, *, random: bool) -> None:
     rng = np.random.default_rng(7)
     if len(reader) != work.n:
         raise ValueError(f"{len(reader)} samples instead of {work.n}")
-    if random:
-        indices = np.array([0, work.n - 1, *rng.integers(0, work.n, 20)])
-        work.check(stacked([reader.one(index) for index in indices.tolist()], work.schema), indices)
-        for _ in range(3):
-            indices = rng.integers(0, work.n, BATCH)
-            work.check(reader.batch(indices), indices)
+    indices = np.array([0, work.n - 1, *rng.integers(0, work.n, 20)])
+    work.check(stacked([reader.one(index) for index in indices.tolist()], work.schema), indices)
+    for _ in range(3):
+        indices = rng.integers(0, work.n, BATCH)
+        work.check(reader.batch(indices), indices)
     first = list(islice(reader.records(), 1500))
     work.check(stacked(first, work.schema), np.arange(len(first)))
     for number, batch in enumerate(islice(reader.batches(), 5)):
@@ -117,28 +114,6 @@ def decoded(jpeg: bytes) -> npt.NDArray[np.uint8]:
     from PIL import Image
 
     return np.asarray(Image.open(io.BytesIO(jpeg)))
-
-
-class Packed:
-    """Records of bytes as samples and batches: fields end to end, or the only blob."""
-
-    def __init__(self, schema: Schema) -> None:
-        self._dtype, self._fields = schema.packed, schema.fields
-        self._decode = schema.fields[0].kind == "jpeg"
-
-    def sample(self, record: bytes) -> Sample:
-        """One record."""
-        if self._dtype is None:
-            return {self._fields[0].name: decoded(record) if self._decode else record}
-        fields = np.frombuffer(record, self._dtype)[0]
-        return {name: fields[name] for name in self._dtype.names or ()}
-
-    def batch(self, records: list[bytes]) -> Batch:
-        """Many records."""
-        if self._dtype is None:
-            return {self._fields[0].name: np.stack([decoded(record) for record in records]) if self._decode else records}
-        table = np.frombuffer(b"".join(records), self._dtype)
-        return {name: np.ascontiguousarray(table[name]) for name in self._dtype.names or ()}
 
 
 def stacked(samples: Sequence[Sample], schema: Schema) -> Batch:

@@ -92,7 +92,7 @@ class Workload:
         return self.schema.n
 
     def samples(self) -> Iterator[dict[str, Any]]:
-        """One dict after the other, as somebody who appends has them: scalars are ints of Python, arrays rows."""
+        """The samples as dicts, for appending: scalars are ints of Python, arrays rows."""
         columns = [
             column.tolist() if isinstance(column, np.ndarray) and column.ndim == 1 else column for column in self.columns.values()
         ]
