@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from data_stack.dataset.declarative import DatasetFactory, PreparationReport, stored_folder
+from data_stack.dataset.declarative import DatasetFactory, PreparationReport, dataset_folder
 from data_stack.exception import (
     ConfigError,
     DatasetNotFoundError,
@@ -100,7 +100,7 @@ class Dataset:
 
     def stored_name(self, name: str) -> str:
         """The identifier in the store of a resource that the author names ``name``."""
-        return f"{stored_folder(self.declared)}/{name}" if self.declared is not None else name
+        return f"{dataset_folder(self.declared)}/{name}" if self.declared is not None else name
 
     def prepare(
         self, engine: PreparationEngine | None = None, *, again: bool = False, keep_steps: bool = False

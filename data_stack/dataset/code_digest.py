@@ -24,7 +24,7 @@ from data_stack.dataset.recipes.functions import describe_unnamed, is_of_a_file
 from data_stack.dataset.recipes.recipe_values import content_if_known
 from data_stack.util.logger import logger
 
-__all__ = ["changed_module", "code_digest", "distributions_of", "module_digests"]
+__all__ = ["find_changed_module", "code_digest", "distributions_of", "module_digests"]
 
 # What was edited after this may be another thing in memory than on disk. Factories import us, so they are loaded later.
 _LOADED_AT = time.time()
@@ -77,7 +77,7 @@ def module_digests(factory: object) -> dict[str, str]:
     return {name: _digest_of(name) for name in names if name not in _MAIN and _files_of(name)}
 
 
-def changed_module(digests: Mapping[str, str]) -> str | None:
+def find_changed_module(digests: Mapping[str, str]) -> str | None:
     """The first of these modules whose code is another one in this process; those that are not here at all do not count."""
     return next((name for name, digest in digests.items() if _files_of(name) and _digest_of(name) != digest), None)
 

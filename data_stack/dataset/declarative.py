@@ -29,7 +29,7 @@ __all__ = [
     "PreparedResources",
     "Readiness",
     "Resources",
-    "stored_folder",
+    "dataset_folder",
 ]
 
 _ATTEMPTS = 3
@@ -177,15 +177,15 @@ class DatasetFactory(BaseDatasetFactory):
         definition = self._check_definition()
         split, options = definition.check_config(config)
         if not definition.needs_store:
-            return self._opened(definition, split, Resources(None, definition.folder, ()), options), definition.iterator_meta
-        stored = self._stored_dataset(definition)
+            return self._open_split(definition, split, Resources(None, definition.folder, ()), options), definition.iterator_meta
+        stored = self._find_stored(definition)
         attempts_left = _ATTEMPTS
         while True:
             attempts_left -= 1
             manifest = self._ready_manifest(stored)
             resources = Resources(stored.connector, stored.definition.folder, manifest.prepared)
             try:
-                iterator = self._opened(definition, split, resources, options)
+                iterator = self._open_split(definition, split, resources, options)
             except (ResourceChangedError, ResourceNotFoundError):
                 if not attempts_left or (self._is_current(stored, manifest) and stored.damage(manifest) is None):
                     raise
@@ -229,7 +229,7 @@ class DatasetFactory(BaseDatasetFactory):
         definition = self._check_definition()
         if not definition.needs_store:
             return PreparationReport((), adopted=False, already_ready=True)
-        stored = self._stored_dataset(definition)
+        stored = self._find_stored(definition)
         return self._make_ready(stored, offline, progress, lease_timeout_seconds, engine, again=again, keep_steps=keep_steps)[1]
 
     def is_ready(self) -> bool:
@@ -245,7 +245,7 @@ class DatasetFactory(BaseDatasetFactory):
         definition = self._check_definition()
         if not definition.needs_store:
             return Readiness()
-        stored = self._stored_dataset(definition)
+        stored = self._find_stored(definition)
         unwritten = self._intact_unwritten_manifest(stored)
         return Readiness(unwritten) if unwritten is not None else stored.readiness(lambda: code_digest(self))
 
@@ -254,7 +254,7 @@ class DatasetFactory(BaseDatasetFactory):
         definition = self._check_definition()
         if not definition.needs_store:
             return None
-        stored = self._stored_dataset(definition)
+        stored = self._find_stored(definition)
         return stored.ready_manifest() or self._intact_unwritten_manifest(stored)
 
     def verify(self, deep: bool = True) -> list[Finding]:
@@ -269,7 +269,7 @@ class DatasetFactory(BaseDatasetFactory):
         definition = self._check_definition()
         if not definition.needs_store:
             return []
-        stored = self._stored_dataset(definition)
+        stored = self._find_stored(definition)
         manifest = stored.manifest() or self._unwritten_manifest
         if manifest is None:
             problem = stored.readiness(lambda: code_digest(self)).reason or "the dataset is not prepared: it has no manifest"
@@ -281,13 +281,13 @@ class DatasetFactory(BaseDatasetFactory):
     def _check_definition(self) -> DatasetDefinition:
         return DatasetDefinition.of(self, DatasetFactory)
 
-    def _stored_dataset(self, definition: DatasetDefinition) -> StoredDataset:
+    def _find_stored(self, definition: DatasetDefinition) -> StoredDataset:
         if self.storage_connector is None:
             raise ConfigError(
                 f"dataset {definition.card.name!r} needs a store: {type(self).__name__}(FileStorageConnector(folder)), "
                 f"or data_stack.load({definition.card.name!r}), which has a default"
             )
-        return StoredDataset.found(self.storage_connector, definition)
+        return StoredDataset.find(self.storage_connector, definition)
 
     def _ready_manifest(self, stored: StoredDataset) -> Manifest:
         manifest = self._intact_unwritten_manifest(stored)
@@ -331,7 +331,7 @@ class DatasetFactory(BaseDatasetFactory):
     def _is_current(self, stored: StoredDataset, manifest: Manifest) -> bool:
         return (stored.manifest() or self._unwritten_manifest) == manifest
 
-    def _opened(
+    def _open_split(
         self, definition: DatasetDefinition, split: str, resources: Resources, options: Mapping[str, Any]
     ) -> DatasetIteratorIF:
         iterator: Any = self.open(split, resources, **options)
@@ -347,13 +347,13 @@ class DatasetFactory(BaseDatasetFactory):
         definition = self._check_definition()
         if any(definition.options.values()):
             return  # nobody has said what to open it with
-        iterator = self._opened(definition, split, resources, {})
+        iterator = self._open_split(definition, split, resources, {})
         n_samples = len(iterator)
         for index in {0, n_samples - 1} if n_samples else ():
             definition.check_sample(iterator[index])
 
 
-def stored_folder(factory: DatasetFactory) -> str:
+def dataset_folder(factory: DatasetFactory) -> str:
     """What the dataset of a factory lies below in its store, or will: ``name/version``, or ``name`` if it was stored there."""
     definition = factory._check_definition()
-    return factory._stored_dataset(definition).definition.folder if definition.needs_store else definition.folder
+    return factory._find_stored(definition).definition.folder if definition.needs_store else definition.folder

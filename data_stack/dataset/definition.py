@@ -124,14 +124,14 @@ class DatasetDefinition:
         """False for a dataset that is made in memory."""
         return self.has_preprocess or bool(self.sources) or bool(self.prepared_resources)
 
-    def stored(self, name: str) -> str:
+    def stored_identifier(self, name: str) -> str:
         """The identifier in the store of a name relative to the dataset."""
         return f"{self.folder}/{name}"
 
     @property
     def retrieval_jobs(self) -> list[ResourceDefinition]:
         """The sources under the identifiers that they have in the store."""
-        return [replace(source, identifier=self.stored(source.identifier)) for source in self.sources]
+        return [replace(source, identifier=self.stored_identifier(source.identifier)) for source in self.sources]
 
     def check_sample(self, sample: Any) -> None:
         """Find out whether a sample has the columns that ``columns`` and ``iterator_meta`` name.

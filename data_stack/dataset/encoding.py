@@ -147,7 +147,7 @@ def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
             learner.add(labels, start)
         except EncodingError as error:
             raise error.within(f"column {key!r}") from error
-    classes: list[Any] = learner.learned()["categories"]
+    classes: list[Any] = learner.finish()["categories"]
     return classes
 
 

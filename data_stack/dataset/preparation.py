@@ -119,7 +119,7 @@ class Preparation:
             self.tidy_up()
             return manifest, PreparationReport((), manifest.adopted, already_ready=True)
         with self._connector.lease(self._stored.identifier(MANIFEST)) as lease:
-            manifest = self._waited_for(lease, lease_timeout_seconds)
+            manifest = self._wait_for(lease, lease_timeout_seconds)
             if manifest is not None:
                 return manifest, PreparationReport((), manifest.adopted, already_ready=True)
             self._remove_abandoned()
@@ -162,7 +162,7 @@ class Preparation:
 
     # ------------------------------------------------------------------ alone or not
 
-    def _waited_for(self, lease: Lease, timeout_seconds: float) -> Manifest | None:
+    def _wait_for(self, lease: Lease, timeout_seconds: float) -> Manifest | None:
         """Wait for the lease, or for another process to make the dataset ready."""
         started, pause, announced = time.monotonic(), 0.02, False
         while not lease.acquire():
@@ -268,7 +268,7 @@ class Preparation:
         raw = [ResourceRecord(source.identifier, source.size or 0, source.sha256) for source in sources]
         try:
             if self._definition.has_preprocess:
-                raw = self._preprocessed(sources, raw, journal)
+                raw = self._run_preprocess(sources, raw, journal)
             if (problem := self._incompleteness(raw)) is not None:
                 raise PreparationError(
                     f"could not prepare dataset {self._name!r} {self._definition.card.version} of {self._definition.factory}: "
@@ -334,7 +334,7 @@ class Preparation:
                     logger.info("dataset %r: took %r over from %r", self._name, job.identifier, identifier)
                     break
 
-    def _preprocessed(
+    def _run_preprocess(
         self, sources: list[SourceRecord], raw: list[ResourceRecord], journal: Journal | None
     ) -> list[ResourceRecord]:
         journal = self._resume(sources, journal)

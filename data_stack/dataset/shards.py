@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from data_stack.dataset.code_digest import changed_module, module_digests
+from data_stack.dataset.code_digest import find_changed_module, module_digests
 from data_stack.dataset.engine import PreparationEngine, ShardAuthor
 from data_stack.dataset.journal import Journal, Step
 from data_stack.dataset.prepared import PreparedResources, Resources, Superseded
@@ -207,7 +207,7 @@ class ShardWork:
         Raises:
             ConfigError: the code is another one in this process.
         """
-        if (changed := changed_module(self._digests)) is not None:
+        if (changed := find_changed_module(self._digests)) is not None:
             raise ConfigError(
                 f"module {changed!r} is another one where the shard is to be prepared than where the preparation was begun: it "
                 f"was edited meanwhile, or another version of its package is installed there. Prepare the dataset again with the "

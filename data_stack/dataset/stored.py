@@ -118,7 +118,7 @@ class StoredResources:
             listed = [(record.identifier, record.sha256) for record in manifest.prepared]
             for name, sha256 in [*listed, *((source.identifier, source.sha256) for source in kept)]:
                 if self.identifier(name) not in reported:
-                    findings += self._damaged_bytes(self.identifier(name), sha256)
+                    findings += self._check_bytes(self.identifier(name), sha256)
         return findings
 
     def identifier(self, name: str) -> str:
@@ -161,7 +161,7 @@ class StoredResources:
                 yield Finding(identifier, f"{identifier!r} {problem}")
             elif read_touched and self.connector.knows_digests and info is not None and info.sha256 is None:
                 logger.info("%r was copied or changed since it was stored; reading its %d bytes once", identifier, record.size)
-                yield from self._damaged_bytes(identifier, record.sha256)
+                yield from self._check_bytes(identifier, record.sha256)
 
     def _source_changes(self, sources: list[SourceRecord]) -> Iterator[Finding]:
         for source in sources:
@@ -173,7 +173,7 @@ class StoredResources:
                 if problem is not None:
                     yield Finding(self.identifier(source.identifier), f"{self.identifier(source.identifier)!r} {problem}")
 
-    def _damaged_bytes(self, identifier: str, sha256: str | None) -> Iterator[Finding]:
+    def _check_bytes(self, identifier: str, sha256: str | None) -> Iterator[Finding]:
         try:
             self.connector.verify_resource(identifier, sha256)
         except (ChecksumMismatchError, ResourceNotFoundError, StorageError) as error:
@@ -197,7 +197,7 @@ class StoredDataset(StoredResources):
         self.outdated: Manifest | None = None
 
     @classmethod
-    def found(cls, connector: StorageConnector, definition: DatasetDefinition) -> StoredDataset:
+    def find(cls, connector: StorageConnector, definition: DatasetDefinition) -> StoredDataset:
         """The dataset where it lies: below name and version, or below its name alone if it was stored there before.
 
         That is so if there is a manifest of this version, or all of it without any manifest, as the original DataStack left it.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from data_stack.dataset.declarative import DatasetFactory, stored_folder
+from data_stack.dataset.declarative import DatasetFactory, dataset_folder
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.stacking import stack_samples, value_of
 from data_stack.exception import ConfigError, UnknownSplitError
@@ -124,7 +124,7 @@ class DatasetFactoryContract:
             return
         elsewhere = InMemoryStorageConnector()
         for source in factory.sources:
-            identifier = f"{stored_folder(factory)}/{source.identifier}"
+            identifier = f"{dataset_folder(factory)}/{source.identifier}"
             if storage_connector.has_resource(identifier):
                 elsewhere.set_resource(identifier, storage_connector.get_resource(identifier))
         again = self.factory_class(elsewhere)

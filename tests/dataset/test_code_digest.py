@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from data_stack.dataset import code_digest as code_digest_module
-from data_stack.dataset.code_digest import changed_module, code_digest, module_digests
+from data_stack.dataset.code_digest import find_changed_module, code_digest, module_digests
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.prepared import PreparedResources, Resources
@@ -190,13 +190,13 @@ def test_a_module_that_another_process_has_in_another_version_is_named(write: Wr
     digests = module_digests(importlib.import_module("made_one").Factory(None))
 
     assert set(digests) == {"made_one"}
-    assert changed_module(digests) is None
+    assert find_changed_module(digests) is None
     write(made_two="A = 2")
-    assert changed_module(digests) == "made_one"
+    assert find_changed_module(digests) == "made_one"
     for name in ("made_one", "made_two"):
         (tmp_path / f"{name}.py").unlink()
     _forget_modules(set(sys.modules) - {"made_one", "made_two"})
-    assert changed_module(digests) is None
+    assert find_changed_module(digests) is None
 
 
 class Inherited(DatasetFactory):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources, stored_folder
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources, dataset_folder
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.io.resource_definition import ResourceDefinition
@@ -105,7 +105,7 @@ def test_a_dataset_in_the_layout_of_before_is_used_where_it_lies(flat: FileStora
     before = flat.list_resources()
 
     assert Older(flat).prepare().already_ready
-    assert (sample(Older(flat)), stored_folder(Older(flat))) == ("1.0 one", "letters")
+    assert (sample(Older(flat)), dataset_folder(Older(flat))) == ("1.0 one", "letters")
     assert flat.list_resources() == before
 
 
@@ -122,7 +122,7 @@ def test_a_complete_store_without_manifest_is_adopted_where_it_lies(flat: FileSt
     flat.delete_resource("letters/manifest.json")
 
     assert Older(flat).prepare().adopted
-    assert stored_folder(Older(flat)) == "letters"
+    assert dataset_folder(Older(flat)) == "letters"
     assert not Newer(flat).is_ready()
 
 

@@ -22,7 +22,7 @@ import sharded_dataset
 from process_census import is_running
 from sharded_dataset import N_SHARDS, Clashing, Random, Sharded
 
-from data_stack.dataset.declarative import DatasetFactory, PreparedResources, Resources, stored_folder
+from data_stack.dataset.declarative import DatasetFactory, PreparedResources, Resources, dataset_folder
 from data_stack.dataset.engine import PreparationEngine
 from data_stack.dataset.manifest import ResourceRecord
 from data_stack.distributed import ProcessEngine
@@ -73,7 +73,7 @@ def attempts(log: Path) -> Counter[str]:
 
 def assert_nothing_left(factory: DatasetFactory) -> None:
     """Only what the manifest lists is there, and every byte of it is right."""
-    connector, name = factory.storage_connector, stored_folder(factory)
+    connector, name = factory.storage_connector, dataset_folder(factory)
     manifest = factory.manifest()
     assert manifest is not None
     expected = {f"{name}/{record.identifier}" for record in manifest.prepared} | {f"{name}/manifest.json"}

@@ -174,7 +174,7 @@ class CategoricalEncoder(Encoder):
             if outside.any():
                 at = tuple(np.argwhere(outside)[0].tolist())
                 raise EncodingError(f"there is no {self._what} number {codes[at]}: they go to {self._n_codes - 1}", at[0])
-        return self._categories.taken(np.where(codes >= len(self._categories), -1, codes))
+        return self._categories.values_of(np.where(codes >= len(self._categories), -1, codes))
 
 
 class OneHotEncoder(CategoricalEncoder):

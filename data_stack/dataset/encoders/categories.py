@@ -119,7 +119,7 @@ class Categories:
         more = f" and {len(self) - 8} more" if len(self) > 8 else ""
         return f"known are {', '.join(f'{value!r:.40}' for value in self.values[:8]) or 'none'}{more}"
 
-    def taken(self, codes: Codes) -> Column:
+    def values_of(self, codes: Codes) -> Column:
         """The categories of these numbers, each in ``[0, len)`` or -1, which gives None."""
         column = objects([*self.values, None]) if codes.size and codes.min() < 0 else values_column(self.values)
         return column[codes]
@@ -172,7 +172,7 @@ class CategoriesLearner(Learner):
                 place = next(place for place, item in enumerate(listed) if item is value)
                 raise EncodingError(f"{value!r:.80}: {error}", first + place // max(1, int(np.prod(block.shape[1:])))) from None
 
-    def learned(self) -> dict[str, Any]:
+    def finish(self) -> dict[str, Any]:
         """``categories``: numbers first, then strings, then the rest, each in their order."""
         return {"categories": sorted(self._seen, key=_order)}
 

@@ -164,11 +164,11 @@ class _NumbersLearner(Learner):
         self._shape = numbers.shape[1:]
         self._moments.add(numbers)
 
-    def learned(self) -> dict[str, Any]:
+    def finish(self) -> dict[str, Any]:
         moments = self._moments
         with np.errstate(over="ignore", invalid="ignore"):  # refused when it is remembered
             if self._scaling == "robust":
-                centre, scale = self._whole.learned().values()
+                centre, scale = self._whole.finish().values()
             elif self._scaling == "standard":
                 # The mean of equal values is that value, though the sum over their number may miss it by a bit.
                 centre, scale = np.where(moments.low == moments.high, moments.low, moments.mean), moments.deviation

@@ -42,7 +42,7 @@ class Learner(ABC):
         """
 
     @abstractmethod
-    def learned(self) -> dict[str, Any]:
+    def finish(self) -> dict[str, Any]:
         """What was found, as values that can be written as plain data (numbers, strings, arrays, lists, dicts)."""
 
 
@@ -63,7 +63,7 @@ class WholeColumn(Learner):
             raise EncodingError(f"values have the shape {block.shape[1:]}, those before {self._blocks[0].shape[1:]}", first)
         self._blocks.append(block)
 
-    def learned(self) -> dict[str, Any]:
+    def finish(self) -> dict[str, Any]:
         """What the function says of the whole."""
         dtypes = {block.dtype for block in self._blocks}
         blocks = self._blocks if len(dtypes) == 1 or object not in dtypes else [b.astype(object) for b in self._blocks]
@@ -298,7 +298,7 @@ class Fitting:
         """
         if self._n_values == 0:
             raise ConfigError(f"{self._encoder!r} cannot be fitted on no values: the column is empty")
-        self._encoder._remember(self._learner.learned())
+        self._encoder._remember(self._learner.finish())
         self._encoder.fitted_on = fitted_on
 
 

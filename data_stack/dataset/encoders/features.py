@@ -150,7 +150,7 @@ class FeatureEncoder(Encoder):
     @property
     def output_size(self) -> int | None:
         """Number of columns of the matrix."""
-        return self._planned().size if self.is_fitted else None
+        return self._get_plan().size if self.is_fitted else None
 
     @property
     def output_names(self) -> tuple[str, ...] | None:
@@ -161,7 +161,7 @@ class FeatureEncoder(Encoder):
         """:attr:`output_names`, with the features called by ``names`` where they are positions."""
         if not self.is_fitted:
             return None
-        plan = self._planned()
+        plan = self._get_plan()
         called: list[str] = []
         for part, place in zip(plan.parts, plan.places, strict=True):
             features = [self._call(feature, names) for feature in part.features]
@@ -194,7 +194,7 @@ class FeatureEncoder(Encoder):
 
     # ------------------------------------------------------------------ encoding
 
-    def _planned(self) -> _Plan:
+    def _get_plan(self) -> _Plan:
         # A part may have been fitted anew by someone who holds its encoder.
         learned = [part.encoder._learned for part in self._parts]
         if self._plan is None or any(map(operator.is_not, self._plan.learned, learned)):
@@ -202,11 +202,11 @@ class FeatureEncoder(Encoder):
         return self._plan
 
     def _transform(self, column: Column) -> Column:
-        return self._planned().transform(FeatureRows(column, self._positions))
+        return self._get_plan().transform(FeatureRows(column, self._positions))
 
     def _inverse(self, column: Column) -> Column:
         """The rows again: an array where all positions of it were encoded, otherwise dicts of the features that were."""
-        plan = self._planned()
+        plan = self._get_plan()
         if column.ndim != 2 or column.shape[1] != plan.size:
             raise ConfigError(f"a matrix of {plan.size} columns is needed, got the shape {column.shape}")
         columns: dict[Feature, Column] = {}
@@ -246,7 +246,7 @@ class _FeaturesLearner(Learner):
         for part, fitting in self._fittings:
             part.run(fitting.add, part.run(part.column, rows))
 
-    def learned(self) -> dict[str, Any]:
+    def finish(self) -> dict[str, Any]:
         for part, fitting in self._fittings:
             part.run(fitting.finish)
         return {}

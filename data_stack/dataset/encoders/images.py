@@ -89,11 +89,11 @@ class ImageEncoder(Encoder):
 
     def _transform(self, column: Column) -> Column:
         if column.dtype != object:
-            return self._scaled(_check(column, 0)) if len(column) else np.empty(column.shape, dtype=np.float32)
-        images = [self._scaled(_check(_array_of(image)[np.newaxis], place))[0] for place, image in enumerate(column)]
+            return self._standardize(_check(column, 0)) if len(column) else np.empty(column.shape, dtype=np.float32)
+        images = [self._standardize(_check(_array_of(image)[np.newaxis], place))[0] for place, image in enumerate(column)]
         return np.stack(images) if len({image.shape for image in images}) == 1 else objects(images)
 
-    def _scaled(self, images: Column) -> Column:
+    def _standardize(self, images: Column) -> Column:
         scaled: Column = np.multiply(images, np.float32(self._scale), dtype=np.float32)
         scaled -= self._per_channel(self.mean, images)
         scaled /= self._per_channel(self.std, images)
@@ -152,7 +152,7 @@ class _ImageLearner(Learner):
             raise EncodingError("an image has a value that is no finite number", first)
         self._moments.add(pixels * self._scale)
 
-    def learned(self) -> dict[str, Any]:
+    def finish(self) -> dict[str, Any]:
         if not np.any(self._moments.count):
             raise ConfigError("there is nothing to learn from: the images have no pixels")
         deviation = self._moments.deviation

@@ -29,7 +29,7 @@ def dump_transformer(transformer: Any) -> str:
         ConfigError: something in it is of no type that :func:`load_transformer` takes.
         MissingDependencyError: skops is not installed.
     """
-    return base64.b64encode(_dumped(transformer)).decode("ascii")
+    return base64.b64encode(_dump(transformer)).decode("ascii")
 
 
 def load_transformer(text: Any) -> Any:
@@ -60,7 +60,7 @@ def describe_transformer(transformer: Any) -> Any:
     Raises:
         ConfigError: as for :func:`dump_transformer`.
     """
-    with zipfile.ZipFile(io.BytesIO(_dumped(transformer))) as archive:
+    with zipfile.ZipFile(io.BytesIO(_dump(transformer))) as archive:
         digests = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist() if name != _SCHEMA}
 
         def without_addresses(node: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def describe_transformer(transformer: Any) -> Any:
         return json.loads(archive.read(_SCHEMA), object_hook=without_addresses)
 
 
-def _dumped(transformer: Any) -> bytes:
+def _dump(transformer: Any) -> bytes:
     skops = _skops()
     try:
         data: bytes = skops.dumps(transformer)

@@ -121,9 +121,9 @@ class SklearnEncoder(Encoder):
         return WholeColumn(self._fit)
 
     def _fit(self, column: Column) -> dict[str, Any]:
-        self._run("fit", self._transformer.fit, self._given(column))
+        self._run("fit", self._transformer.fit, self._as_input(column))
         try:
-            nothing = self._run("transform", self._transformer.transform, self._given(column[:1]))[:0]
+            nothing = self._run("transform", self._transformer.transform, self._as_input(column[:1]))[:0]
         except ConfigError:  # it cannot transform a single row
             return {"is_flat": column.ndim == 1}
         return {"is_flat": column.ndim == 1, "nothing": nothing}
@@ -136,7 +136,7 @@ class SklearnEncoder(Encoder):
         if len(column) == 0:
             nothing = self._nothing_like(column)
             return np.empty(0) if nothing is None else nothing.copy()
-        result = self._run("transform", self._transformer.transform, self._given(column))
+        result = self._run("transform", self._transformer.transform, self._as_input(column))
         if len(result) != len(column):
             raise ConfigError(
                 f"{shorten(self._transformer)} made {len(result)} rows of {len(column)}: it cannot encode single samples"
@@ -150,7 +150,7 @@ class SklearnEncoder(Encoder):
         result = self._run("inverse_transform", inverse_transform, column)
         return result[:, 0] if self._is_flat and result.ndim == 2 and result.shape[1] == 1 else result
 
-    def _given(self, column: Column) -> Column:
+    def _as_input(self, column: Column) -> Column:
         return column[:, np.newaxis] if column.ndim == 1 and self._takes_tables else column
 
     def _run(self, name: str, method: Callable[[Any], Any], data: Column) -> Column:
@@ -173,7 +173,7 @@ class SklearnEncoder(Encoder):
             return self._nothing
         with contextlib.suppress(Exception), warnings.catch_warnings():  # foreign code; then it is not known
             warnings.simplefilter("ignore")
-            return self._run("transform", self._transformer.transform, self._given(np.zeros((1, *column.shape[1:]))))[:0]
+            return self._run("transform", self._transformer.transform, self._as_input(np.zeros((1, *column.shape[1:]))))[:0]
         names = self.output_names
         return None if names is None else np.empty((0, len(names)))
 

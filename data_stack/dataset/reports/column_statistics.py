@@ -102,10 +102,10 @@ def _layout(values: Sequence[Any]) -> tuple[str, tuple[int | None, ...] | None]:
         for value, column in zip(found, columns, strict=True)
     }
     dtype = " or ".join(types) + (_NULLABLE if types and len(found) < len(values) else "") or "NoneType"
-    return dtype, _shared_shape({column.shape[1:] for column in columns}) if columns else ()
+    return dtype, _common_shape({column.shape[1:] for column in columns}) if columns else ()
 
 
-def _shared_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...] | None:
+def _common_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...] | None:
     """Shapes as one, with None for an extent that differs; None if they differ in their number of extents."""
     if len({len(shape) for shape in shapes}) > 1:
         return None
@@ -144,7 +144,7 @@ class _Collector:
 
     def shape(self, of_first: tuple[int | None, ...] | None) -> tuple[int | None, ...] | None:
         """The shape of all values: ``of_first`` if none was read."""
-        return _shared_shape(self._shapes) if self._shapes else of_first
+        return _common_shape(self._shapes) if self._shapes else of_first
 
     def statistics(self) -> ColumnStatistics:
         """What was found."""

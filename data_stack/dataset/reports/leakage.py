@@ -162,7 +162,7 @@ def find_duplicates(
     return DuplicatesReport(
         columns=keys,
         within=tuple(split.repeats(max_positions) for split in found),
-        between=tuple(first.shared_with(second, max_positions) for first, second in combinations(found, 2)),
+        between=tuple(first.compare_with(second, max_positions) for first, second in combinations(found, 2)),
     )
 
 
@@ -210,7 +210,7 @@ class _Split:
         pairs = zip(self._first_of_each[shown].tolist(), shown.tolist(), strict=True)
         return RepeatedSamples(self.name, self.n_samples, len(repeats), tuple(pairs))
 
-    def shared_with(self, other: _Split, max_positions: int) -> SharedSamples:
+    def compare_with(self, other: _Split, max_positions: int) -> SharedSamples:
         shared, own, others = np.intersect1d(self.contents, other.contents, assume_unique=True, return_indices=True)
         shown = np.argsort(self.firsts[own])[:max_positions]
         return SharedSamples(

@@ -39,7 +39,7 @@ def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
     if targets.dtype.kind in "Mm" and targets.ndim > 1:
         targets = targets.astype(np.str_)  # Python has no time in nanoseconds
     values = targets if targets.dtype.kind in "Mm" else targets.tolist()
-    return _bounded(Counter(map(plain_value, values)))
+    return _limit_classes(Counter(map(plain_value, values)))
 
 
 def plain_value(value: Any) -> Any:
@@ -87,7 +87,7 @@ def _distribution_of_numbers(targets: npt.NDArray[Any]) -> dict[Any, int]:
     return dict(zip(map(plain_value, values.tolist()), counts.tolist(), strict=True))
 
 
-def _bounded(counts: Counter[Any]) -> dict[Any, int]:
+def _limit_classes(counts: Counter[Any]) -> dict[Any, int]:
     if len(counts) > _MAX_CLASSES:
         n_all = counts.total()
         counts = Counter(dict(counts.most_common(_MAX_CLASSES)))
