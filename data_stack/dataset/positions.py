@@ -28,10 +28,10 @@ class ComputedPositions(ABC):
 
     def at(self, index: int) -> int:
         """The position at ``0 <= index < len(self)``."""
-        return int(self.taken(np.array([index], dtype=np.intp))[0])
+        return int(self.take(np.array([index], dtype=np.intp))[0])
 
     @abstractmethod
-    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         """The positions at ``indices``, shape ``(n,)``, each index in ``[0, len(self))``."""
         raise NotImplementedError
 
@@ -70,7 +70,7 @@ class _Composed(ComputedPositions):
             index, positions = int(positions._outer[index]), positions._inner
         return int(positions[index])
 
-    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         positions: Positions = self
         while type(positions) is _Composed:
             indices, positions = take(positions._outer, indices), positions._inner
@@ -86,7 +86,7 @@ def take(positions: Positions, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         if positions.start == 0 and positions.step == 1:
             return indices
         return positions.start + indices.astype(np.intp, copy=False) * positions.step
-    return positions.taken(indices)
+    return positions.take(indices)
 
 
 def compose(outer: Positions, inner: Positions | None) -> Positions:
@@ -124,5 +124,5 @@ def as_index_array(positions: Positions) -> IndexArrayOfInts:
     if isinstance(positions, range):
         return np.arange(positions.start, positions.stop, positions.step, dtype=np.intp)
     if isinstance(positions, ComputedPositions):
-        return positions.taken(np.arange(len(positions), dtype=np.intp))
+        return positions.take(np.arange(len(positions), dtype=np.intp))
     return positions

@@ -112,5 +112,5 @@ class Bucketed(Order):
             by_length = np.concatenate((by_length[:place], by_length[place + n_short :]))
         else:
             short = by_length[:0]
-        order = KeyedPermutation(n_full, drawn).taken(np.arange(n_full))
+        order = KeyedPermutation(n_full, drawn).take(np.arange(n_full))
         return np.concatenate((by_length.reshape(n_full, chunk)[order].reshape(-1), short))

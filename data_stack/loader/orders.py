@@ -128,7 +128,7 @@ class Shuffled(Order):
     """
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
-        return _recent_permutation(n_samples, seed, epoch).taken(positions)
+        return _recent_permutation(n_samples, seed, epoch).take(positions)
 
     def content(self) -> dict[str, Any]:
         return {"order": "shuffled"}
@@ -259,7 +259,7 @@ class _DrawnBlocks:
         lengths = order.lengths(n_samples)
         blocks: npt.NDArray[Any] = np.arange(len(lengths))
         if order._shuffles_blocks:
-            blocks = KeyedPermutation(len(lengths), derive_seed("blocks", seed, epoch)).taken(blocks)
+            blocks = KeyedPermutation(len(lengths), derive_seed("blocks", seed, epoch)).take(blocks)
         self._blocks = Stretches(lengths[blocks])  # in the order of the epoch
         # position p of the epoch is sample p + shift of the iterator, by the shift of its block
         self._shifts = (np.cumsum(lengths) - lengths)[blocks] - self._blocks.starts

@@ -143,7 +143,7 @@ class _Steps(ComputedPositions):
     def __len__(self) -> int:
         return self._length
 
-    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         return self._function(indices)
 
 
@@ -180,7 +180,7 @@ def _in_epochs(length: int, seed: int | None, steps: IndexArrayOfInts) -> IndexA
     found = np.empty(len(steps), dtype=np.int64)
     for epoch in np.unique(epochs).tolist():
         which = epochs == epoch
-        found[which] = _recent_permutation(length, seed, epoch).taken(places[which])
+        found[which] = _recent_permutation(length, seed, epoch).take(places[which])
     return found
 
 

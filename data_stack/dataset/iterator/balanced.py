@@ -101,7 +101,7 @@ class _InTurn(ComputedPositions):
     def __len__(self) -> int:
         return self._length
 
-    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         counts, starts, keys = self._counts, self._starts, self._class_keys
         rounds, turns = np.divmod(indices.astype(np.uint64), np.uint64(len(counts)))
         numbers = permute_array(len(counts), hash_array(self._round_key, rounds), turns).astype(np.intp)

@@ -52,5 +52,5 @@ class _Repeated(ComputedPositions):
     def __len__(self) -> int:
         return self._length
 
-    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         return indices.astype(np.intp, copy=False) % self._n_samples

@@ -97,7 +97,7 @@ class _Drawn(ComputedPositions):
     def __len__(self) -> int:
         return self._n_drawn
 
-    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         return high_product_array(hash_array(self._key, indices), np.uint64(self._n_below)).astype(np.intp)
 
 
@@ -116,7 +116,7 @@ class _DrawnByWeight(ComputedPositions):
     # Of a number in [0, 1) with 53 bits, the product with the total is below the total, also when it is rounded. The first sum
     # above it is that of a positive weight.
 
-    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         uniform = (hash_array(self._key, indices) >> np.uint64(11)).astype(np.float64)
         uniform *= 2.0**-53
         uniform *= float(self._sums[-1])

@@ -64,7 +64,7 @@ class KeyedPermutation(ComputedPositions):
         position: int = (self._written or self._write_out())[1][index]
         return position
 
-    def taken(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         """The positions at ``indices``, shape ``(n,)``, each index in ``[0, n)``."""
         if self._network is not None:
             return permute_array(self._n, self._key, indices).view(np.int64)

@@ -38,7 +38,7 @@ class Doubled(ComputedPositions):
     def at(self, index: int) -> int:
         return 2 * index
 
-    def taken(self, indices: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
+    def take(self, indices: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
         return 2 * indices
 
 

@@ -28,7 +28,7 @@ def indices_below(n: int) -> st.SearchStrategy[list[int]]:
 
 @pytest.mark.parametrize("n", BOUNDARIES)
 def test_every_position_comes_once(n: int) -> None:
-    order = KeyedPermutation(n, 7).taken(np.arange(n))
+    order = KeyedPermutation(n, 7).take(np.arange(n))
 
     assert np.array_equal(np.sort(order), np.arange(n))
 
@@ -38,7 +38,7 @@ def test_one_position_and_many_agree(data: st.DataObject, n: int, key: int) -> N
     order = KeyedPermutation(n, key)
     indices = data.draw(indices_below(n))
 
-    positions = order.taken(np.array(indices))
+    positions = order.take(np.array(indices))
 
     assert [order.at(index) for index in indices] == positions.tolist()
     assert all(0 <= position < n for position in positions.tolist())
@@ -175,9 +175,9 @@ def test_neighbours_do_not_stay_neighbours(n: int) -> None:
 
 @pytest.mark.parametrize("n", [1000, 5000, 300_000])
 def test_different_keys_and_lengths_give_unrelated_orders(n: int) -> None:
-    order = KeyedPermutation(n, 3).taken(np.arange(n))
+    order = KeyedPermutation(n, 3).take(np.arange(n))
 
     for other in (KeyedPermutation(n, 4), KeyedPermutation(n + 1, 3), KeyedPermutation(n, 3 ^ 1 << 63)):
-        others = other.taken(np.arange(n))
+        others = other.take(np.arange(n))
         assert np.count_nonzero(order == others) < 12  # one is expected, of any n
         assert abs(np.corrcoef(order, others)[0, 1]) < 5 / n**0.5

@@ -529,7 +529,7 @@ class FirstPositions(ComputedPositions):
     def at(self, index: int) -> int:
         return index
 
-    def taken(self, indices: Any) -> Any:
+    def take(self, indices: Any) -> Any:
         return indices
 
 
