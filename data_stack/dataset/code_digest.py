@@ -1,16 +1,13 @@
-"""Tells by which code a dataset is prepared: the files of its author's package, and what was set on the class and the object."""
+"""Digests of the code that prepares a dataset: the files of its author's package, and the attributes of class and object."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import enum
 import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
-import os
 import secrets
 import sys
 import sysconfig
@@ -24,34 +21,28 @@ from data_stack.dataset.recipes.functions import describe_unnamed, is_of_a_file
 from data_stack.dataset.recipes.recipe_values import content_if_known
 from data_stack.util.logger import logger
 
-__all__ = ["find_changed_module", "code_digest", "distributions_of", "module_digests"]
+__all__ = ["code_digest", "distributions_of", "find_changed_module", "module_digests"]
 
-# What was edited after this may be another thing in memory than on disk. Factories import us, so they are loaded later.
+# A file that was edited later may differ from the loaded module. Factories import this module, so they are loaded later.
 _LOADED_AT = time.time()
 _PACKAGE = __name__.partition(".")[0]
 _MAIN = ("__main__", "__mp_main__")
 _CODE = {".py", ".pyc", ".so", ".pyd"}
-#: Of a class or object: what is compared by what it says, and what is not the author's.
+#: Attributes that are compared elsewhere, or are not the author's.
 _NOT_OF_THE_CODE = {"card", "sources", "storage_connector", "_unwritten_manifest", "_abc_impl"}
 
 
 class _Unknown(Exception):
-    """A part of the code cannot be compared; the message says which and why."""
+    """A part of the code has no digest; the message says which and why."""
 
 
 def code_digest(factory: object) -> str:
-    """Names the code that prepares a dataset: 64 hex digits, equal where the same code would do the work.
+    """Digest of the code that prepares a dataset: 64 hex digits.
 
-    It covers all files of the packages of the factory's classes (below namespace packages); of a module that is in no package,
-    and of a program, those beside it. Of classes and functions that are in no file (a notebook's cells, an interactive session)
-    it covers the compiled code and the values of the variables that it uses, and the files of the current folder. To these come
-    the versions of the distributions and the attributes of the classes and of the object.
-
-    Args:
-        factory: the dataset's factory.
-
-    Returns:
-        The digest; one that will not occur again where a part of the code cannot be compared, which the log says.
+    It covers all files of the packages of the factory's classes (below namespace packages), and the files beside a program or a
+    module without package. For classes and functions without a file (cells of a notebook) it covers the compiled code, the
+    variables that it uses, and the files of the current folder; also the versions of the distributions, and the attributes of
+    the classes and of the object. If a part of the code has no digest, the result is random, and the log says why.
     """
     classes = _own_classes(type(factory))
     try:
@@ -72,24 +63,24 @@ def code_digest(factory: object) -> str:
 
 
 def module_digests(factory: object) -> dict[str, str]:
-    """SHA-256 of the code around the modules of a factory, by their names, as far as another process can import them."""
+    """SHA-256 of the code around the modules of a factory, by the names of those that other processes can import."""
     names = {_importable(kind.__module__) for kind in _own_classes(type(factory))}
     return {name: _digest_of(name) for name in names if name not in _MAIN and _files_of(name)}
 
 
 def find_changed_module(digests: Mapping[str, str]) -> str | None:
-    """The first of these modules whose code is another one in this process; those that are not here at all do not count."""
+    """The first of these modules whose code differs in this process; modules that are missing here do not count."""
     return next((name for name, digest in digests.items() if _files_of(name) and _digest_of(name) != digest), None)
 
 
 def _own_classes(kind: type) -> list[type]:
-    """The classes of a factory below the one of ours that is marked as the authors' base."""
+    """The classes of a factory below the marked base class."""
     base = next((each for each in kind.__mro__ if "_is_base_of_authors" in vars(each)), object)
     return [each for each in kind.__mro__ if each is not base and issubclass(each, base)]
 
 
 def _importable(module: str) -> str:
-    """The name of a module; of a program that was started by ``python -m`` the one that it can be imported by."""
+    """The name of a module; of a program started by ``python -m``, its importable name."""
     spec = getattr(sys.modules.get(module), "__spec__", None) if module in _MAIN else None
     return module if spec is None else spec.name.removesuffix(".__main__")
 
@@ -106,7 +97,7 @@ def _digest_of(module: str) -> str:
 
 
 def _files_of(module: str) -> list[Path]:
-    """The files with the code of a module's package; none where it has no file."""
+    """The files with the code of a module's package; empty for a module without file."""
     if module in _MAIN:
         program = getattr(sys.modules[module], "__file__", None)
         return _beside(Path.cwd() if program is None else Path(program).absolute().parent)
@@ -124,9 +115,9 @@ def _files_of(module: str) -> list[Path]:
 
 
 def _spec_of_code(module: str) -> ModuleSpec | None:
-    """The spec of a module's uppermost package that is no namespace package, which others share; else its own."""
+    """The spec of a module's uppermost package that is not a namespace package, or its own."""
     parts = module.split(".")
-    # of us only the package of the dataset is its author's
+    # within data_stack, only the subpackage of the dataset
     first = len(parts) - 1 if parts[0] == _PACKAGE else 1
     names = [".".join(parts[:n]) for n in range(first, len(parts) + 1)]
     with contextlib.suppress(ImportError, ValueError):
@@ -143,7 +134,7 @@ def _beside(folder: Path) -> list[Path]:
 
 
 def distributions_of(package: str) -> tuple[str, ...]:
-    """The installed distributions that bring an importable package, each with its version: ``"datastack-digits 1.0.0"``."""
+    """The installed distributions of an importable package, with their versions: ``"datastack-digits 1.0.0"``."""
     with contextlib.suppress(Exception):  # the metadata of some other package may be damaged
         names = _packages_distributions().get(package, ())
         return tuple(f"{name} {importlib.metadata.version(name)}" for name in names)
@@ -152,7 +143,7 @@ def distributions_of(package: str) -> tuple[str, ...]:
 
 @functools.cache
 def _packages_distributions() -> Mapping[str, list[str]]:
-    return importlib.metadata.packages_distributions()  # reads the metadata of all that is installed
+    return importlib.metadata.packages_distributions()  # reads the metadata of all distributions
 
 
 # ---------------------------------------------------------------------- what is set on classes and objects
@@ -165,18 +156,11 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _describe(attributes: dict[str, Any]) -> str:
-    return describe_unnamed(attributes, _known)
+    return describe_unnamed(attributes, _content_of)
 
 
-def _known(value: Any) -> Any:
-    """Plain data for a value; ConfigError, which makes it like no other, where its content is not known."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        values = [getattr(value, field.name) for field in dataclasses.fields(value)]
-        return [type(value).__module__, type(value).__qualname__, describe_unnamed(values, _known)]
-    if isinstance(value, enum.Enum):
-        return [type(value).__module__, type(value).__qualname__, value.name]
-    if isinstance(value, os.PathLike):
-        return ["path", os.fspath(value)]
+def _content_of(value: Any) -> Any:
+    """Plain data for a value; ConfigError, on which :func:`describe_unnamed` looks into the object, if it is of another type."""
     if all(callable(getattr(value, name, None)) for name in ("get_resource", "set_resource", "has_resource")):
         return ["store"]
     return content_if_known(value)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError
-from data_stack.util.exact import in_unit, leaf_types, ticks_of
+from data_stack.util.exact import as_array, ticks_of
+from data_stack.util.stacked_values import stack_values
 
 __all__ = ["DIGEST_BYTES", "column_digests", "row_digests", "sample_digest"]
 
 DIGEST_BYTES = 16
-"""Length of a digest: the start of a SHA-256, which current processors compute faster than any other safe hash."""
+"""Length of a digest: the start of a SHA-256."""
 
 Digests = npt.NDArray[np.uint8]
 """Shape ``(n, 16)``: one digest a row."""
@@ -30,28 +32,27 @@ _Array = npt.NDArray[Any]
 _BYTE, _SIGNED, _UNSIGNED, _DOUBLE = b"B", b"q", b"Q", b"d"
 
 _LENGTH = struct.Struct("<Q")
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _NUMBERS = {code: struct.Struct("<" + code.decode()) for code in (_BYTE, _SIGNED, _UNSIGNED, _DOUBLE)}
 
 
 def sample_digest(sample: Any) -> bytes:
     """16 bytes that are the same for equal samples, and different for others, in every process and on every machine.
 
-    A sample is a tuple or list of columns, a dict of columns in any order of keys, or a bare value. Values are equal where
-    they say the same, however they are kept:
+    A sample is a tuple or list of columns, a dict of columns in any order of keys, or a bare value. Values are compared by
+    content:
 
-    * Numbers count by value, not by type: ``3``, ``3.0``, ``True + 2``, a numpy or torch 3 of any dtype, and ``Decimal(3)`` are
-      one value. ``-0.0`` equals ``0.0``, and every NaN every other. The reason: which dtype a number has in a batch depends on
-      the batch's other samples.
-    * Arrays, tensors, lists and tuples of equal shape and equal elements are one value; shapes count, dtypes do not.
-    * Times count by instant, whatever their unit. A time with a time zone equals none without.
-    * An array with masked entries equals another one of equal entries and mask; what is below the mask does not count.
-    * Strings and bytes differ, also if empty. None equals None only.
-    * Records (values of structured dtypes) are dicts of their fields. Sets are equal whatever their order.
+    * Numbers are equal by value: ``3``, ``3.0``, ``True + 2``, a numpy or torch 3 of any dtype, and ``Decimal(3)`` are one
+      value, because the dtype of a number in a batch depends on the other samples. ``-0.0`` equals ``0.0``; all NaN are equal.
+    * Arrays, tensors, lists and tuples of equal shape and equal elements are equal, whatever their dtypes.
+    * Times are equal by instant, whatever their unit. Times with a time zone differ from those without.
+    * Strings differ from bytes, also if empty. None equals None only.
+    * Records (values of structured dtypes) are dicts of their fields. Sets have no order.
 
-    Every part is written with its type and length before it is hashed, so ``("ab", "c")`` and ``("a", "bc")`` differ.
+    Every part is hashed with its type and length, so ``("ab", "c")`` and ``("a", "bc")`` differ.
 
     Raises:
-        ConfigError: the sample holds an object of another type, which has no known content.
+        ConfigError: the sample contains an object of another type, or an array with masked entries.
     """
     if isinstance(sample, (tuple, list)):
         encoded = b"".join([b"T", _LENGTH.pack(len(sample)), *map(_encoding, sample)])
@@ -91,7 +92,7 @@ def column_digests(column: _Array) -> Digests:
 
 
 def _values(column: _Array) -> Iterable[Any]:
-    """The values of a column: as Python's where these are the same, which are encoded faster."""
+    """The values of a column, converted to Python's if they stay equal, which are encoded faster."""
     return column.tolist() if column.ndim == 1 and column.dtype.kind not in "mMV" else column
 
 
@@ -99,7 +100,7 @@ def _values(column: _Array) -> Iterable[Any]:
 
 
 def _encoding(value: Any) -> bytes:
-    """``value`` as bytes that no other value has, and that are no start of another value's."""
+    """``value`` as bytes that no other value has, and that are not a prefix of another value's."""
     if isinstance(value, str):
         text = value.encode("utf-8", "surrogatepass")
         return b"S" + _LENGTH.pack(len(text)) + text
@@ -115,7 +116,7 @@ def _encoding(value: Any) -> bytes:
     if isinstance(value, Mapping):
         pairs = sorted((_encoding(key), _encoding(item)) for key, item in value.items())
         return b"".join([b"D", _LENGTH.pack(len(pairs)), *(part for pair in pairs for part in pair)])
-    if isinstance(value, np.timedelta64):  # numpy takes it for an integer
+    if isinstance(value, np.timedelta64):  # a subclass of np.integer
         return _array(value)
     if isinstance(value, (np.integer, np.bool_)):
         return _number(int(value))
@@ -135,7 +136,7 @@ def _encoding(value: Any) -> bytes:
 def _unknown(value: Any) -> ConfigError:
     of = type(value)
     return ConfigError(
-        f"samples with a {of.__module__}.{of.__qualname__} in them cannot be compared by digest, for what it holds is unknown; "
+        f"samples with a {of.__module__}.{of.__qualname__} cannot be compared by digest; "
         f"map it to numbers, strings, arrays, or dicts and lists of these, or compare other columns"
     )
 
@@ -146,86 +147,46 @@ def _number(value: Any) -> bytes:
         return b"Nd\0" + _NUMBERS[_DOUBLE].pack(value if value == value else math.nan)
     value = int(value)
     if not -(2**63) <= value < 2**64:
-        return _large_integer(value)
+        return _decimal(Decimal(value))
     code = _BYTE if 0 <= value < 256 else _SIGNED if value < 2**63 else _UNSIGNED
     return b"N" + code + b"\0" + _NUMBERS[code].pack(value)
 
 
-def _large_integer(value: int) -> bytes:
-    try:
-        if int(float(value)) == value:  # then it equals a float
-            return b"Nd\0" + _NUMBERS[_DOUBLE].pack(float(value))
-    except OverflowError:
-        pass
-    return _whole_number(value)
-
-
-def _whole_number(value: int) -> bytes:
-    data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
-    return b"I" + _LENGTH.pack(len(data)) + data
-
-
 def _decimal(value: Decimal) -> bytes:
-    if not value.is_finite():
-        return _number(float(value)) if not value.is_snan() else _number(math.nan)
-    if value.adjusted() < 20 and value == value.to_integral_value():
-        return _number(int(value))
-    try:
-        nearest = float(value)
-    except OverflowError:
-        nearest = math.inf
-    if math.isfinite(nearest) and Decimal(nearest) == value:
+    """A decimal as the equal float or integer of 64 bits; as text if there is none."""
+    nearest = math.nan if value.is_nan() else float(value)
+    if value.is_nan() or Decimal(nearest) == value:
         return _number(nearest)
-    sign, digits, exponent = value.as_tuple()
-    shown = "".join(map(str, digits)).lstrip("0")
-    kept = shown.rstrip("0")
-    text = f"{'-' * sign}{kept}E{int(exponent) + len(shown) - len(kept)}".encode()
+    if -(2**63) <= value < 2**64 and value == value.to_integral_value():
+        return _number(int(value))
+    text = str(_EXACT.normalize(value)).encode()
     return b"E" + _LENGTH.pack(len(text)) + text
 
 
 def _time(value: date | timedelta) -> bytes:
-    if isinstance(value, timedelta):
-        to_numpy = getattr(value, "to_timedelta64", None)  # pandas' are more exact than their base class
-        return _array(np.timedelta64(value, "us") if to_numpy is None else to_numpy())
-    aware = isinstance(value, datetime) and value.tzinfo is not None
-    to_numpy = getattr(value, "to_datetime64", None)
+    to_numpy = getattr(value, "to_datetime64", None) or getattr(value, "to_timedelta64", None)  # pandas' are more exact
+    is_aware = isinstance(value, datetime) and value.tzinfo is not None
     if to_numpy is not None:
         instant = to_numpy()
-    elif isinstance(value, datetime):
-        instant = np.datetime64(value.astimezone(timezone.utc).replace(tzinfo=None) if aware else value, "us")
+    elif isinstance(value, timedelta):
+        instant = np.timedelta64(value)
+    elif isinstance(value, datetime) and is_aware:
+        instant = np.datetime64(value.astimezone(timezone.utc).replace(tzinfo=None))
     else:
-        instant = np.datetime64(value, "D")
-    return b"Z" * aware + _array(instant)
+        instant = np.datetime64(value)
+    return b"Z" * is_aware + _array(instant)
 
 
 def _sequence(values: Sequence[Any]) -> bytes:
-    try:
-        types = leaf_types(values)
-        has_masks = any(issubclass(kind, np.ma.MaskedArray) for kind in types)  # which numpy would take away
-        array = None if has_masks else np.asarray(values)
-    except (ValueError, TypeError, OverflowError, RuntimeError):  # of no common shape, or tensors with gradients
-        array = None
-    if array is not None and array.dtype.kind in "biufcmM" and (types == {float} or _are_kept(values, array)):
-        return _array(array)
+    with contextlib.suppress(ValueError, TypeError, OverflowError, RuntimeError):  # an element is refused below
+        column = stack_values(values)
+        if column.dtype.kind in "biufcmM":
+            return _array(column)
     return b"".join([b"L", _LENGTH.pack(len(values)), *map(_encoding, values)])
-
-
-def _are_kept(values: Any, array: _Array) -> bool:
-    """Whether values are those of the array that numpy made of them: it may have rounded integers, or let times wrap."""
-    if array.dtype.kind in "biu":
-        return True
-    if isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.ndim):
-        return all(map(_are_kept, values, array))
-    if isinstance(values, (np.datetime64, np.timedelta64)):
-        return bool(np.isnat(values)) or in_unit(np.asarray(values), array.dtype) is not None
-    return not isinstance(values, (int, np.integer)) or bool(int(values) == array.item())
 
 
 def _array(value: Any) -> bytes:
     """An array, a scalar of numpy's, or a tensor."""
-    if isinstance(value, np.ma.MaskedArray) and b"\1" in (mask := np.ma.getmaskarray(value)).tobytes():
-        nothing: Any = np.zeros((), value.dtype)
-        return b"K" + _array(np.asarray(mask)) + _array(np.asarray(value.filled(nothing)))
     array = _as_numpy(value)
     kind = array.dtype.kind
     if kind in "biuf":
@@ -245,16 +206,12 @@ def _array(value: Any) -> bytes:
 
 
 def _as_numpy(value: Any) -> _Array:
-    if not hasattr(value, "detach"):
-        return np.asarray(value)
-    tensor = value.detach().cpu()
     try:
-        return np.asarray(tensor)
-    except (TypeError, RuntimeError):  # of a dtype that numpy lacks, such as bfloat16
-        try:
-            return np.asarray(tensor.double() if tensor.is_floating_point() else tensor.long())
-        except (TypeError, RuntimeError) as error:
+        return as_array(value)
+    except (TypeError, RuntimeError) as error:
+        if not str(getattr(value, "dtype", "")).endswith("bfloat16"):
             raise _unknown(value) from error
+        return as_array(value.float())
 
 
 def _shape(array: _Array) -> bytes:
@@ -262,11 +219,11 @@ def _shape(array: _Array) -> bytes:
 
 
 def _numbers(array: _Array) -> bytes:
-    """Numbers as the first of bytes, signed and unsigned integers, and floats that all of them are."""
+    """Numbers as bytes, signed or unsigned integers, or floats: the first of these that holds all of them."""
     if array.dtype.kind == "f":
         doubles = array.astype(np.float64, copy=False)
-        if array.dtype.itemsize > 8 and bool(((doubles != array) & ~np.isnan(array)).any()):
-            raise ConfigError(f"values of dtype {array.dtype} that are no float64 differ between machines; cast them first")
+        if not np.array_equal(doubles, array, equal_nan=True):
+            raise ConfigError(f"values of dtype {array.dtype} are rounded as float64; cast them before you compare them")
         array = doubles
     if array.dtype.kind != "f" or bool((np.trunc(array) == array).all()):
         low, high = (array.min().item(), array.max().item()) if array.size else (0, 0)
@@ -280,11 +237,12 @@ def _numbers(array: _Array) -> bytes:
 
 
 def _ticks(time: Any) -> bytes:
-    """By attoseconds, or months where a span has no number of days: exact for every unit, and the same for all of them."""
+    """A time in attoseconds, or a span in months: exact, and the same for all units."""
     if np.isnat(time):
         return b"-"
     counted_in, ticks = ticks_of(time)
-    return counted_in.encode() + _whole_number(ticks)
+    data = ticks.to_bytes(ticks.bit_length() // 8 + 1, "little", signed=True)
+    return counted_in.encode() + _LENGTH.pack(len(data)) + data
 
 
 def _records(array: _Array) -> bytes:

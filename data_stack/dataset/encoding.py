@@ -1,4 +1,4 @@
-"""What ``iterator.encode``, ``map_classes`` and ``one_hot`` do: iterators whose columns go through encoders."""
+"""Implements ``iterator.encode``, ``map_classes`` and ``one_hot``."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def encode(
     encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike,
     fit_on: DatasetIteratorIF | None = None,
 ) -> DatasetIteratorIF:
-    """``iterator.encode``: columns replaced by what encoders make of them.
+    """``iterator.encode``: columns encoded.
 
     Raises:
         ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.
-        ConfigError: an object is no encoder; or ``fit_on`` has no samples, or values that an encoder cannot learn from.
+        ConfigError: an object is not an encoder; or ``fit_on`` has no samples, or values that an encoder cannot learn from.
     """
     if isinstance(encoders, Mapping):
         by_column = column_keys(iterator, check_encoders(encoders))
@@ -42,30 +42,27 @@ def encode(
         by_column = check_encoders({getattr(_meta_of(iterator), "sample_pos", 0): encoders})
     unfitted = {key: encoder for key, encoder in by_column.items() if not encoder.is_fitted}
     if unfitted and fit_on is None:
-        names = ", ".join(f"that of column {key!r} ({encoder!r})" for key, encoder in unfitted.items())
-        raise ModelNotTrainedError(
-            f"encoders are not fitted: {names}. Name the iterator to fit them on, as a rule the training split: "
-            f"iterator.encode(…, fit_on=train). The same encoder objects can then encode the other splits"
-        )
+        names = ", ".join(f"column {key!r} ({encoder!r})" for key, encoder in unfitted.items())
+        raise ModelNotTrainedError(f"encoders are not fitted: {names}; fit them on the training split: encode(…, fit_on=train)")
     if unfitted and fit_on is not None:
         fit_encoders(unfitted, fit_on)
     return as_iterator(iterator)._stacked("encoded", encoders=by_column)
 
 
 def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorIF) -> None:
-    """Fit encoders on columns of an iterator, read once, block by block, and no other column where that is possible.
+    """Fit encoders on columns of an iterator in one pass, block by block.
 
     Raises:
-        ConfigError: there are no samples, one encoder is for two columns, or a value cannot be learned from; where it is not
-            known before the end, encoders of other columns may be fitted by then.
+        ConfigError: there are no samples, one encoder is for two columns, or a value cannot be learned from.
     """
     iterator = as_iterator(fit_on)
     if len(iterator) == 0:
         raise ConfigError(f"encoders cannot be fitted on an iterator without samples (columns {', '.join(map(repr, encoders))})")
-    for key, encoder in encoders.items():
-        twice = [other for other in encoders if other != key and encoders[other]._fits is encoder._fits]
-        if twice:
-            raise ConfigError(f"one encoder is to be fitted on the columns {key!r} and {twice[0]!r}: give each its own")
+    fitted = [getattr(encoder, "transformer", encoder) for encoder in encoders.values()]
+    if len(set(map(id, fitted))) < len(fitted):
+        raise ConfigError(
+            f"two of the columns {', '.join(map(repr, encoders))} share one encoder to be fitted: give each its own"
+        )
     meta = _meta_of(fit_on)
     for key, encoder in encoders.items():
         if isinstance(encoder, FeatureEncoder) and encoder.feature_names is None and key == getattr(meta, "sample_pos", None):
@@ -99,7 +96,7 @@ def map_classes(
     class_mapping = mapping if isinstance(mapping, ClassMapping) else ClassMapping(mapping)
     stacked = as_iterator(iterator)
     if isinstance(columns, (str, int, np.integer)) or (columns is not None and not len(columns)):
-        raise ConfigError(f"columns is a list of the columns to map, or None for the target; got {columns!r:.80}")
+        raise ConfigError(f"columns must be a list, or None for the target, got {columns!r:.80}")
     keys = [stacked._class_column(None)] if columns is None else list(columns)
     if class_mapping.unmapped == "drop":
         stacked = stacked._stacked("mapped_classes", mapping=class_mapping, columns=keys)
@@ -110,10 +107,10 @@ def map_classes(
 def one_hot(
     iterator: DatasetIteratorIF, classes: Sequence[Any] | ClassMapping | None = None, column: ColumnKey | None = None
 ) -> DatasetIteratorIF:
-    """``iterator.one_hot``: labels as float32 vectors; reads them now if nobody says which classes there are.
+    """``iterator.one_hot``: labels as float32 vectors; reads them now if the classes are unknown.
 
     Raises:
-        ConfigError: classes are equal, there are no samples to find them in, or the targets are one-hot already.
+        ConfigError: two classes are equal, there are no samples to find them in, or the targets are one-hot already.
     """
     stacked = as_iterator(iterator)
     key = stacked._class_column(column)
@@ -122,7 +119,7 @@ def one_hot(
     if is_target and getattr(meta, "target_kind", None) == "one_hot":
         raise ConfigError(f"the targets in column {key!r} are one-hot vectors already")
     if isinstance(classes, (str, int, np.integer)):
-        raise ConfigError(f"classes are a list of them, such as range(10), got {classes!r:.80}")
+        raise ConfigError(f"classes must be a list, such as range(10), got {classes!r:.80}")
     if classes is None:
         classes = _mapping_of(stacked, key) or (getattr(meta, "class_names", None) if is_target else None)
         classes = _classes_of(stacked, key) if classes is None else classes
@@ -130,7 +127,7 @@ def one_hot(
 
 
 def _mapping_of(iterator: DatasetIteratorIF, key: ColumnKey) -> ClassMapping | None:
-    """The class mapping that all labels come from: right below, or below layers that only choose samples."""
+    """The class mapping of all labels, directly below or below layers that only choose samples."""
     source, _ = access_to(iterator).unwrap()
     encoder = source.encoders.get(key) if isinstance(source, EncodedAccess) else None
     return encoder if isinstance(encoder, ClassMapping) and encoder.unmapped != "keep" else None
@@ -138,12 +135,12 @@ def _mapping_of(iterator: DatasetIteratorIF, key: ColumnKey) -> ClassMapping | N
 
 def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
     if len(iterator) == 0:
-        raise ConfigError("there are no samples to find the classes in: name them, iterator.one_hot(classes)")
+        raise ConfigError("there are no samples to find the classes in; use iterator.one_hot(classes)")
     learner = CategoriesLearner()
     for start, (labels,) in _blocks(iterator, [key]):
         try:
             if labels.ndim != 1:
-                raise ConfigError(f"column {key!r}: a label is a single value, not one of shape {labels.shape[1:]}")
+                raise ConfigError(f"column {key!r}: labels must be single values, got the shape {labels.shape[1:]}")
             learner.add(labels, start)
         except EncodingError as error:
             raise error.within(f"column {key!r}") from error
@@ -152,9 +149,9 @@ def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
 
 
 def _blocks(iterator: DatasetIteratorIF, keys: list[ColumnKey]) -> Iterator[tuple[int, list[Any]]]:
-    """Columns block by block, with the position of the first value, in blocks of some megabytes."""
+    """Columns in blocks of some megabytes, with the position of the first value of each."""
     source = access_to(iterator)
-    # A bare value is its own column 0. Where another is asked for, no sample is read to find out.
+    # A bare value is its own column 0.
     is_bare = keys in ([0], [-1]) and source.n_samples and isinstance(source.batch(np.zeros(1, dtype=np.intp)), np.ndarray)
     return in_blocks(
         source.n_samples, lambda positions: [source.batch(positions)] if is_bare else source.columns(keys, positions)
@@ -167,6 +164,6 @@ def _meta_of(iterator: Any) -> Any:
 
 def _fingerprint_of(iterator: DatasetIteratorIF) -> str | None:
     try:
-        return str(OPERATIONS["fingerprint"](iterator))  # not its method: a client's class may have one of that name
-    except DataStackError:  # it is made of something that cannot be written
+        return str(OPERATIONS["fingerprint"](iterator))  # a client's class may have another method of that name
+    except DataStackError:  # a part of the stack cannot be written
         return None

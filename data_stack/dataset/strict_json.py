@@ -1,4 +1,4 @@
-"""JSON of one exact shape, read as if a stranger had written it."""
+"""JSON of an exact shape with a digest, checked when it is read."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _MAX_SIZE = 2**63 - 1
 
 
 def seal_json(fields: dict[str, Any]) -> bytes:
-    """``fields`` as indented JSON with a ``digest`` of all of them, so that no change goes unnoticed."""
+    """``fields`` as indented JSON with a ``digest`` of all of them."""
     return (json.dumps({**fields, "digest": _digest(fields)}, indent=1) + "\n").encode("ascii")
 
 
 class JsonObject:
-    """A JSON object whose every field is asked for by name and type; :meth:`done` refuses what nobody asked for.
+    """A JSON object whose fields are read by name and type; :meth:`done` refuses fields that were not read.
 
     Args:
         fields: the parsed object; anything but a ``dict`` is refused.
         what: names it in errors, e.g. ``"manifest of 'digits'"``.
 
     Raises:
-        DatasetFileCorruptError: by every method, where the shape is another.
+        DatasetFileCorruptError: by every method, if a field is missing or of another type.
     """
 
     def __init__(self, fields: object, what: str) -> None:
@@ -38,37 +38,45 @@ class JsonObject:
 
     @classmethod
     def unseal(cls, data: bytes, what: str) -> JsonObject:
-        """Parse what :func:`seal_json` wrote; every byte must mean what was written."""
+        """Parse what :func:`seal_json` wrote, and check its digest."""
         try:
-            fields = json.loads(
-                data.decode("ascii"), object_pairs_hook=distinct_fields, parse_constant=_refusal, parse_float=_refusal
-            )
+            fields = json.loads(data.decode("ascii"), object_pairs_hook=distinct_fields, parse_constant=_refuse_constant)
             sealed = cls(fields, what)
             stated, actual = sealed.text("digest"), _digest(sealed._fields)
         except (ValueError, RecursionError) as error:  # RecursionError: a million opening brackets
-            raise DatasetFileCorruptError(f"{what} is damaged: it is no JSON of ours ({str(error)[:200]})") from error
+            raise DatasetFileCorruptError(f"{what} is damaged: it is not valid JSON ({str(error)[:200]})") from error
         if stated != actual:
             raise DatasetFileCorruptError(f"{what} is damaged: its contents do not have the digest it states")
         return sealed
 
+    def value(self, name: str) -> Any:
+        """Any value, to be checked by the caller.
+
+        Raises:
+            DatasetFileCorruptError: there is no such field.
+        """
+        if name not in self._fields:
+            raise DatasetFileCorruptError(f"{self._what} is damaged: it has no field {name!r}")
+        return self._fields.pop(name)
+
     def text(self, name: str) -> str:
         """A string."""
-        value = self._take(name)
+        value = self.value(name)
         return value if isinstance(value, str) else self._wrong(name, value, "a string")
 
     def optional_text(self, name: str) -> str | None:
         """A string or null."""
-        value = self._take(name)
+        value = self.value(name)
         return value if value is None or isinstance(value, str) else self._wrong(name, value, "a string or null")
 
     def flag(self, name: str) -> bool:
         """A truth value."""
-        value = self._take(name)
+        value = self.value(name)
         return value if isinstance(value, bool) else self._wrong(name, value, "true or false")
 
     def size(self, name: str) -> int:
         """A number of bytes."""
-        value = self._take(name)
+        value = self.value(name)
         return value if type(value) is int and 0 <= value <= _MAX_SIZE else self._wrong(name, value, "a number of bytes")
 
     def optional_size(self, name: str) -> int | None:
@@ -80,7 +88,7 @@ class JsonObject:
 
     def hexadecimal(self, name: str, n_digits: int) -> str:
         """A digest."""
-        value = self._take(name)
+        value = self.value(name)
         if isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{n_digits}}}", value):
             return value
         return self._wrong(name, value, f"{n_digits} hexadecimal digits")
@@ -94,20 +102,15 @@ class JsonObject:
 
     def objects(self, name: str) -> list[JsonObject]:
         """A list of objects."""
-        value = self._take(name)
+        value = self.value(name)
         if not isinstance(value, list):
             self._wrong(name, value, "a list")
         return [JsonObject(each, f"{name} of the {self._what}") for each in value]
 
     def done(self) -> None:
-        """Refuse fields that nobody asked for."""
+        """Refuse fields that were not read."""
         if self._fields:
             self._wrong(*next(iter(self._fields.items())), "no such field")
-
-    def _take(self, name: str) -> Any:
-        if name not in self._fields:
-            raise DatasetFileCorruptError(f"{self._what} is damaged: it has no field {name!r}")
-        return self._fields.pop(name)
 
     def _wrong(self, name: str, value: object, expected: str) -> NoReturn:
         shown = f"{value!r:.60}" if isinstance(value, (str, bool, type(None))) else type(value).__name__
@@ -123,7 +126,7 @@ def distinct_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An ``object_pairs_hook`` for ``json.loads``.
 
     Raises:
-        ValueError: a name occurs twice, of which others might read the other value.
+        ValueError: a name occurs twice.
     """
     fields = dict(pairs)
     if len(fields) != len(pairs):
@@ -131,5 +134,5 @@ def distinct_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _refusal(number: str) -> NoReturn:
-    raise ValueError(f"the number {number[:20]!r} has no place here")
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

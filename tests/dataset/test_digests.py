@@ -26,166 +26,50 @@ def ragged(*values: Any) -> Any:
     return array
 
 
+RECORD = [("a", "i4"), ("b", "f4", 2)]
 EQUAL: dict[str, list[Any]] = {
-    "three": [
-        3,
-        3.0,
-        np.int64(3),
-        np.uint8(3),
-        np.float16(3),
-        3 + 0j,
-        torch.tensor(3),
-        np.array(3),
-        np.array(3, dtype=">i4"),
-        Decimal(3),
-    ],
-    "one": [1, True, np.bool_(True), torch.tensor(True), np.float32(1), Decimal("1.0")],
-    "zero": [0, 0.0, -0.0, False, np.float32(-0.0), Decimal("-0")],
+    "three": [3, 3.0, np.uint8(3), np.float16(3), 3 + 0j, torch.tensor(3), np.array(3, dtype=">i4"), Decimal(3)],
+    "zero": [0, -0.0, False, np.float32(-0.0), Decimal("-0")],
     "not a number": [math.nan, -math.nan, np.float32("nan"), np.longdouble("nan"), torch.tensor(math.nan), Decimal("nan")],
-    "infinity": [math.inf, np.float16("inf"), Decimal("inf")],
-    "half": [0.5, np.float32(0.5), np.longdouble(0.5), Decimal("0.5"), torch.tensor(0.5, dtype=torch.bfloat16)],
-    "a tenth, double": [0.1, np.float64(0.1), np.longdouble(0.1)],
-    "beyond 63 bits": [2**63, float(2**63), np.uint64(2**63), np.float32(2**63)],
-    "beyond 64 bits": [2**70, float(2**70)],
-    "far beyond": [10**400 + 1, 10**400 + 1],
+    "half": [0.5, np.longdouble(0.5), Decimal("0.5"), torch.tensor(0.5, dtype=torch.bfloat16)],
+    "beyond 63 bits": [2**63, float(2**63), np.uint64(2**63), np.float32(2**63), Decimal(2**63)],
+    "beyond 64 bits": [2**70, float(2**70), Decimal(2**70)],
+    "beyond floats": [10**400 + 1, Decimal(10**400 + 1)],
+    "fraction": [Decimal("1.10"), Decimal("1.1000")],
     "text": ["é", np.str_("é")],
     "bytes": [b"ab", bytearray(b"ab"), memoryview(b"ab"), np.bytes_(b"ab")],
-    "numbers": [
-        np.array([1, 2]),
-        np.array([1.0, 2.0]),
-        torch.tensor([1, 2]),
-        np.array([1, 2], dtype=object),
-        ragged(1, 2),
-        np.array([1 + 0j, 2]),
-    ],
-    "two times three": [
-        np.arange(6).reshape(2, 3),
-        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-        torch.arange(6).reshape(2, 3),
-    ],
-    "every other": [np.arange(10)[::2], np.array([0, 2, 4, 6, 8])],
-    "texts": [np.array(["a", "bc"]), np.array(["a", "bc"], dtype=object)],
-    "day": [
-        np.datetime64("2020-02-29"),
-        np.datetime64("2020-02-29T00:00:00.000000000"),
-        date(2020, 2, 29),
-        datetime(2020, 2, 29),
-        pd.Timestamp("2020-02-29"),
-    ],
-    "before 1970": [
-        np.datetime64("1969-12-31T23:59:59.5"),
-        np.datetime64("1969-12-31T23:59:59.500000000"),
-        datetime(1969, 12, 31, 23, 59, 59, 500_000),
-    ],
-    "hour": [
-        np.timedelta64(1, "h"),
-        np.timedelta64(3600, "s"),
-        timedelta(hours=1),
-        pd.Timedelta("1h"),
-        np.timedelta64(6, ("m", 10)),
-    ],
-    "no time": [np.datetime64("NaT"), np.datetime64("NaT", "ns"), np.datetime64("NaT", "Y"), pd.NaT],
+    "numbers": [np.array([1, 2]), torch.tensor([1.0, 2.0]), np.array([1, 2], dtype=object), ragged(1, 2), [True, 2]],
+    "table": [np.arange(6).reshape(2, 3), np.asfortranarray(np.arange(6.0).reshape(2, 3)), [[0, 1, 2], (3, 4, 5)]],
+    "day": [np.datetime64("2020-02-29"), np.datetime64("2020-02-29", "ns"), date(2020, 2, 29), pd.Timestamp("2020-02-29")],
+    "days": [np.array(["2020-02-29"], dtype="M8[D]"), [np.datetime64("2020-02-29", "us")]],
+    "before 1970": [np.datetime64("1969-12-31T23:59:59.5"), datetime(1969, 12, 31, 23, 59, 59, 500_000)],
+    "hour": [np.timedelta64(1, "h"), timedelta(hours=1), pd.Timedelta("1h"), np.timedelta64(6, ("m", 10))],
+    "no time": [np.datetime64("NaT"), np.datetime64("NaT", "Y"), pd.NaT],
     "instant": [datetime(2020, 1, 1, tzinfo=timezone.utc), datetime(2020, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))],
-    "dict": [
-        {"a": 1, "b": [2, 3]},
-        {"b": np.array([2, 3]), "a": 1.0},
-        np.array([(1, (2, 3))], dtype=[("a", "i4"), ("b", "f4", 2)])[0],
-    ],
+    "dict": [{"a": 1, "b": [2, 3]}, {"b": np.array([2, 3]), "a": 1.0}, np.array([(1, (2, 3))], dtype=RECORD)[0]],
     "set": [{1, 2, 3}, frozenset([3, 2, 1])],
-    "nothing": [None, None],
-    "complex": [1 + 2j, np.complex64(1 + 2j)],
     "tuple of columns": [(1, "a"), [1, "a"], (np.int8(1), "a")],
     "ragged": [({"x": ragged(np.array([1, 2]), np.array([3]))},), ({"x": [[1, 2], [3]]},)],
     "empty": [np.empty((0, 3)), torch.empty((0, 3)), np.empty((0, 3), dtype=np.uint8)],
 }
 
-DIFFERENT: list[Any] = [
-    "",
-    b"",
-    None,
-    0,
-    (),
-    {},
-    set(),
-    (None,),
-    ("",),
-    ("", ""),
-    ("ab", "c"),
-    ("a", "bc"),
-    ("abc",),
-    (b"ab", "c"),
-    np.array([1, 2]),
-    (1, 2),
-    (1, 2, 0),
-    ((1, 2),),
-    np.array([[1, 2]]),
-    np.array([[1], [2]]),
-    {"a": 1},
-    {"b": 1},
-    {"a": {"a": 1}},
-    {"a": 1, "b": 1},
-    1,
-    -1,
-    255,
-    256,
-    -256,
-    65536,
-    2**31,
-    -(2**31),
-    2**40,
-    2**63,
-    2**64,
-    2**70,
-    2**53,
-    2**53 + 1,
-    0.1,
-    np.float32(0.1),
-    1e300,
-    math.inf,
-    -math.inf,
-    math.nan,
-    1j,
-    "1",
-    b"1",
-    np.datetime64("2020-01-01"),
-    np.timedelta64(1, "s"),
-    np.timedelta64(1, "M"),
-    datetime(2020, 1, 1, tzinfo=timezone.utc),
-    np.datetime64("NaT"),
-    np.timedelta64("NaT"),
-    Decimal("0.1"),
-    {1},
-    {"1"},
-    ("a", None),
-    (None, "a"),
-    np.empty(0),
-    np.empty((0, 1)),
-    np.empty((1, 0)),
-    ("ab", ("c",)),
-    (("ab", "c"),),
-    10**400 + 1,
-    10**400 + 3,
-    "\0",
-    "\0\0",
-    "\ud800",
-]
+TEXTS: list[Any] = ["", b"", "1", b"1", "\0", "\0\0", "\ud800", None, (), {}, set(), (None,), ("",), ("", "")]
+NESTED: list[Any] = [("ab", "c"), ("a", "bc"), ("abc",), (b"ab", "c"), ("ab", ("c",)), (("ab", "c"),), ("a", None), (None, "a")]
+NESTED += [np.array([1, 2]), (1, 2), (1, 2, 0), ((1, 2),), np.array([[1, 2]]), np.array([[1], [2]]), {1}, {"1"}]
+NESTED += [{"a": 1}, {"b": 1}, {"a": {"a": 1}}, {"a": 1, "b": 1}, np.empty(0), np.empty((0, 1)), np.empty((1, 0))]
+NUMBERS: list[Any] = [0, 1, -1, 255, 256, 2**31, -(2**31), 2**53, 2**53 + 1, 2**63, 2**64, 2**70, 10**400 + 1, 10**400 + 3]
+NUMBERS += [0.1, np.float32(0.1), Decimal("0.1"), 1e300, math.inf, -math.inf, math.nan, 1j]
+TIMES: list[Any] = [np.datetime64("2020-01-01"), datetime(2020, 1, 1, tzinfo=timezone.utc), np.datetime64("NaT")]
+TIMES += [np.timedelta64(1, "s"), np.timedelta64(1, "M"), np.timedelta64("NaT")]
+DIFFERENT = [*TEXTS, *NESTED, *NUMBERS, *TIMES]
 
 
 @pytest.mark.parametrize("forms", EQUAL.values(), ids=EQUAL)
-def test_the_same_content_has_one_digest_however_it_is_kept(forms: list[Any]) -> None:
-    digests = {sample_digest(form) for form in forms}
-
-    assert len(digests) == 1
-    assert len(digests.pop()) == DIGEST_BYTES
-
-
-@pytest.mark.parametrize("forms", EQUAL.values(), ids=EQUAL)
-def test_the_same_content_within_a_sample_has_one_digest(forms: list[Any]) -> None:
+def test_equal_content_has_one_digest_in_every_form(forms: list[Any]) -> None:
     digests = {sample_digest(("x", form)) for form in forms}
-    nested = {sample_digest({"x": ["y", form]}) for form in forms}
 
-    assert len(digests) == 1
-    assert len(nested) == 1
+    assert len(digests) == len({sample_digest({"x": ["y", form]}) for form in forms}) == 1
+    assert len(digests.pop()) == DIGEST_BYTES
 
 
 def test_different_content_has_different_digests() -> None:
@@ -195,20 +79,13 @@ def test_different_content_has_different_digests() -> None:
     assert same == []
 
 
-@pytest.mark.parametrize("value", [object(), range(3), lambda: None, np.void(b"ab"), ("a", [object()]), {"a": pd.NA}])
-def test_an_object_of_unknown_content_is_named(value: Any) -> None:
-    named = {tuple: "builtins.object", dict: "NAType", np.void: "V2"}.get(type(value), type(value).__qualname__)
-
-    with pytest.raises(ConfigError, match=named):
-        sample_digest(value)
+LONG = np.longdouble(1) + np.finfo(np.longdouble).eps  # equals a float64 on some machines
+UNKNOWN = [object(), range(3), np.void(b"ab"), ("a", [object()]), {"a": pd.NA}, np.ma.masked_array([1, 2], [True, False])]
 
 
-def test_long_doubles_that_no_float64_holds_are_refused() -> None:
-    value = np.longdouble(1) + np.finfo(np.longdouble).eps
-    if float(value) == value:
-        return  # long doubles are doubles on this machine
-
-    with pytest.raises(ConfigError, match="cast them first"):
+@pytest.mark.parametrize("value", UNKNOWN if float(LONG) == LONG else [*UNKNOWN, LONG])
+def test_an_object_of_unknown_content_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError):
         sample_digest(value)
 
 

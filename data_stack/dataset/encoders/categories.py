@@ -1,4 +1,4 @@
-"""Distinct values with a number each, found in whole columns at once."""
+"""Numbers for distinct values, and their vectorized lookup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from data_stack.util.stacked_values import objects
 __all__ = ["NAN", "Categories", "CategoriesLearner", "Codes", "category", "values_column"]
 
 Codes = npt.NDArray[np.intp]
-"""Numbers of categories, -1 where a value is none."""
+"""Numbers of categories, -1 for other values."""
 
 NAN = math.nan
 """The one NaN among categories: NaN is unequal to itself, but found again as the same object."""
@@ -31,12 +31,10 @@ _MOST_EXACT = 2**53  # up to here, all integers are floats
 
 
 def category(value: Any) -> Any:
-    """``value`` as a category: a Python value that hashes, compares and is written like no other.
-
-    Numbers are equal as in Python (1, 1.0, True and ``np.int64(1)`` are one category), all NaN are one.
+    """``value`` as a hashable Python value; all NaN become one object.
 
     Raises:
-        TypeError: it is no bool, number, string, bytes, None, or tuple of these.
+        TypeError: the value is not a bool, number, string, bytes, None, or tuple of these.
     """
     if isinstance(value, np.generic) or (getattr(value, "ndim", None) == 0 and hasattr(value, "item")):
         value = float(value) if isinstance(value, np.longdouble) else value.item()
@@ -56,15 +54,15 @@ def category(value: Any) -> Any:
 
 
 class Categories:
-    """Distinct values in an order of their own; a value's number is its place there.
+    """Distinct values in order; the number of a value is its position.
 
     Args:
         values: the categories.
         what: names one of them in errors.
-        numbered: let the integers 0, 1, … also stand for the categories, unless one of these is a number.
+        numbered: accept the integers 0, 1, … as the categories, unless one of these is a number.
 
     Raises:
-        ConfigError: two are equal, or one is no category.
+        ConfigError: two values are equal, or have an unsupported type.
     """
 
     def __init__(self, values: Iterable[Any], what: str = "category", *, numbered: bool = False) -> None:
@@ -84,21 +82,21 @@ class Categories:
         self._codes = codes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Made anew, for there is one NaN only in each process.
+        # Rebuilt, because each process has its own NaN object.
         return functools.partial(Categories, numbered=self._is_numbered), (self.values, self._what)
 
     def __len__(self) -> int:
         return len(self.values)
 
     def codes(self, column: Column) -> Codes:
-        """The number of each value, -1 for values that are no category; shape as that of ``column``.
+        """The number of each value, -1 for other values; shape as that of ``column``.
 
         Raises:
-            EncodingError: a value cannot be a category, such as a list.
+            EncodingError: a value has an unsupported type, such as a list.
         """
         kind = column.dtype.kind
         if kind not in "OUSbiuf":
-            raise ConfigError(f"values of dtype {column.dtype} are no categories: numbers, strings and the like are")
+            raise _unsupported(column)
         if kind in "OUS":
             return self._list(column.ravel().tolist(), column).reshape(column.shape)
         known, numbers = self._numbers
@@ -120,7 +118,7 @@ class Categories:
         return f"known are {', '.join(f'{value!r:.40}' for value in self.values[:8]) or 'none'}{more}"
 
     def values_of(self, codes: Codes) -> Column:
-        """The categories of these numbers, each in ``[0, len)`` or -1, which gives None."""
+        """The categories of these numbers; None for -1."""
         column = objects([*self.values, None]) if codes.size and codes.min() < 0 else values_column(self.values)
         return column[codes]
 
@@ -128,7 +126,7 @@ class Categories:
         find = self._codes.get
         try:
             codes = np.fromiter(map(find, values, itertools.repeat(-1)), dtype=np.intp, count=len(values))
-        except TypeError:  # not hashable: found below
+        except TypeError:  # not hashable: reported below
             codes = np.full(len(values), -1, dtype=np.intp)
         if (codes < 0).any():  # numpy's scalars, NaN, or in fact unknown
             n_in_row = int(np.prod(column.shape[1:]))
@@ -141,7 +139,7 @@ class Categories:
 
     @functools.cached_property
     def _numbers(self) -> tuple[npt.NDArray[np.float64], Codes]:
-        """The numbers among the categories, ascending, with their codes, and NaN; NaN alone where one is no exact float."""
+        """The numbers among the categories, ascending, with their codes, and NaN; NaN alone if float64 would round one."""
         found = sorted((value, code) for value, code in self._codes.items() if _is_number(value) and value is not NAN)
         if any(isinstance(value, int) and abs(value) > _MOST_EXACT for value, _ in found):
             found = []
@@ -149,40 +147,41 @@ class Categories:
 
 
 class CategoriesLearner(Learner):
-    """Collects the distinct values of a column; bounded by how many there are."""
+    """Collects the distinct values of a column."""
 
     def __init__(self) -> None:
         self._seen: dict[Any, None] = {}
 
     def add(self, block: Column, first: int) -> None:
-        """Add those of a block."""
-        if block.dtype.kind in "biuf":
-            values = np.unique(block).tolist()
-        elif block.dtype.kind in "OUS":
-            values = block.ravel().tolist()
-        else:
-            raise ConfigError(f"values of dtype {block.dtype} are no categories: numbers, strings and the like are")
-        listed = values
-        with contextlib.suppress(TypeError):  # something in it does not hash: found below
-            values = dict.fromkeys(values)
-        for value in values:
+        """Add the values of a block."""
+        if block.dtype.kind not in "OUSbiuf":
+            raise _unsupported(block)
+        values = (np.unique(block) if block.dtype.kind in "biuf" else block.ravel()).tolist()
+        distinct = values
+        with contextlib.suppress(TypeError):  # not hashable: reported below
+            distinct = dict.fromkeys(values)
+        for value in distinct:
             try:
                 self._seen.setdefault(category(value))
             except TypeError as error:
-                place = next(place for place, item in enumerate(listed) if item is value)
+                place = next(place for place, item in enumerate(values) if item is value)
                 raise EncodingError(f"{value!r:.80}: {error}", first + place // max(1, int(np.prod(block.shape[1:])))) from None
 
     def finish(self) -> dict[str, Any]:
-        """``categories``: numbers first, then strings, then the rest, each in their order."""
+        """``categories``: sorted, numbers first, then strings, then the rest."""
         return {"categories": sorted(self._seen, key=_order)}
 
 
 def values_column(values: Sequence[Any]) -> Column:
-    """Values as an array: of numbers where all are of one type, and numpy has it; otherwise of objects."""
+    """Values as an array: of numbers if all are of one type that numpy has; otherwise of objects."""
     types = set(map(type, values))
     if types == {bool} or types == {float} or (types == {int} and all(value in _INT64 for value in values)):
         return np.array(values)
     return objects(values)
+
+
+def _unsupported(column: Column) -> ConfigError:
+    return ConfigError(f"values of dtype {column.dtype} cannot be categories; numbers, strings and bytes can")
 
 
 def _is_number(value: Any) -> bool:
@@ -190,7 +189,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _are_floats(column: Column) -> bool:
-    """Whether the numbers of a column are exact as float64."""
+    """Whether float64 holds the numbers of a column exactly."""
     if column.dtype.kind == "f" or column.dtype.itemsize < 8:
         return column.dtype.itemsize <= 8
     return not column.size or -_MOST_EXACT <= int(column.min()) <= int(column.max()) <= _MOST_EXACT

@@ -1,4 +1,4 @@
-"""Classes as other classes: one validated dictionary."""
+"""Replaces classes by other classes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["ClassMapping"]
 
 
 class ClassMapping(Encoder):
-    """What becomes of each class: ``ClassMapping({(0, 1, 2): "low", (3, 4): "high"}, unmapped="error")``.
+    """Replaces classes: ``ClassMapping({(0, 1, 2): "low", (3, 4): "high"}, unmapped="error")``.
 
-    Every label is looked up once, in what was there before: with ``{1: 2, 2: 3}`` a 1 becomes 2, not 3. Labels are equal as
-    in Python (1, 1.0, True and ``np.int64(1)`` are one); integers become integers, strings strings. Shape ``(n, …)`` stays.
+    Every label is looked up once: with ``{1: 2, 2: 3}`` a 1 becomes 2, not 3. Labels are equal as in Python (1, 1.0, True and
+    ``np.int64(1)`` are one label). The shape ``(n, …)`` stays.
 
     Args:
         mapping: new classes by old ones; a key that is a tuple holds several old classes.
-        unmapped: what becomes of labels that it does not name: ``"keep"`` leaves them as they are, ``"error"`` refuses them
-            when they are read, ``"drop"`` leaves their samples out (``iterator.map_classes`` does; reading one is an error).
+        unmapped: for other labels: ``"keep"`` leaves them as they are, ``"error"`` refuses them when they are read, ``"drop"``
+            leaves their samples out (``iterator.map_classes`` does; reading one is an error).
 
     Raises:
-        ConfigError: a label is in two entries, or is no label.
+        ConfigError: a label is in two entries, or has an unsupported type.
     """
 
     kind = "class_mapping"
@@ -43,7 +43,7 @@ class ClassMapping(Encoder):
         unmapped: Literal["keep", "error", "drop"] = "keep",
     ) -> None:
         if not isinstance(mapping, Mapping):
-            raise ConfigError(f"a class mapping is a dict of new classes by old ones, got {mapping!r:.80}")
+            raise ConfigError(f"a class mapping must be a dict of new classes by old ones, got {mapping!r:.80}")
         self._unmapped = check_choice("unmapped", unmapped, ("keep", "error", "drop"))
         self._given = dict(mapping)
         pairs: dict[Any, Any] = {}
@@ -76,7 +76,7 @@ class ClassMapping(Encoder):
 
     @property
     def unmapped(self) -> str:
-        """What becomes of labels that the mapping does not name."""
+        """What happens to labels that the mapping does not name."""
         return str(self._unmapped)
 
     @property
@@ -96,7 +96,7 @@ class ClassMapping(Encoder):
 
     @property
     def class_names(self) -> tuple[Any, ...] | None:
-        """:attr:`classes`; None where unmapped labels are kept."""
+        """:attr:`classes`; None if unmapped labels are kept."""
         return None if self._unmapped == "keep" else self._classes
 
     def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -124,17 +124,16 @@ class ClassMapping(Encoder):
     def _keep(self, column: Column, codes: Codes, is_unmapped: npt.NDArray[np.bool_]) -> Column:
         dtype = _common_dtype(column.dtype, self._values)
         if dtype.kind != "O":
-            return np.where(is_unmapped, column.astype(dtype, copy=False), self._values.astype(dtype, copy=False)[codes])
-        kept = np.fromiter(column.ravel().tolist(), dtype=object, count=column.size).reshape(column.shape)
-        mapped = ~is_unmapped
-        kept[mapped] = objects(self._values.tolist())[codes[mapped]]
+            return np.where(is_unmapped, column, self._values[codes])
+        kept = column.astype(object)
+        kept[~is_unmapped] = objects(self._values.tolist())[codes[~is_unmapped]]
         return kept
 
     def _inverse(self, column: Column) -> Column:
         """The old labels.
 
         Raises:
-            ConfigError: several old labels became one new class, so that nobody knows which it was.
+            ConfigError: several old labels became one new class.
         """
         old_by_new = {new: old for old, new in self._new_by_old.items()}
         if len(old_by_new) < len(self._new_by_old):
@@ -153,7 +152,7 @@ def _label(value: Any, what: str) -> Any:
 
 
 def _common_dtype(dtype: np.dtype[Any], values: Column) -> np.dtype[Any]:
-    """What holds labels of ``dtype`` and new classes, none of them changed; the same whichever labels a batch has."""
+    """The dtype that holds labels of ``dtype`` and the new classes exactly, whatever labels a batch has."""
     if dtype.kind not in "biuf" or values.dtype.kind not in "biuf":
         return np.dtype(object)
     common = np.result_type(dtype, values.dtype)

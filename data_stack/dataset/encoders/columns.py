@@ -1,4 +1,4 @@
-"""Values as numpy columns for encoders to learn from: whole, or a block at a time."""
+"""Converts values to the numpy columns that encoders take, whole or block by block."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ Column = npt.NDArray[Any]
 """The values of one position or key of many samples, shape ``(n_samples, ...)``."""
 
 Blocks = Union[Column, Sequence[Any], Iterable[Any]]
-"""One column, or blocks of it one after the other."""
+"""One column, or its blocks one after the other."""
 
 _NUMBERS = "biuf"
 
 
 def as_column(values: Any) -> Column:
-    """Values as an array of shape ``(n, ...)``: of numbers where they are numbers of one shape, otherwise of objects."""
+    """Values as an array of shape ``(n, ...)``: of numbers if they are numbers of one shape, otherwise of objects."""
     if hasattr(values, "to_records"):  # a data frame
         column: Column = values.to_records(index=False)
     elif hasattr(values, "__array__"):
         try:
             column = as_array(values)
         except TypeError as error:  # masked, or a tensor of a dtype that numpy lacks, or sparse
-            raise ConfigError(f"an encoder takes what numpy can hold; convert this first: {error}") from error
+            raise ConfigError(f"an encoder cannot convert this column to numpy: {error}") from error
     elif isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         column = np.empty(())
     else:
         column = stack_values(list(values))
     if column.ndim == 0:
-        raise ConfigError(f"an encoder takes a column of values, shape (n, ...), not the single value {values!r:.80}")
+        raise ConfigError(f"an encoder takes a column of shape (n, ...), not the single value {values!r:.80}")
     return column
 
 
 def as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
-    """Numbers as float64, NaN and None as NaN; strings count as the numbers that they spell.
+    """Numbers as float64, None as NaN; strings as the numbers that they spell.
 
     Args:
         column: shape ``(n, ...)``.
         first: position of its first value, for errors.
 
     Raises:
-        EncodingError: a value is no number.
-        ConfigError: the dtype holds no real numbers.
+        EncodingError: a value is not a number.
+        ConfigError: the dtype is not one of real numbers.
     """
     kind = column.dtype.kind
     if kind in _NUMBERS:
         return column.astype(np.float64, copy=False)
     if kind not in "OUS":
-        raise ConfigError(f"real numbers are needed, got a column of dtype {column.dtype}")
+        raise ConfigError(f"a column of real numbers is required, got dtype {column.dtype}")
     try:
         return column.astype(np.float64)
     except (ValueError, TypeError):
@@ -67,22 +67,22 @@ def as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
         try:
             numbers.append(np.asarray(value, dtype=np.float64))
         except (ValueError, TypeError):
-            raise EncodingError(f"{value!r:.80} is no number", position) from None
+            raise EncodingError(f"{value!r:.80} is not a number", position) from None
         if numbers[-1].shape != numbers[0].shape:
             raise EncodingError(f"a value has the shape {numbers[-1].shape}, those before have {numbers[0].shape}", position)
     return np.stack(numbers)
 
 
 def blocks_of(columns: Blocks) -> Iterator[Column]:
-    """One column, or the blocks given: a list or tuple of arrays, or an iterator.
+    """The blocks of a list or tuple of arrays, or of an iterator; any other value is one column.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: it is a dataset iterator.
     """
     if hasattr(columns, "read_column"):
         raise ConfigError(
-            f"an encoder is fitted on a column, not on {columns!r:.80}: give iterator.read_column(0), "
-            f"or call iterator.encode({{0: encoder}}, fit_on=iterator)"
+            f"an encoder is fitted on a column, not on {columns!r:.80}: use iterator.read_column(0), "
+            f"or iterator.encode({{0: encoder}}, fit_on=iterator)"
         )
     is_blocks = isinstance(columns, Iterator) or (
         isinstance(columns, (list, tuple))

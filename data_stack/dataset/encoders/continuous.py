@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders.columns import Column, as_floats
-from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn, check_choice
+from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.dataset.moments import RunningMoments
@@ -17,44 +17,42 @@ from data_stack.exception import ConfigError
 
 __all__ = ["ContinuousEncoder"]
 
-_SCALINGS = ("standard", "min_max", "max_abs", "robust", "none")
+_SCALINGS = ("standard", "min_max", "max_abs", "none")
 
 Floats = npt.NDArray[np.float64]
 
 
 class ContinuousEncoder(Encoder):
-    """Numbers as ``(value - centre) / scale``, for each position of shape ``(n, …)`` by itself; the shape stays.
+    """Scales numbers to ``(value - centre) / scale``, each position of shape ``(n, …)`` by itself; the shape stays.
 
-    ==============  ======================  ==================================================  ======================
-    ``scaling``     centre                  scale                                               learned
-    ==============  ======================  ==================================================  ======================
-    ``"standard"``  mean                    standard deviation of the population                in blocks
-    ``"min_max"``   least value             largest minus least: results in [0, 1]              in blocks
-    ``"max_abs"``   0                       largest absolute value: results in [-1, 1]          in blocks
-    ``"robust"``    median                  75th minus 25th percentile (linear interpolation)   from the whole column
-    ``"none"``      0                       1                                                   nothing
-    ==============  ======================  ==================================================  ======================
+    ==============  ===========  ==========================================
+    ``scaling``     centre       scale
+    ==============  ===========  ==========================================
+    ``"standard"``  mean         standard deviation of the population
+    ``"min_max"``   least value  largest minus least: results in [0, 1]
+    ``"max_abs"``   0            largest absolute value: results in [-1, 1]
+    ``"none"``      0            1
+    ==============  ===========  ==========================================
 
-    A scale of 0, as that of a constant column, counts as 1, so such a column becomes 0. It is computed in float64 and then
-    rounded to ``dtype``. Integers, bools, and strings that spell numbers are taken too; None counts as NaN. NaN are passed
-    over in learning; infinity is refused, there and in ``transform``. How blocks are cut may change the last bits of what
-    is learned.
+    A scale of 0, as that of a constant column, counts as 1, so such a column becomes 0. Computes in float64 and rounds to
+    ``dtype``. Accepts integers, bools, strings that spell numbers, and None as NaN. Learning ignores NaN; infinity is an error.
+    It learns in blocks; how they are cut may change the last bits of centre and scale.
 
     Args:
         scaling: see above.
-        missing: what becomes of NaN: ``"keep"`` leaves it; ``"error"`` refuses it, in learning too; ``"zeros"`` makes it 0,
+        missing: how NaN is encoded: ``"keep"`` leaves it; ``"error"`` refuses it, in learning too; ``"zeros"`` makes it 0,
             that is the centre.
-        dtype: of what comes out.
+        dtype: of the encoded numbers.
 
     Raises:
-        ConfigError: an argument is none of these.
+        ConfigError: an argument is not one of these.
     """
 
     kind = "continuous"
 
     def __init__(
         self,
-        scaling: Literal["standard", "min_max", "max_abs", "robust", "none"] = "standard",
+        scaling: Literal["standard", "min_max", "max_abs", "none"] = "standard",
         missing: Literal["keep", "error", "zeros"] = "keep",
         dtype: Literal["float32", "float64"] = "float32",
     ) -> None:
@@ -74,17 +72,17 @@ class ContinuousEncoder(Encoder):
 
     @property
     def missing(self) -> str:
-        """What becomes of NaN."""
+        """How NaN is encoded."""
         return str(self._missing)
 
     @property
     def value_shape(self) -> tuple[int, ...] | None:
-        """Shape of one value; None if any will do, or it is not fitted."""
+        """Shape of one value; None if any shape is accepted, or the encoder is not fitted."""
         return None if self._scaling == "none" or not self.is_fitted else self.centre.shape
 
     @property
     def output_size(self) -> int | None:
-        """How many numbers a value has; None if any number will do."""
+        """How many numbers a value has; None if any shape is accepted."""
         return None if self.value_shape is None else int(np.prod(self.value_shape))
 
     def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -104,14 +102,11 @@ class ContinuousEncoder(Encoder):
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
         if set(learned) != (set() if self._scaling == "none" else {"centre", "scale"}):
-            raise ConfigError(f"scaling {self._scaling!r} has learned {', '.join(learned) or 'nothing'}")
+            raise ConfigError(f"scaling {self._scaling!r} does not learn {', '.join(learned) or 'nothing'}")
         if self._scaling != "none":
             centre, scale = (np.asarray(learned[name], dtype=np.float64) for name in ("centre", "scale"))
             if centre.shape != scale.shape or not (np.isfinite(centre).all() and np.isfinite(scale).all()) or (scale <= 0).any():
-                raise ConfigError(
-                    "centre and scale are finite numbers, the scale above 0; "
-                    "values too far apart for float64 cannot be scaled, nor columns that are all NaN"
-                )
+                raise ConfigError("centre and scale must be finite, and the scale above 0; the values may overflow float64")
             self.centre, self.scale = centre, scale
             learned = {"centre": centre, "scale": scale}
         super()._remember(learned)
@@ -126,7 +121,7 @@ class ContinuousEncoder(Encoder):
             raise ConfigError(
                 f"it was fitted on values of shape {self.centre.shape}, and these have the shape {numbers.shape[1:]}"
             )
-        with np.errstate(over="ignore", invalid="ignore"):  # looked for below
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below
             scaled = numbers if self._scaling == "none" else (numbers - self.centre) / self.scale
             scaled = scaled.astype(self._dtype)
         if not np.isfinite(scaled).all():
@@ -140,66 +135,43 @@ class ContinuousEncoder(Encoder):
         return scaled
 
     def _inverse(self, column: Column) -> Column:
-        """The numbers as float64, up to rounding; what ``missing="zeros"`` made of NaN becomes the centre."""
+        """The numbers as float64, up to rounding; NaN that ``missing="zeros"`` replaced become the centre."""
         numbers = as_floats(column)
-        if self._scaling != "none" and numbers.shape[1:] != self.centre.shape and len(numbers):
-            raise ConfigError(f"it made values of shape {self.centre.shape}, and these have the shape {numbers.shape[1:]}")
         return numbers * self.scale + self.centre
 
 
 class _NumbersLearner(Learner):
     def __init__(self, scaling: str, missing: str) -> None:
         self._scaling, self._missing = scaling, missing
-        self._moments, self._whole = RunningMoments(), WholeColumn(_quartiles)
-        self._shape: tuple[int, ...] | None = None
+        self._moments = RunningMoments()
 
     def add(self, block: Column, first: int) -> None:
         numbers = as_floats(block, first)
         _check(numbers, self._missing, first)
-        if self._scaling == "robust":
-            self._whole.add(numbers, first)
-            return
-        if self._shape not in (None, numbers.shape[1:]):
-            raise EncodingError(f"values have the shape {numbers.shape[1:]}, those before {self._shape}", first)
-        self._shape = numbers.shape[1:]
+        if first and np.shape(self._moments.mean) != numbers.shape[1:]:
+            shape = np.shape(self._moments.mean)
+            raise EncodingError(f"values have the shape {numbers.shape[1:]}, those before {shape}", first)
         self._moments.add(numbers)
 
     def finish(self) -> dict[str, Any]:
         moments = self._moments
-        with np.errstate(over="ignore", invalid="ignore"):  # refused when it is remembered
-            if self._scaling == "robust":
-                centre, scale = self._whole.finish().values()
-            elif self._scaling == "standard":
+        without_number = np.argwhere(moments.count == 0)
+        if len(without_number):
+            where = f" in column {', '.join(map(str, without_number[0].tolist()))}" if without_number.shape[1] else ""
+            raise ConfigError(f"there is nothing to learn from: all values{where} are NaN")
+        with np.errstate(over="ignore", invalid="ignore"):  # _remember refuses the result
+            if self._scaling == "standard":
                 # The mean of equal values is that value, though the sum over their number may miss it by a bit.
                 centre, scale = np.where(moments.low == moments.high, moments.low, moments.mean), moments.deviation
             elif self._scaling == "min_max":
                 centre, scale = moments.low, moments.high - moments.low
             else:
                 centre, scale = np.zeros_like(moments.low), np.maximum(np.abs(moments.low), np.abs(moments.high))
-        if self._scaling != "robust":
-            _refuse_nothing_but_nan(moments.count == 0)
         return {"centre": np.asarray(centre, dtype=np.float64), "scale": np.where(scale == 0, 1.0, scale)}
 
 
-def _quartiles(numbers: Column) -> dict[str, Any]:
-    _refuse_nothing_but_nan(np.isnan(numbers).all(axis=0))
-    low, centre, high = np.nanpercentile(numbers, [25, 50, 75], axis=0)
-    return {"centre": centre, "scale": high - low}
-
-
-def _refuse_nothing_but_nan(is_nothing: Any) -> None:
-    empty = np.argwhere(np.asarray(is_nothing))
-    if len(empty):
-        where = "" if empty.shape[1] == 0 else f" in column {', '.join(map(str, empty[0].tolist()))}"
-        raise ConfigError(f"there is nothing to learn from: all values{where} are NaN")
-
-
 def _check(numbers: Floats, missing: str, first: int) -> None:
-    """Refuse infinity, and NaN where it is an error.
-
-    Raises:
-        EncodingError: there is one.
-    """
+    """Raise EncodingError for infinity, and for NaN where it is an error."""
     refused = ~np.isfinite(numbers) if missing == "error" else np.isinf(numbers)
     if refused.any():
         at = tuple(np.argwhere(refused)[0].tolist())

@@ -1,9 +1,8 @@
-"""What encodes a column: learns from one split, transforms whole batches, and is kept as plain data."""
+"""The base of encoders: they learn from one split, transform whole batches, and are stored as plain data."""
 
 from __future__ import annotations
 
 import binascii
-import copy
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -31,11 +30,11 @@ BUILT_IN_KINDS: dict[str, type[Encoder]] = {}
 
 
 class Learner(ABC):
-    """Takes in a column block by block, and says in the end what an encoder is to remember of it."""
+    """Reads a column block by block and returns what an encoder remembers of it."""
 
     @abstractmethod
     def add(self, block: Column, first: int) -> None:
-        """Take in the next block, shape ``(n, ...)`` with n > 0; ``first`` is the position of its first value.
+        """Read the next block, shape ``(n, ...)`` with n > 0; ``first`` is the position of its first value.
 
         Raises:
             EncodingError: a value cannot be learned from.
@@ -43,14 +42,14 @@ class Learner(ABC):
 
     @abstractmethod
     def finish(self) -> dict[str, Any]:
-        """What was found, as values that can be written as plain data (numbers, strings, arrays, lists, dicts)."""
+        """The result, as values that can be written as plain data (numbers, strings, arrays, lists, dicts)."""
 
 
 class WholeColumn(Learner):
-    """For what cannot be learned in blocks: keeps the column until the end, and hands it to a function.
+    """A learner that needs the whole column: keeps all blocks and passes them to a function.
 
     Args:
-        learn: of the column; gives what is to be remembered.
+        learn: takes the column and returns what the encoder remembers.
     """
 
     def __init__(self, learn: Callable[[Column], dict[str, Any]]) -> None:
@@ -58,28 +57,26 @@ class WholeColumn(Learner):
         self._blocks: list[Column] = []
 
     def add(self, block: Column, first: int) -> None:
-        """Keep it."""
+        """Keep the block."""
         if self._blocks and block.shape[1:] != self._blocks[0].shape[1:]:
             raise EncodingError(f"values have the shape {block.shape[1:]}, those before {self._blocks[0].shape[1:]}", first)
         self._blocks.append(block)
 
     def finish(self) -> dict[str, Any]:
-        """What the function says of the whole."""
-        dtypes = {block.dtype for block in self._blocks}
-        blocks = self._blocks if len(dtypes) == 1 or object not in dtypes else [b.astype(object) for b in self._blocks]
-        return self._learn(np.concatenate(blocks) if len(blocks) > 1 else blocks[0])
+        """What the function returns for the whole column."""
+        return self._learn(np.concatenate(self._blocks))
 
 
 class Encoder(ABC):
-    """Columns as other columns, by what was learned from one of them.
+    """Transforms columns by what it learned from one of them.
 
-    ``fit`` learns, once, from one split; ``transform`` then is a pure function of a column of shape ``(n, ...)``, the same in
-    every process, and for each value on its own: a row is a batch of 1. What was learned is plain data (:meth:`state`) that
-    :func:`~data_stack.dataset.encoders.save_encoder` keeps in a store. Encoders are equal if they transform alike.
+    ``fit`` learns from one split; ``transform`` is then a pure function of a column of shape ``(n, ...)``: the same in every
+    process, and independent for each value. What it learned is plain data (:meth:`state`), which
+    :func:`~data_stack.dataset.encoders.save_encoder` stores. Encoders are equal if they transform alike.
 
-    A subclass sets :attr:`kind` and defines :meth:`config` and :meth:`_transform`; if it can, :meth:`_inverse`,
-    :attr:`output_size` and :attr:`output_names`. Its constructor takes what ``config`` gives as keyword arguments. One that
-    learns defines :meth:`_learner` and :meth:`_remember`; one that does not ends its constructor in ``self._remember({})``.
+    A subclass sets :attr:`kind` and defines :meth:`config` and :meth:`_transform`; optionally :meth:`_inverse`,
+    :attr:`output_size` and :attr:`output_names`. Its constructor takes the items of ``config`` as keyword arguments. An encoder
+    that learns defines :meth:`_learner` and :meth:`_remember`; any other calls ``self._remember({})`` in its constructor.
 
     Attributes:
         kind: the encoder's name, in states and for plugins.
@@ -88,10 +85,10 @@ class Encoder(ABC):
 
     kind: ClassVar[str]
     is_per_feature: ClassVar[bool] = True
-    """Whether several features that are given one encoder get one like it each, or are encoded together."""
+    """Whether each of several features gets a copy of this encoder; otherwise it encodes them together."""
 
     name_separator: ClassVar[str] = "."
-    """Between the name of a feature and the names of what becomes of it."""
+    """Joins the name of a feature and the names of its outputs."""
 
     fitted_on: str | None = None
     _learned: Mapping[str, Any] | None = None
@@ -99,17 +96,15 @@ class Encoder(ABC):
     # ------------------------------------------------------------------ what it does
 
     def fit(self: _EncoderT, columns: Blocks, *, fitted_on: str | None = None) -> _EncoderT:
-        """Learn from a column, or from its blocks one after the other; what was learned before is forgotten.
-
-        An encoder that has nothing to learn reads nothing.
+        """Learn from a column, or from its blocks one after the other; replaces what was learned before.
 
         Args:
-            columns: an array or tensor of shape ``(n, ...)``, or a list of values; or the blocks of one: a list of arrays,
-                a generator. Blocks are held one at a time, unless the class says that it needs the whole.
+            columns: an array or tensor of shape ``(n, ...)``, or a list of values; or the blocks of a column: a list of arrays,
+                a generator.
             fitted_on: fingerprint of the iterator that they come from.
 
         Raises:
-            ConfigError: there is no value to learn from, or one that cannot be learned from; the encoder is as before.
+            ConfigError: there are no values, or a value cannot be learned from; the encoder is unchanged.
         """
         if self._learner() is None:
             return self
@@ -120,22 +115,22 @@ class Encoder(ABC):
         return self
 
     def transform(self, batch: Any) -> Column:
-        """What becomes of a column of shape ``(n, ...)``.
+        """Encode a column of shape ``(n, ...)``.
 
         Raises:
-            ModelNotTrainedError: it is not fitted.
-            EncodingError: a value is unknown, or of another kind; it names the value and its position.
+            ModelNotTrainedError: the encoder is not fitted.
+            EncodingError: a value is unknown or of another kind; it names the value and its position.
         """
         if not self.is_fitted:
             raise self._not_fitted()
         return self._transform(as_column(batch))
 
     def inverse(self, batch: Any) -> Column:
-        """The values that :meth:`transform` makes ``batch`` of, as far as it keeps what they were.
+        """Decode what :meth:`transform` returned.
 
         Raises:
-            ModelNotTrainedError: it is not fitted.
-            ConfigError: the encoder has no inverse, or none for these values.
+            ModelNotTrainedError: the encoder is not fitted.
+            ConfigError: the encoder has no inverse, or not for these values.
         """
         if not self.is_fitted:
             raise self._not_fitted()
@@ -148,58 +143,42 @@ class Encoder(ABC):
 
     @property
     def unknown(self) -> str:
-        """What becomes of values that it does not know: ``"error"``, ``"zeros"`` or ``"index"`` (one more position)."""
+        """How unknown values are encoded: ``"error"``, ``"zeros"`` or ``"index"`` (one more position)."""
         return "error"
 
     @property
     def output_size(self) -> int | None:
-        """How many numbers become of a value; None if that depends on it, or is not known before fitting."""
+        """How many numbers encode a value; None if that varies or is not known before fitting."""
         return None
 
     @property
     def output_names(self) -> tuple[str, ...] | None:
-        """Names of these numbers; None if they have none."""
+        """Names of these numbers, if they have any."""
         return None
 
     @property
     def target_kind(self) -> TargetKind | None:
-        """What targets are when they come out of it."""
+        """What encoded targets are."""
         return None
 
     @property
     def class_names(self) -> tuple[Any, ...] | None:
-        """The classes that come out of it, in the order of their numbers or of the positions of the one."""
+        """The encoded classes, in the order of their numbers."""
         return None
 
     def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
-        """:attr:`output_names`, where the numbers of its input are called ``names``."""
+        """:attr:`output_names` for an input whose numbers have these names."""
         return self.output_names
 
     # ------------------------------------------------------------------ what it is
 
     def state(self) -> dict[str, Any]:
-        """All there is to it, as JSON data.
+        """The encoder as JSON data.
 
         Raises:
-            ConfigError: something in it is no plain data.
+            ConfigError: a part of it is not plain data.
         """
         return {**self._without_origin(), "fitted_on": self.fitted_on}
-
-    @classmethod
-    def from_state(cls: type[_EncoderT], state: Any, *, kinds: Mapping[str, type[Encoder]] | None = None) -> _EncoderT:
-        """The encoder that gave ``state``.
-
-        Args:
-            state: what may come from a file of anyone's.
-            kinds: classes of the encoders inside of it, by kind, besides those of data_stack.
-
-        Raises:
-            ConfigError: it is no state of an encoder of this class.
-        """
-        encoder = restore(state, {**BUILT_IN_KINDS, **(kinds or {}), cls.kind: cls})
-        if not isinstance(encoder, cls):
-            raise ConfigError(f"this is the state of a {encoder.kind!r} encoder, not of a {cls.kind!r} one")
-        return encoder
 
     def fingerprint(self) -> str:
         """SHA-256 of what it learned and of what it was fitted on: 64 hex digits."""
@@ -219,14 +198,14 @@ class Encoder(ABC):
     __hash__ = None  # type: ignore[assignment]  # it changes when it is fitted
 
     def __repr__(self) -> str:
-        options = ", ".join(f"{name}={_shorten(value)}" for name, value in self.config().items() if value is not None)
+        options = ", ".join(f"{name}={shorten(value)}" for name, value in self.config().items() if value is not None)
         return f"<{type(self).__name__}({options}){'' if self.is_fitted else ', not fitted'}>"
 
     # ------------------------------------------------------------------ for subclasses
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """The keyword arguments that it was made with: plain values, arrays, encoders."""
+        """The keyword arguments of its constructor: plain values, arrays, encoders."""
 
     @abstractmethod
     def _transform(self, column: Column) -> Column:
@@ -234,17 +213,17 @@ class Encoder(ABC):
 
     def _inverse(self, column: Column) -> Column:
         """:meth:`inverse`, when fitted."""
-        raise ConfigError(f"{self!r} has no inverse: it does not keep what the values were")
+        raise ConfigError(f"{self!r} has no inverse")
 
     def _learner(self) -> Learner | None:
         """A new learner; None if there is nothing to learn."""
         return None
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
-        """Check what a learner found, or a state holds, and transform by it from now on.
+        """Check what a learner returned, or what a state contains, and use it from now on.
 
         Raises:
-            ConfigError, LookupError, TypeError, ValueError: it is not what a learner of this class finds.
+            ConfigError, LookupError, TypeError, ValueError: a learner of this class returns nothing like it.
         """
         self._learned = dict(learned)
 
@@ -260,21 +239,12 @@ class Encoder(ABC):
             f"{self!r} is not fitted: call encoder.fit(column), or iterator.encode(…, fit_on=the training split)"
         )
 
-    @property
-    def _fits(self) -> object:
-        """The object that changes when this is fitted: itself, or what it is only the outside of."""
-        return self
-
-    def _like_this(self: _EncoderT) -> _EncoderT:
-        """One of its own that is the same now."""
-        return copy.deepcopy(self)
-
 
 class Fitting:
-    """One encoder being fitted, a block at a time; it changes only when all was taken in.
+    """Fits one encoder block by block; the encoder changes only in :meth:`finish`.
 
     Args:
-        encoder: one that learns.
+        encoder: an encoder that learns.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -285,7 +255,7 @@ class Fitting:
         self._n_values = 0
 
     def add(self, block: Column) -> None:
-        """Take in the next values, shape ``(n, ...)``."""
+        """Learn from the next values, shape ``(n, ...)``."""
         if len(block):
             self._learner.add(block, self._n_values)
             self._n_values += len(block)
@@ -294,7 +264,7 @@ class Fitting:
         """Let the encoder remember.
 
         Raises:
-            ConfigError: there was no value.
+            ConfigError: there were no values.
         """
         if self._n_values == 0:
             raise ConfigError(f"{self._encoder!r} cannot be fitted on no values: the column is empty")
@@ -307,13 +277,13 @@ def _plain(value: Any) -> Any:
 
 
 def restore(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
-    """The encoder that gave ``state``, of one of the classes ``kinds``.
+    """Rebuild the encoder whose ``state()`` this is, of one of the classes ``kinds``.
 
     Raises:
-        ConfigError: it is no state, or of another kind.
+        ConfigError: ``state`` is damaged, or of an unknown kind.
     """
     if not isinstance(state, dict) or state.keys() != _STATE_KEYS:
-        raise ConfigError(f"no state of an encoder: it is an object of {', '.join(sorted(_STATE_KEYS))}, not {shorten(state)}")
+        raise ConfigError(f"the state of an encoder has {', '.join(sorted(_STATE_KEYS))}, got {shorten(state)}")
     kind, config, learned, fitted_on = state["kind"], state["config"], state["learned"], state["fitted_on"]
     if not isinstance(kind, str) or kind not in kinds:
         raise ConfigError(
@@ -337,30 +307,19 @@ def restore(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
 
 
 def _short_range(ends: Any) -> range:
-    """A range in a state: a few bytes that anyone may have written, and that encoders make lists of.
+    """A range in a state; limited, because encoders turn these few bytes into lists.
 
     Raises:
-        ConfigError: it is none, or longer than a million.
+        ConfigError: it is not a range, or longer than a million.
     """
-    made: range = from_plain({"range": ends})
-    if len(made) > _MOST_IN_A_RANGE:
-        raise ConfigError(f"an encoder is made of no range of {len(made):,} values")
-    return made
+    decoded: range = from_plain({"range": ends})
+    if len(decoded) > _MOST_IN_A_RANGE:
+        raise ConfigError(f"the state of an encoder has a range of {len(decoded):,} values; the limit is {_MOST_IN_A_RANGE:,}")
+    return decoded
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
-    """``value`` if it is one of ``choices``.
-
-    Raises:
-        ConfigError: it is not.
-    """
+    """Return ``value``, or raise ConfigError if it is not one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
         raise ConfigError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r:.80}")
     return value
-
-
-def _shorten(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"array of shape {value.shape}"
-    text = repr(value)
-    return text if len(text) <= 40 else f"{type(value).__name__} of {len(value)}" if hasattr(value, "__len__") else text[:40]

@@ -1,4 +1,4 @@
-"""The error of a value that an encoder cannot take: it knows where the value was."""
+"""The error of a value that an encoder cannot encode; it knows where the value was."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class EncodingError(ConfigError):
     """A value is unknown to an encoder, or of a kind that it does not encode.
 
     Attributes:
-        problem: what is wrong with which value.
-        position: of the value's sample, in what the encoder was given; in an encoded iterator, its position there.
-        where: the column or feature, from outside to inside; empty if nobody named it.
+        problem: the value and what is wrong with it.
+        position: of the sample in the column, or in the encoded iterator.
+        where: the column or feature, from outside to inside; empty if unknown.
     """
 
     def __init__(self, problem: str, position: int, where: tuple[str, ...] = ()) -> None:
@@ -24,5 +24,5 @@ class EncodingError(ConfigError):
         return "".join(f"{each}: " for each in self.where) + f"at position {self.position}, {self.problem}"
 
     def within(self, where: str, position: int | None = None) -> EncodingError:
-        """The same error, told by who knows more: the column's name, the position outside."""
+        """The same error with the name of the column, and the position in the iterator."""
         return EncodingError(self.problem, self.position if position is None else position, (where, *self.where))

@@ -1,4 +1,4 @@
-"""Pictures as float32, channel by channel."""
+"""Standardizes images as float32, channel by channel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.moments import RunningMoments
 from data_stack.exception import ConfigError
-from data_stack.util.stacked_values import objects
+from data_stack.util.stacked_values import stack_values
 
 __all__ = ["ImageEncoder"]
 
@@ -21,20 +21,21 @@ _BYTE = 1 / 255
 
 
 class ImageEncoder(Encoder):
-    """Images of shape ``(n, height, width)`` or with channels as ``(value * scale - mean) / std``, float32; the shape stays.
+    """Encodes images as ``(value * scale - mean) / std``, float32; the shape stays.
 
-    Images of different sizes (an object column) are encoded one by one. Mean and standard deviation are of ``value * scale``,
-    one for all or one for each channel; learned in blocks, in float64. A standard deviation of 0 counts as 1.
+    Images have the shape ``(n, height, width)``, or a further axis of channels. Images of different sizes (an object column) are
+    encoded one by one. Mean and standard deviation are those of ``value * scale``, one for all or one for each channel; they
+    are learned in blocks, in float64. A standard deviation of 0 counts as 1.
 
     Args:
         mean: a number, or one for each channel; None to learn it.
-        std: likewise; both are given or none.
-        scale: what values are multiplied with first; 1/255 makes [0, 1] of bytes.
+        std: likewise; give both or neither.
+        scale: factor of all values; 1/255 scales bytes to [0, 1].
         channels: where the channels are: ``"last"``: ``(n, height, width, c)``, ``"first"``: ``(n, c, height, width)``.
             Images of two dimensions have one.
 
     Raises:
-        ConfigError: only one of mean and std is given, or they are no finite numbers, or a std is not above 0.
+        ConfigError: only one of mean and std is given, or they are not finite, or a std is not above 0.
     """
 
     kind = "image"
@@ -51,7 +52,7 @@ class ImageEncoder(Encoder):
         if not 0 < self._scale < np.inf:
             raise ConfigError(f"scale must be a number above 0, got {scale!r:.80}")
         if (mean is None) != (std is None):
-            raise ConfigError("give both mean and std, or none of them to learn both")
+            raise ConfigError("give both mean and std, or neither to learn them")
         self._is_given = mean is not None
         self.mean: npt.NDArray[np.float64] = np.zeros(())
         self.std: npt.NDArray[np.float64] = np.ones(())
@@ -69,45 +70,40 @@ class ImageEncoder(Encoder):
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
         if set(learned) != (set() if self._is_given else {"mean", "std"}):
-            raise ConfigError(f"it has learned {', '.join(learned) or 'nothing'}, where mean and std are learned or given")
+            raise ConfigError("mean and std are either given or learned")
         if not self._is_given:
             self._set(learned["mean"], learned["std"])
         super()._remember(learned)
 
     def _set(self, mean: Any, std: Any) -> None:
-        try:
-            mean, std = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
-            np.broadcast_shapes(mean.shape, std.shape)
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"mean and std are numbers, one for all or for each channel: {error}") from None
-        if mean.ndim > 1 or std.ndim > 1 or not np.isfinite(mean).all() or not np.isfinite(std).all() or (std <= 0).any():
+        self.mean, self.std = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
+        is_finite = np.isfinite(self.mean).all() and np.isfinite(self.std).all()
+        if self.mean.ndim > 1 or self.std.ndim > 1 or not is_finite or (self.std <= 0).any():
             raise ConfigError(
-                "mean and std are finite numbers, one for all or one for each channel, std above 0; "
-                f"got {mean.tolist()!r:.80} and {std.tolist()!r:.80}"
+                f"mean and std must be finite numbers, one for all or one for each channel, and std above 0; "
+                f"got {mean!r:.80} and {std!r:.80}"
             )
-        self.mean, self.std = mean, std
 
     def _transform(self, column: Column) -> Column:
-        if column.dtype != object:
-            return self._standardize(_check(column, 0)) if len(column) else np.empty(column.shape, dtype=np.float32)
-        images = [self._standardize(_check(_array_of(image)[np.newaxis], place))[0] for place, image in enumerate(column)]
-        return np.stack(images) if len({image.shape for image in images}) == 1 else objects(images)
-
-    def _standardize(self, images: Column) -> Column:
+        if column.dtype == object and len(column):
+            return stack_values([self._transform(_one_image(image, place))[0] for place, image in enumerate(column)])
+        if len(column) == 0:
+            return np.empty(column.shape, dtype=np.float32)
+        images = _check(column, 0)
         scaled: Column = np.multiply(images, np.float32(self._scale), dtype=np.float32)
         scaled -= self._per_channel(self.mean, images)
         scaled /= self._per_channel(self.std, images)
         return scaled
 
     def _per_channel(self, statistic: npt.NDArray[np.float64], images: Column) -> npt.NDArray[np.float32]:
-        """A statistic in such a shape that it goes with its channels."""
+        """A statistic in a shape that broadcasts with the channels of ``images``."""
         if statistic.size == 1:
             return statistic.reshape(()).astype(np.float32)
         n_channels = 1 if images.ndim == 3 else images.shape[-1 if self._channels == "last" else 1]
         if statistic.size != n_channels:
             raise ConfigError(
-                f"mean and std are of {statistic.size} channels, and images of shape {images.shape[1:]} have {n_channels} "
-                f"(channels are {self._channels})"
+                f"mean and std have {statistic.size} channels, but images of shape {images.shape[1:]} have {n_channels} "
+                f"(channels={self._channels!r})"
             )
         shape = (1, -1, 1, 1) if self._channels == "first" else (1, 1, 1, -1)
         return statistic.reshape(shape).astype(np.float32)
@@ -115,42 +111,33 @@ class ImageEncoder(Encoder):
     def _inverse(self, column: Column) -> Column:
         """The images again: with the scale 1/255 as bytes, rounded, otherwise as float32."""
         if column.dtype == object:
-            images = [self._inverse(np.asarray(image)[np.newaxis])[0] for image in column]
-            return objects(images)
-        values: Column = (column * self._per_channel(self.std, column) + self._per_channel(self.mean, column)) / np.float32(
-            self._scale
-        )
-        return np.clip(np.rint(values), 0, 255).astype(np.uint8) if self._scale == _BYTE else values.astype(np.float32)
+            return stack_values([self._inverse(np.asarray(image)[np.newaxis])[0] for image in column])
+        values: Column = column * self._per_channel(self.std, column) + self._per_channel(self.mean, column)
+        values /= np.float32(self._scale)
+        return np.clip(np.rint(values), 0, 255).astype(np.uint8) if self._scale == _BYTE else values
 
 
 class _ImageLearner(Learner):
     def __init__(self, scale: float, channels: str) -> None:
         self._scale, self._channels = scale, channels
         self._moments = RunningMoments()
-        self._n_channels: int | None = None
 
     def add(self, block: Column, first: int) -> None:
         if block.dtype == object:
             for position, image in enumerate(block, first):
-                self._add(_array_of(image)[np.newaxis], position)
-        else:
-            self._add(block, first)
-
-    def _add(self, images: Column, first: int) -> None:
-        images = _check(images, first)
-        values = images[..., np.newaxis] if images.ndim == 3 else images
-        if images.ndim == 4 and self._channels == "first":
-            values = np.moveaxis(values, 1, -1)
-        n_channels = values.shape[-1]
-        if self._n_channels not in (None, n_channels):
-            raise EncodingError(f"an image has {n_channels} channels, those before have {self._n_channels}", first)
-        self._n_channels = n_channels
-        if values.size == 0:
+                self.add(_one_image(image, position), position)
             return
-        pixels = values.reshape(-1, n_channels).astype(np.float64)
+        images = _check(block, first)
+        axis = 1 if images.ndim == 4 and self._channels == "first" else -1
+        values = images[..., np.newaxis] if images.ndim == 3 else np.moveaxis(images, axis, -1)
+        pixels = values.reshape(-1, values.shape[-1]).astype(np.float64)
         if not np.isfinite(pixels).all():
-            raise EncodingError("an image has a value that is no finite number", first)
-        self._moments.add(pixels * self._scale)
+            raise EncodingError("an image has a value that is not finite", first)
+        n_channels = np.size(self._moments.mean)
+        if np.ndim(self._moments.mean) and n_channels != pixels.shape[1]:
+            raise EncodingError(f"an image has {pixels.shape[1]} channels, those before have {n_channels}", first)
+        if len(pixels):
+            self._moments.add(pixels * self._scale)
 
     def finish(self) -> dict[str, Any]:
         if not np.any(self._moments.count):
@@ -159,20 +146,16 @@ class _ImageLearner(Learner):
         return {"mean": np.asarray(self._moments.mean), "std": np.where(deviation == 0, 1.0, deviation)}
 
 
-def _array_of(image: Any) -> Column:
-    return np.asarray(as_column([image])[0] if hasattr(image, "detach") else image)  # a tensor: outside of the graph
+def _one_image(image: Any, position: int) -> Column:
+    """An image of an object column as a column of one image."""
+    array = np.asarray(as_column([image])[0] if hasattr(image, "detach") else image)  # detaches a tensor
+    return _check(array[np.newaxis], position)
 
 
 def _check(images: Column, position: int) -> Column:
-    """Images of shape ``(n, height, width)`` or with an axis of channels.
-
-    Raises:
-        EncodingError: they are none.
-    """
+    """Raise EncodingError unless ``images`` has the shape ``(n, height, width)`` or with an axis of channels."""
     if images.dtype.kind not in "biuf":
-        raise EncodingError(f"an image is an array of numbers, not of dtype {images.dtype}", position)
+        raise EncodingError(f"an image must be an array of numbers, got dtype {images.dtype}", position)
     if images.ndim not in (3, 4):
-        raise EncodingError(
-            f"an image has the shape (height, width) or a third axis of channels, not {images.shape[1:]}", position
-        )
+        raise EncodingError(f"an image must have two or three dimensions, got the shape {images.shape[1:]}", position)
     return images

@@ -1,4 +1,4 @@
-"""What a transformer of scikit-learn has learned, as plain data: skops writes and reads it, and trusts only what runs no code."""
+"""Transformers of scikit-learn as plain data, written and read by skops, which runs no code of theirs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["describe_transformer", "dump_transformer", "load_transformer"]
 
 _SCHEMA = "schema.json"
-#: What skops does not trust by itself, though making one runs no code: SimpleImputer and KBinsDiscretizer keep their dtype.
+#: Harmless, but not trusted by skops itself: SimpleImputer and KBinsDiscretizer store their dtype.
 _TRUSTED = ["numpy.dtype"]
 
 
@@ -26,20 +26,17 @@ def dump_transformer(transformer: Any) -> str:
     """A transformer as text.
 
     Raises:
-        ConfigError: something in it is of no type that :func:`load_transformer` takes.
+        ConfigError: a part of it has a type that :func:`load_transformer` refuses.
         MissingDependencyError: skops is not installed.
     """
     return base64.b64encode(_dump(transformer)).decode("ascii")
 
 
 def load_transformer(text: Any) -> Any:
-    """The transformer that :func:`dump_transformer` wrote.
-
-    Args:
-        text: what may come from a file of anyone's.
+    """The transformer that :func:`dump_transformer` wrote; ``text`` may come from an untrusted file.
 
     Raises:
-        ConfigError: it is damaged, or has types that skops does not trust.
+        ConfigError: the text is damaged, or contains types that skops does not trust.
         MissingDependencyError: skops is not installed.
     """
     skops = _skops()
@@ -51,11 +48,11 @@ def load_transformer(text: Any) -> Any:
     except DataStackError:
         raise
     except Exception as error:  # skops raises what the types that it makes do
-        raise ConfigError(f"this is no state of a transformer of scikit-learn: {error!s:.300}") from error
+        raise ConfigError(f"could not read the state of a transformer of scikit-learn: {error!s:.300}") from error
 
 
 def describe_transformer(transformer: Any) -> Any:
-    """Plain data that is equal where transformers are; the names of parts, which skops makes of memory addresses, are not in it.
+    """Plain data that is equal for equal transformers: without the names of parts, which skops derives from memory addresses.
 
     Raises:
         ConfigError: as for :func:`dump_transformer`.
@@ -78,8 +75,8 @@ def _dump(transformer: Any) -> bytes:
         raise ConfigError(f"a {type(transformer).__name__} cannot be written as plain data: {error!s:.300}; pickle it") from error
     if untrusted:
         raise ConfigError(
-            f"a {type(transformer).__name__} cannot be written as plain data, for reading it would run code of "
-            f"{', '.join(untrusted)[:300]}. Pickle it, or make it an Encoder of your own"
+            f"a {type(transformer).__name__} cannot be written as plain data: skops does not trust "
+            f"{', '.join(untrusted)[:300]}. Pickle it, or write an Encoder of your own"
         )
     return data
 

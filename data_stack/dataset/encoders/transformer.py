@@ -1,4 +1,4 @@
-"""Transformers of scikit-learn, and what has ``fit`` and ``transform`` like them, as encoders."""
+"""Wraps transformers of scikit-learn, and other objects with ``fit`` and ``transform``, as encoders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Transformer(Protocol):
         """Learn from data of shape ``(n, n_features)``."""
 
     def transform(self, *args: Any, **kwargs: Any) -> Any:
-        """What becomes of data of that shape."""
+        """Transform data of that shape."""
 
 
 EncoderLike = Union[Encoder, Transformer]
@@ -36,19 +36,18 @@ EncoderLike = Union[Encoder, Transformer]
 
 
 class SklearnEncoder(Encoder):
-    """A transformer, as it is: ``iterator.encode({0: StandardScaler()}, fit_on=train)`` makes one of these around it.
+    """Wraps a transformer: ``iterator.encode({0: StandardScaler()}, fit_on=train)`` does so by itself.
 
-    It is given columns of shape ``(n, k)``, one of shape ``(n,)`` as ``(n, 1)``; those for labels and texts, whose ``fit`` takes
-    ``y`` or ``raw_documents``, get the column as it is. What comes back is made a dense array; its dtype stays. Fitting needs
-    the whole column, and changes the transformer that was given. For a transformer that looks at several rows, or multiplies
-    matrices, a row alone may differ from the same row in a batch in its last bits.
+    The transformer gets columns of shape ``(n, k)``, and a column of shape ``(n,)`` as ``(n, 1)``; transformers of labels and
+    texts, whose ``fit`` takes ``y`` or ``raw_documents``, get the column as it is. Sparse results become dense; the dtype stays.
+    Fitting needs the whole column. A transformer that multiplies matrices may encode a single row differently in its last bits.
 
-    Its :meth:`state` is written and read by skops, which makes objects of scikit-learn and numpy and runs nothing else; of a
-    transformer that holds functions or objects of other classes it is a ConfigError. It pickles if its object does.
+    skops writes and reads :meth:`state`: it restores objects of scikit-learn and numpy and runs no other code; a transformer
+    that contains functions or objects of other classes has no state. The encoder pickles if its transformer does.
 
     Args:
-        transformer: any object with ``fit`` and ``transform``; with ``inverse_transform`` there is an inverse.
-            It counts as fitted as scikit-learn tells it: by attributes whose name ends in ``_``.
+        transformer: any object with ``fit`` and ``transform``, and optionally ``inverse_transform``. As in scikit-learn, it is
+            fitted if it has an attribute whose name ends in ``_``.
 
     Raises:
         ConfigError: the object lacks one of the two methods, or is a class.
@@ -59,10 +58,10 @@ class SklearnEncoder(Encoder):
 
     def __init__(self, transformer: Transformer) -> None:
         if isinstance(transformer, type):
-            raise ConfigError(f"an encoder is an object, not the class {transformer.__name__}: write {transformer.__name__}()")
+            raise ConfigError(f"an encoder must be an object, not a class: write {transformer.__name__}()")
         if not callable(getattr(transformer, "fit", None)) or not callable(getattr(transformer, "transform", None)):
             raise ConfigError(
-                f"{transformer!r:.80} is no encoder: it has no fit and transform; a function is for iterator.map(function)"
+                f"{transformer!r:.80} is not an encoder: it lacks fit or transform; use iterator.map for a function"
             )
         self._transformer = transformer
         self._takes_tables = _takes_tables(transformer)
@@ -73,21 +72,21 @@ class SklearnEncoder(Encoder):
 
     @property
     def transformer(self) -> Any:
-        """The object given."""
+        """The wrapped object."""
         return self._transformer
 
     def config(self) -> dict[str, Any]:
-        """``transformer``; whether it is fitted is what was learned."""
+        """``transformer``."""
         return {"transformer": self._transformer}
 
     @property
     def is_fitted(self) -> bool:
-        """Whether it can transform; a transformer that was fitted elsewhere meanwhile can."""
+        """Whether it can transform; also if the transformer was fitted elsewhere."""
         return self._learned is not None or _looks_fitted(self._transformer)
 
     @property
     def output_size(self) -> int | None:
-        """Number of features that come out; None where only a value would tell."""
+        """Number of encoded features; None if unknown before the first value."""
         n_features = getattr(self._transformer, "n_features_in_", None)
         if n_features is not None or self._nothing is not None:
             return self.output_size_of(n_features or 0)
@@ -95,27 +94,23 @@ class SklearnEncoder(Encoder):
 
     @property
     def output_names(self) -> tuple[str, ...] | None:
-        """What ``get_feature_names_out`` says, if it can."""
+        """Result of ``get_feature_names_out``, if it works."""
         return self.names_after(None)
 
     def output_size_of(self, n_features: int) -> int | None:
-        """:attr:`output_size`, of rows of so many numbers: known too of a transformer that learns nothing, and takes any."""
+        """:attr:`output_size` for rows of ``n_features`` numbers, also for a transformer that learns nothing."""
         nothing = self._nothing_like(np.empty((0, n_features))) if self.is_fitted else None
         return None if nothing is None else int(np.prod(nothing.shape[1:]))
 
     def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
-        """What ``get_feature_names_out`` makes of them, if it can."""
+        """Result of ``get_feature_names_out(names)``, if it works."""
         name = getattr(self._transformer, "get_feature_names_out", None)
         if name is None or not self.is_fitted:
             return None
         for given in (None,) if names is None else (list(names), None):
-            with contextlib.suppress(Exception):  # foreign code; then there are no names
+            with contextlib.suppress(Exception):  # foreign code
                 return tuple(map(str, name(given)))
         return None
-
-    @property
-    def _fits(self) -> object:
-        return self._transformer
 
     def _learner(self) -> Learner | None:
         return WholeColumn(self._fit)
@@ -139,7 +134,7 @@ class SklearnEncoder(Encoder):
         result = self._run("transform", self._transformer.transform, self._as_input(column))
         if len(result) != len(column):
             raise ConfigError(
-                f"{shorten(self._transformer)} made {len(result)} rows of {len(column)}: it cannot encode single samples"
+                f"{shorten(self._transformer)} returned {len(result)} rows for {len(column)}; it cannot encode single samples"
             )
         return result
 
@@ -168,20 +163,20 @@ class SklearnEncoder(Encoder):
         return np.asarray(result.detach().cpu() if hasattr(result, "detach") else result)
 
     def _nothing_like(self, column: Column) -> Column | None:
-        """What no values become, for transformers refuse to take none: known since fitting, or found with zeros."""
+        """The result for no rows, which transformers refuse: that of the first row of fitting or of a row of zeros, emptied."""
         if self._nothing is not None:
             return self._nothing
-        with contextlib.suppress(Exception), warnings.catch_warnings():  # foreign code; then it is not known
+        with contextlib.suppress(Exception), warnings.catch_warnings():  # foreign code
             warnings.simplefilter("ignore")
             return self._run("transform", self._transformer.transform, self._as_input(np.zeros((1, *column.shape[1:]))))[:0]
         names = self.output_names
         return None if names is None else np.empty((0, len(names)))
 
     def state(self) -> dict[str, Any]:
-        """All there is to it, as JSON data.
+        """The encoder as JSON data.
 
         Raises:
-            ConfigError: the transformer holds what skops does not write, or does not trust.
+            ConfigError: the transformer contains types that skops does not write or trust.
             MissingDependencyError: skops is not installed.
         """
         return {**super().state(), "config": {"transformer": {"sklearn": dump_transformer(self._transformer)}}}
@@ -195,23 +190,19 @@ class SklearnEncoder(Encoder):
 
 
 def as_encoder(encoder: Any) -> Encoder:
-    """``encoder`` itself, or one around an object with ``fit`` and ``transform``.
-
-    Raises:
-        ConfigError: it is neither.
-    """
+    """``encoder`` itself, or a SklearnEncoder of an object with ``fit`` and ``transform``; ConfigError for other objects."""
     return encoder if isinstance(encoder, Encoder) else SklearnEncoder(encoder)
 
 
 def _takes_tables(transformer: Any) -> bool:
-    """Whether it wants its data with two dimensions; scikit-learn tells by the name of the argument, or in its tags."""
-    for name in ("steps", "transformer_list"):  # a pipeline gives its data to its first step, a union to all
+    """Whether it takes two-dimensional data, by the name of fit's argument or by its tags."""
+    for name in ("steps", "transformer_list"):  # a pipeline passes its data to its first step, a union to all
         steps = [step for _, step in getattr(transformer, name, ()) if hasattr(step, "fit")]
         if steps:
             return _takes_tables(steps[0])
     try:
         first = next(iter(inspect.signature(transformer.fit).parameters.values())).name
-    except (TypeError, ValueError, StopIteration):  # a method in C, or one that takes nothing
+    except (TypeError, ValueError, StopIteration):  # a method in C, or without arguments
         return True
     if first in ("y", "raw_documents"):
         return False
@@ -220,7 +211,7 @@ def _takes_tables(transformer: Any) -> bool:
 
 
 def _looks_fitted(transformer: Any) -> bool:
-    """As scikit-learn's ``check_is_fitted`` tells it, which must not be imported for other objects."""
+    """Like scikit-learn's ``check_is_fitted``, which is not imported for other objects."""
     says = getattr(transformer, "__sklearn_is_fitted__", None)
     if callable(says):
         try:
@@ -236,5 +227,5 @@ def _tags(transformer: Any) -> Any:
     tags = getattr(transformer, "__sklearn_tags__", None)
     try:
         return tags() if callable(tags) else None
-    except Exception:  # noqa: BLE001  # foreign code; then it has none
+    except Exception:  # noqa: BLE001  # foreign code
         return None

@@ -105,7 +105,7 @@ def test_what_scikit_learn_refuses_is_a_config_error() -> None:
 
     with pytest.raises(ConfigError, match=r"OneHotEncoder.transform failed: Found unknown categories \['q'\]"):
         encoder.transform(np.array(["q"], dtype=object))
-    with pytest.raises(ConfigError, match=r"StandardScaler.transform failed: X has 2 features"):
+    with pytest.raises(ConfigError, match=r"StandardScaler.transform failed"):
         SklearnEncoder(StandardScaler()).fit(TABLE).transform(TABLE[:, :2])
 
 
@@ -187,27 +187,11 @@ def test_a_state_that_is_damaged_is_refused(text: Any) -> None:
         encoder_from_state(state)
 
 
-@pytest.mark.parametrize("thing", [np.log, None, StandardScaler])
-def test_what_has_no_fit_and_transform_is_no_encoder(thing: Any) -> None:
-    with pytest.raises(ConfigError, match=r"no encoder|not the class"):
-        as_encoder(thing)
-
-
-def test_one_transformer_given_for_two_features_learns_each_by_itself() -> None:
-    scaler = StandardScaler()
-    table = TABLE[:, :2] * [1, 100] + [0, 1000]
-
-    encoded = FeatureEncoder({0: scaler, 1: scaler}).fit(table).transform(table)
-
-    assert np.allclose(encoded.mean(axis=0), 0, atol=1e-5)
-    assert np.allclose(encoded.std(axis=0), 1, atol=1e-5)
-
-
 def test_one_transformer_to_be_fitted_on_two_columns_is_refused() -> None:
     scaler = StandardScaler()
     iterator = SequenceDatasetIterator([TABLE[:, 0], TABLE[:, 1] + 1000])
 
-    with pytest.raises(ConfigError, match="one encoder is to be fitted on the columns 0 and 1"):
+    with pytest.raises(ConfigError, match="share one encoder"):
         iterator.encode({0: scaler, 1: scaler}, fit_on=iterator)
 
 
