@@ -388,7 +388,7 @@ class LoadingError(DataStackError, RuntimeError):
         worker: str | None = None,
         traceback_text: str = "",
     ) -> None:
-        text = cause if isinstance(cause, str) else said(cause)
+        text = cause if isinstance(cause, str) else describe_error(cause)
         super().__init__(problem, text)
         self.problem, self.cause = problem, text
         self.epoch, self.step, self.index = epoch, step, index
@@ -404,7 +404,7 @@ class LoadingError(DataStackError, RuntimeError):
         return f"{text}\n\nIn the worker:\n{self.traceback_text}" if self.traceback_text else text
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Type and message of an error of foreign code."""
     try:
         message = str(error)

@@ -51,10 +51,10 @@ def list_datasets(settings: Settings) -> None:
 
     Tells which versions of them are prepared in the store, and imports none if the store can list what it has.
     """
-    from data_stack.cli.datasets import installed_datasets
+    from data_stack.cli.datasets import list_installed
     from data_stack.repository.inventory import take_inventory
 
-    connector, records = settings.existing_connector(may_be_new=True), installed_datasets()
+    connector, records = settings.existing_connector(may_be_new=True), list_installed()
     names = sorted({record.name for record in records})
     versions = take_inventory(connector, names).prepared_versions if records else {}
     rows = [(record, versions.get(record.name, [])) for record in records]
@@ -153,7 +153,7 @@ def prepare(
 
     dataset = Dataset.find(name, settings.connector())
     done = dataset.prepare(engine_of(engine, n_processes, master), again=again, keep_steps=keep_steps)
-    size = dataset.stored_size()
+    size = dataset.size_in_store()
     if settings.as_json:
         print_json(
             {

@@ -30,7 +30,7 @@ __all__ = [
     "Dataset",
     "engine_of",
     "import_dataset",
-    "installed_datasets",
+    "list_installed",
 ]
 
 
@@ -82,7 +82,7 @@ class Dataset:
             "options": list(self.description.options),
             "sources": [
                 {
-                    "identifier": self.stored_name(source.identifier),
+                    "identifier": self.name_in_store(source.identifier),
                     "size": source.size,
                     "sha256": source.sha256,
                     "md5_sum": source.md5_sum,
@@ -98,7 +98,7 @@ class Dataset:
             "storage": repr(self.connector),
         }
 
-    def stored_name(self, name: str) -> str:
+    def name_in_store(self, name: str) -> str:
         """The identifier in the store of a resource that the author names ``name``."""
         return f"{dataset_folder(self.declared)}/{name}" if self.declared is not None else name
 
@@ -119,7 +119,7 @@ class Dataset:
             )
         return self.declared.prepare(engine=engine, again=again, keep_steps=keep_steps)
 
-    def stored_size(self) -> int | None:
+    def size_in_store(self) -> int | None:
         """Bytes of the prepared resources; None if that is not known."""
         manifest = self.declared.manifest() if self.declared is not None else None
         return None if manifest is None else manifest.size
@@ -132,7 +132,7 @@ class Dataset:
         return contact_sheet(next(iter(loaded.values())) if isinstance(loaded, dict) else loaded, **how)
 
 
-def installed_datasets() -> list[PluginRecord]:
+def list_installed() -> list[PluginRecord]:
     """All datasets that plugins name, usable or not; nothing is imported."""
     return [record for record in default_manager().records() if record.group == DATASETS_GROUP]
 
@@ -161,7 +161,7 @@ def import_dataset(
     with contextlib.suppress(DatasetNotFoundError, PluginError):
         dataset = Dataset.find(name, connector)
         if dataset.declared is not None:
-            known = {dataset.stored_name(source.identifier): source for source in dataset.declared.sources}
+            known = {dataset.name_in_store(source.identifier): source for source in dataset.declared.sources}
     source = known.get(identifier, ResourceDefinition(identifier, path))
     definition = replace(source, identifier=identifier, source=path, mirrors=())
     if not unverified and not any((definition.sha256, definition.md5_sum, sha256, md5_sum)):

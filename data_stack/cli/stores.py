@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
@@ -18,9 +18,6 @@ from data_stack.cli.settings import (
     print_json,
 )
 from data_stack.dataset.reports.markup import size_text
-
-if TYPE_CHECKING:
-    from data_stack.repository.removal import RemovalReport
 
 __all__ = ["copy", "du", "gc", "remove", "verify"]
 
@@ -146,19 +143,17 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
         raise click.UsageError("--version and --all-versions exclude each other")
     from data_stack.repository.removal import remove_dataset
 
-    def removed(dry_run: bool) -> RemovalReport:
-        return remove_dataset(name, connector, version=version, all_versions=all_versions, dry_run=dry_run)
-
     connector = settings.connector()
+    run = functools.partial(remove_dataset, name, connector, version=version, all_versions=all_versions)
     if not dry_run and not yes and sys.stdin.isatty():
-        would = removed(dry_run=True)
+        would = run(dry_run=True)
         folders = ", ".join(each.folder for each in would.removed)
         click.confirm(
             f"Remove {would.n_resources} resources, {size_text(would.n_bytes)}, of {folders} from {connector!r}?",
             abort=True,
             err=True,
         )
-    report = removed(dry_run)
+    report = run(dry_run=dry_run)
     if settings.as_json:
         facts = {"n_resources": report.n_resources, "n_bytes": report.n_bytes}
         print_json(asdict(report) | facts)

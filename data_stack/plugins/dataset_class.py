@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from data_stack.exception import ConfigError, DataStackError, PluginError, said
+from data_stack.exception import ConfigError, DataStackError, PluginError, describe_error
 from data_stack.io.storage_connectors.connector import StorageConnector
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def make_factory(
     except DataStackError:
         raise
     except Exception as error:
-        raise PluginError(f"the constructor of {dataset_class.__qualname__} failed: {said(error)[:500]}") from error
+        raise PluginError(f"the constructor of {dataset_class.__qualname__} failed: {describe_error(error)[:500]}") from error
 
 
 def _parameters(dataset_class: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pluggy
 
-from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, DataStackError, PluginError, said
+from data_stack.exception import (
+    AmbiguousDatasetError,
+    ConfigError,
+    DatasetNotFoundError,
+    DataStackError,
+    PluginError,
+    describe_error,
+)
 from data_stack.io.retriever import register_scheme
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, Connect
@@ -65,7 +72,7 @@ class _Claim(NamedTuple):
     name: re.Pattern[str]
     check: Callable[[str, Any], bool]
 
-    def checked(self, results: list[object], taken: Container[object]) -> dict[str, Any]:
+    def check_results(self, results: list[object], taken: Container[object]) -> dict[str, Any]:
         """What a plugin's hook returned.
 
         Raises:
@@ -156,18 +163,18 @@ class PluginManager:
 
     def records(self) -> list[PluginRecord]:
         """All installed plugins, sorted by group and name, as far as they are known: nothing is imported."""
-        installed = self._installed(refresh=True)
+        installed = self._find_installed(refresh=True)
         listed = [record for providers in installed.datasets.values() for record in providers]
         records = [self._outcomes.get(record, record) for record in (*listed, *installed.behaviour)]
         return sorted((*records, *installed.unusable), key=lambda r: (r.group, r.name, r.distribution, r.version))
 
     def dataset_names(self) -> list[str]:
         """Names of the datasets that plugins provide, sorted; where two provide one name, each as ``distribution:name``."""
-        return self._installed(refresh=True).dataset_names
+        return self._find_installed(refresh=True).dataset_names
 
     def doctor(self) -> list[PluginRecord]:
         """Import every plugin and say how it is."""
-        for providers in self._installed(refresh=True).datasets.values():
+        for providers in self._find_installed(refresh=True).datasets.values():
             for record in providers:
                 with contextlib.suppress(PluginError):
                     self._load_dataset(record)
@@ -200,7 +207,7 @@ class PluginManager:
                 f"{len(found)} distributions provide a dataset {name!r}: ask for {choices}, "
                 f"or leave one out by DATA_STACK_DISABLE_PLUGINS"
             )
-        unusable = [record for record in self._installed().unusable if name in (record.name, record.qualified_name)]
+        unusable = [record for record in self._find_installed().unusable if name in (record.name, record.qualified_name)]
         reasons = [f"{record} cannot be used: {record.error}" for record in unusable]
         raise DatasetNotFoundError("; ".join(reasons) or f"no plugin provides a dataset {name!r:.80}")
 
@@ -241,9 +248,9 @@ class PluginManager:
 
     def _providers(self, name: str) -> tuple[PluginRecord, ...]:
         # If nobody does, it may have been installed since we last looked.
-        return self._installed().providers(name) or self._installed(refresh=True).providers(name)
+        return self._find_installed().providers(name) or self._find_installed(refresh=True).providers(name)
 
-    def _installed(self, *, refresh: bool = False) -> InstalledPlugins:
+    def _find_installed(self, *, refresh: bool = False) -> InstalledPlugins:
         switches = Switches.from_environment()
         if refresh or self._cached is None or self._cached[0] != switches:
             importlib.invalidate_caches()  # a package installed a moment ago is found, and can be imported
@@ -263,7 +270,7 @@ class PluginManager:
     def _load_behaviour(self, *, again: bool = False) -> None:
         """Import the plugins with hooks that were not tried yet; ``again``: also those that failed."""
         with self._lock:
-            installed = self._installed(refresh=True)
+            installed = self._find_installed(refresh=True)
             for record in installed.behaviour:
                 outcome = self._outcomes.get(record)
                 if record in self._loading or (outcome is not None and not (again and outcome.state != "ok")):
@@ -289,7 +296,7 @@ class PluginManager:
             raise
         except BaseException as error:
             incompatible = isinstance(error, _IncompatibleError)
-            problem = str(error) if incompatible else said(error)[:500]
+            problem = str(error) if incompatible else describe_error(error)[:500]
             milliseconds = round(1000 * (time.perf_counter() - started), 3)
             self._outcomes[record] = replace(
                 record, state="incompatible" if incompatible else "broken", error=problem, import_ms=milliseconds
@@ -314,7 +321,9 @@ class PluginManager:
             except pluggy.PluginValidationError as error:
                 raise _IncompatibleError(str(error)) from error
             self._check_hooks(plugin)
-            claimed = {hook: claims.checked(self._results(plugin, hook), self._claimed[hook]) for hook, claims in _CLAIMS.items()}
+            claimed = {
+                hook: claims.check_results(self._results(plugin, hook), self._claimed[hook]) for hook, claims in _CLAIMS.items()
+            }
         except BaseException:
             if self._hooks.get_plugin(name) is plugin:  # pluggy keeps a plugin whose validation failed
                 self._hooks.unregister(plugin, name)

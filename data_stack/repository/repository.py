@@ -163,15 +163,15 @@ class DatasetRepository:
         if progress is not None and _has_own_progress(factory):
             config, progress = {**config, "progress": progress}, None
 
-        def loaded(name: str | None) -> InformedDatasetIteratorIF:
+        def load_split(name: str | None) -> InformedDatasetIteratorIF:
             with progress_as(progress):
                 given = factory.get_dataset_iterator(config if name is None else {"split": name, **config})
-            return _informed(identifier, name, given, factory, origin=self._origin(identifier, factory, name, config))
+            return _add_meta(identifier, name, given, factory, origin=self._origin(identifier, factory, name, config))
 
         splits = _splits(factory)
         if split is None and splits:
-            return {name: loaded(name) for name in splits}
-        return loaded(split)
+            return {name: load_split(name) for name in splits}
+        return load_split(split)
 
     def get_factory(self, identifier: str, storage: Storage | None = None) -> BaseDatasetFactory:
         """The factory of a dataset; nothing is prepared.
@@ -295,7 +295,7 @@ def default_repository() -> DatasetRepository:
     return DatasetRepository(default_manager())
 
 
-def _informed(
+def _add_meta(
     identifier: str, split: str | None, given: Any, factory: BaseDatasetFactory, *, origin: Mapping[str, Any]
 ) -> InformedDatasetIteratorIF:
     from data_stack.dataset.declarative import DatasetFactory

@@ -30,17 +30,7 @@ class DatasetIteratorContract:
     has_views: ClassVar[bool] = True
 
     @pytest.fixture
-    def iterator(self) -> DatasetIteratorIF:
-        """The iterator to test."""
-        raise NotImplementedError(f"{type(self).__name__} has to define the fixture `iterator`")
-
-    @pytest.fixture
-    def expected(self) -> list[Any]:
-        """Its samples."""
-        raise NotImplementedError(f"{type(self).__name__} has to define the fixture `expected`, the list of the samples")
-
-    @pytest.fixture
-    def indexed(self, iterator: DatasetIteratorIF) -> DatasetIteratorIF:
+    def indexable(self, iterator: DatasetIteratorIF) -> DatasetIteratorIF:
         """What understands slices, index arrays and negative positions."""
         return iterator if self.has_views else DatasetIteratorView(iterator, slice(None))
 
@@ -61,9 +51,9 @@ class DatasetIteratorContract:
         assert_same([first for first, _ in pairs], expected)
         assert_same([second for _, second in pairs], expected)
 
-    def test_negative_positions_count_from_the_end(self, indexed: DatasetIteratorIF, expected: list[Any]) -> None:
+    def test_negative_positions_count_from_the_end(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
         for position in range(-len(expected), 0):
-            assert_same(indexed[position], expected[position])
+            assert_same(indexable[position], expected[position])
 
     @pytest.mark.parametrize("integer", [np.int64, np.uint8, np.int32, np.intp])
     def test_numpy_integers_are_positions(
@@ -72,42 +62,42 @@ class DatasetIteratorContract:
         for position in range(min(3, len(expected))):
             assert_same(iterator[integer(position)], expected[position])
 
-    def test_a_position_outside_is_an_index_error(self, indexed: DatasetIteratorIF, expected: list[Any]) -> None:
+    def test_a_position_outside_is_an_index_error(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
         n_samples = len(expected)
         for position in (n_samples, n_samples + 1, 10**12, 10**30, -n_samples - 1, -(10**30), np.int64(n_samples)):
             with pytest.raises(IndexError):
-                indexed[position]
+                indexable[position]
             with pytest.raises(IndexError):
-                indexed[[0, position]]
+                indexable[[0, position]]
             with pytest.raises(IndexError):
-                indexed.read_batch([position])
+                indexable.read_batch([position])
 
-    def test_a_slice_gives_a_view(self, indexed: DatasetIteratorIF, expected: list[Any]) -> None:
+    def test_a_slice_gives_a_view(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
         for part in (slice(1, 3), slice(None), slice(None, None, -1), slice(-2, None), slice(0, 0), slice(1, 10**9, 2)):
-            view = indexed[part]
+            view = indexable[part]
 
             assert isinstance(view, DatasetIteratorIF)
             assert_same(list(view), expected[part])
 
-    def test_positions_give_a_view(self, indexed: DatasetIteratorIF, expected: list[Any]) -> None:
+    def test_positions_give_a_view(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
         last = len(expected) - 1
         for positions in ([last, 0, 0], np.array([1, last]), np.array([-1], dtype=np.int8), range(last, 0, -1), []):
-            view = indexed[positions]
+            view = indexable[positions]
 
             assert isinstance(view, DatasetIteratorIF)
             assert_same(list(view), [expected[position] for position in positions])
 
-    def test_one_bool_for_each_sample_gives_a_view(self, indexed: DatasetIteratorIF, expected: list[Any]) -> None:
+    def test_one_bool_for_each_sample_gives_a_view(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
         mask = np.arange(len(expected)) % 2 == 1
 
-        assert_same(list(indexed[mask]), expected[1::2])
+        assert_same(list(indexable[mask]), expected[1::2])
         with pytest.raises(IndexError):
-            indexed[mask[:-1]]
+            indexable[mask[:-1]]
 
-    def test_what_is_no_position_is_a_type_error(self, indexed: DatasetIteratorIF) -> None:
+    def test_what_is_no_position_is_a_type_error(self, indexable: DatasetIteratorIF) -> None:
         for wrong in (1.0, "1", None, [[0, 1]], ["a"], np.array([0.5])):
             with pytest.raises(TypeError):
-                indexed[wrong]
+                indexable[wrong]
 
     def test_many_samples_are_fetched_in_the_order_asked_for(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
         for positions in orders(len(expected)):

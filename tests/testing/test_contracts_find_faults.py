@@ -94,7 +94,7 @@ def test_a_wrong_iterator_fails_where_it_is_wrong() -> None:
     iterator: Callable[[], DatasetIteratorIF] = ShiftedIterator
 
     failed = failing_tests(
-        DatasetIteratorContract(), iterator=iterator, indexed=iterator, expected=lambda: [(i, i) for i in range(5)]
+        DatasetIteratorContract(), iterator=iterator, indexable=iterator, expected=lambda: [(i, i) for i in range(5)]
     )
 
     assert failed >= {
