@@ -3,7 +3,6 @@ from data_stack_spark.converter import make_spark_converter as make_spark_conver
 from data_stack_spark.converter import register_delete_dir_handler as register_delete_dir_handler
 from data_stack_spark.engine import SparkEngine as SparkEngine
 from data_stack_spark.materialize import materialize_dataset as materialize_dataset
-from data_stack_spark.reading import dataset_as_dataframe as dataset_as_dataframe
 from data_stack_spark.reading import dataset_as_rdd as dataset_as_rdd
 from data_stack_spark.rows import dict_to_spark_row as dict_to_spark_row
 from data_stack_spark.rows import encode_rows as encode_rows

@@ -15,11 +15,11 @@ def attempt_by_spark(sent: Any, ends: Any, numbered: tuple[int, Any]) -> None:
     """Try a task in an executor.
 
     Args:
-        sent: Spark's broadcast of what tasks do, packed.
-        ends: Spark's accumulator of a list, which gets the number of the task and what an attempt gives.
+        sent: Spark's broadcast of the packed function.
+        ends: Spark's accumulator of a list, which gets the number of the task and its result.
         numbered: number and argument of the task.
     """
     number, argument = numbered
-    with contextlib.redirect_stdout(sys.stderr):  # standard output may be what this Python speaks to Spark through
+    with contextlib.redirect_stdout(sys.stderr):  # this Python may talk to Spark through standard output
         end = attempt(sent.value, argument)
     ends.add([(number, end)])

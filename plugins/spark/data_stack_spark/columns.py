@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
+from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from pyspark.sql.types import DataType, StructField, StructType, UserDefinedType
 
 from data_stack.exception import ConfigError
@@ -20,12 +20,12 @@ _VECTORS: Final = ("pyspark.ml.linalg", "pyspark.mllib.linalg")
 
 
 def convert_columns(frame: DataFrame, dtype: str | None) -> DataFrame:
-    """A DataFrame with vectors as arrays and floating-point numbers as asked; which columns lose precision is logged.
+    """A DataFrame with vectors as arrays and floating-point numbers of one precision; logs the columns that lose precision.
 
     Args:
-        frame: any.
-        dtype: "float32" or "float64" for all floating-point numbers, those in arrays, structs and maps included; None: as they
-            are (vectors of ``pyspark.ml`` hold float64).
+        frame: any DataFrame.
+        dtype: "float32" or "float64" for all floating-point numbers, in arrays, structs and maps too; None: unchanged (vectors of
+            ``pyspark.ml`` hold float64).
 
     Raises:
         ConfigError: two columns have one name.

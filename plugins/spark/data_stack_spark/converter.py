@@ -23,15 +23,14 @@ from data_stack.util.named_rows import row_type
 from data_stack_spark.cache import delete_folder, files_and_rows, register_delete_dir_handler, write_once
 from data_stack_spark.columns import PRECISIONS, convert_columns
 from data_stack_spark.materialize import writing_settings
-from data_stack_spark.session import folder_of_url, local_path, readable_source
+from data_stack_spark.session import local_path, readable_source
 
 __all__ = ["SparkDatasetConverter", "make_spark_converter", "register_delete_dir_handler"]
 
-#: Settings that name the folder for converted DataFrames: ours, and Petastorm's.
-CACHE_DIR_CONF: Final = "data_stack.spark.converter.cacheDir"
+#: The setting of a session that names the folder for converted DataFrames, as in Petastorm.
 PARENT_CACHE_DIR_URL_CONF: Final = "petastorm.spark.converter.parentCacheDirUrl"
 
-#: Where programs that start several processes for a training tell each its rank, and their number.
+#: Environment variables with the rank of a process and the number of processes, by launcher.
 _RANKS: Final = (
     ("HOROVOD_RANK", "HOROVOD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -64,12 +63,7 @@ class SparkDatasetConverter:
         return self.dataset_size
 
     def dataset(self, columns: Iterable[Any] | None = None, filters: Any = None, **options: Any) -> ParquetDataset:
-        """The rows as an iterator.
-
-        Args:
-            columns: names or regular expressions; None for all.
-            filters: which rows.
-            options: other arguments of :class:`~data_stack.formats.parquet.ParquetDataset`.
+        """The rows as a :class:`~data_stack.formats.parquet.ParquetDataset`, which takes these arguments.
 
         Raises:
             ResourceNotFoundError: the folder has been deleted.
@@ -93,22 +87,21 @@ class SparkDatasetConverter:
                 for batch in loader:
                     train(batch["features"], batch["label"])
 
-        It has all that :class:`~data_stack.loader.loader.Loader` has (``len``, ``state_dict``, ``set_epoch`` …). Columns that are
-        no numbers, or of which values are null, are lists of values.
+        It has the methods of :class:`~data_stack.loader.loader.Loader` (``len``, ``state_dict``, ``set_epoch`` …). Columns of
+        text or dates, and those with nulls, are lists of values.
 
         Args:
             batch_size: rows of each batch.
-            num_epochs: how many an iteration gives; None: it never ends, as Petastorm's does unless it is told otherwise.
-            workers_count: None: as many as there are processors.
-            shuffling_queue_capacity: rows that are mixed: those of so many whole row groups as have this number of rows; at
-                least those of one.
-            data_loader_fn: makes the loader, of ``reader=``, ``batch_size=`` and ``shuffling_queue_capacity=``, as classes
-                of Petastorm's do; the reader is one of :func:`data_stack_petastorm.make_batch_reader`.
-            reader: all that :func:`data_stack_petastorm.make_batch_reader` takes: ``seed`` (0 here), ``shuffle_row_groups``
-                (True: another order of row groups in each epoch, and of the rows in each; False, with no capacity: the order of
-                the files), ``cur_shard`` and ``shard_count`` (one share of several, equally many steps each), ``uneven``,
-                ``schema_fields``, ``predicate``, ``filters`` …; and of the loader: ``drop_last``, ``prefetch``, ``transform``,
-                ``collate``, ``device``, ``pin_memory``, ``timeout_seconds``, ``progress``.
+            num_epochs: epochs of an iteration; None: endless, which is Petastorm's default.
+            workers_count: None: one for each processor.
+            shuffling_queue_capacity: number of rows that are shuffled together, rounded up to whole row groups; at least one.
+            data_loader_fn: makes the loader from ``reader=``, ``batch_size=`` and ``shuffling_queue_capacity=``, as Petastorm's
+                classes do; the reader comes from :func:`data_stack_petastorm.make_batch_reader`.
+            reader: arguments of :func:`data_stack_petastorm.make_batch_reader`: ``seed`` (default 0), ``shuffle_row_groups``
+                (True: shuffle row groups, and the rows in each, anew in each epoch), ``cur_shard`` and ``shard_count`` (one
+                shard, with equally many steps in each), ``uneven``, ``schema_fields``, ``predicate``, ``filters`` …; and of the
+                loader: ``drop_last``, ``prefetch``, ``transform``, ``collate``, ``device``, ``pin_memory``,
+                ``timeout_seconds``, ``progress``.
 
         Raises:
             TypeError: there is no such argument.
@@ -144,8 +137,8 @@ class SparkDatasetConverter:
 
         Args:
             batch_size: rows of each batch; None: 32.
-            prefetch: batches that are made ahead; None: as TensorFlow likes.
-            num_epochs: as for :meth:`make_torch_dataloader`, and all other arguments, too.
+            prefetch: batches that are made ahead; None: ``tf.data.AUTOTUNE``.
+            num_epochs: as for :meth:`make_torch_dataloader`, like all other arguments.
             workers_count: likewise.
             shuffling_queue_capacity: likewise; None: 0.
             reader: likewise.
@@ -159,7 +152,7 @@ class SparkDatasetConverter:
         return _tf_dataset(loader, prefetch)
 
     def delete(self) -> None:
-        """Delete the folder that the converter wrote. That of a converter of a path is the caller's, and stays."""
+        """Delete the folder that the converter wrote. The folder of a converter of a path is not deleted."""
         if self.is_own:
             delete_folder(self.cache_dir_url)
         else:
@@ -196,39 +189,34 @@ def make_spark_converter(
     dtype: str | None = None,
     *,
     cache_dir: str | os.PathLike[str] | None = None,
-    delete_at_exit: bool = True,
 ) -> SparkDatasetConverter:
     """Write a DataFrame as Parquet, once, for batches of torch and TensorFlow.
 
     ::
 
-        spark.conf.set("data_stack.spark.converter.cacheDir", "file:///mnt/shared/cache")
-        converter = make_spark_converter(df)
+        converter = make_spark_converter(df, cache_dir="file:///mnt/shared/cache")
         len(converter)
         with converter.make_torch_dataloader(batch_size=256) as loader: ...
         converter.delete()
 
-    **Once.** The same DataFrame with the same options is written once in a process: the one of which Spark says that it has the
-    same semantics, and whose files have not changed. ``delete()`` makes the next converter write anew.
+    A process writes the same DataFrame with the same options once: one with the same semantics (``DataFrame.sameSemantics``) and
+    unchanged input files. ``delete()`` makes the next converter write anew.
 
-    **How long.** The files stay until :meth:`SparkDatasetConverter.delete`, or until this process ends; what a process left that
-    was killed is deleted by the next converter in that folder. With ``delete_at_exit=False`` they stay. Only folders that a
-    converter wrote are ever deleted.
+    The files are deleted by :meth:`SparkDatasetConverter.delete`, or when this process ends; a process that is killed leaves
+    them. To keep files, write them with Spark and make a converter of their path.
 
     Args:
         df: a DataFrame; or the path of a folder with Parquet, which is used as it is, and stays.
         parquet_row_group_size_bytes: of each row group, as Spark counts them: before compression.
         compression_codec: "snappy", "gzip", "lz4", "zstd" …; None: uncompressed.
-        dtype: "float32" or "float64" for all floating-point numbers; None leaves them as they are. (Petastorm turns doubles to
-            float32 unless it is told not to.) With "float32", columns that lose precision are logged.
+        dtype: "float32" or "float64" for all floating-point numbers; None leaves them as they are (Petastorm's default is
+            "float32"). With "float32", columns that lose precision are logged.
         cache_dir: a path, or a URL of any file system that Spark writes to, which all readers reach; None: the setting
-            ``data_stack.spark.converter.cacheDir`` of the session, or Petastorm's
-            ``petastorm.spark.converter.parentCacheDirUrl``; if neither is set and Spark runs in local mode, the user's cache.
-        delete_at_exit: whether the files go when this process ends.
+            ``petastorm.spark.converter.parentCacheDirUrl`` of the session, or else, in local mode, the user's cache.
 
     Raises:
         ConfigError: an argument is wrong, or no folder is named.
-        StorageError: the files could not be written, as those with a column of a type that Parquet does not have.
+        StorageError: the files could not be written, for example because Parquet lacks the type of a column.
         ResourceNotFoundError: there is no Parquet at the path.
     """
     if dtype not in PRECISIONS:
@@ -240,49 +228,41 @@ def make_spark_converter(
         if dtype is not None or compression_codec is not None:
             raise ConfigError("a path is used as it is; to convert it, give spark.read.parquet(path)")
         return _of_path(os.fspath(df))
-    frame = write_once(
-        df,
-        _cache_url(cache_dir, df.sparkSession),
-        (size, codec, dtype),
-        lambda url: _write(df, url, size, codec, dtype),
-        keep=not delete_at_exit,
-    )
+    parent = _cache_url(cache_dir, df.sparkSession)
+    frame = write_once(df, parent, (size, codec, dtype), lambda url: _write(df, url, size, codec, dtype))
     return SparkDatasetConverter(frame.url, tuple(f"{frame.url}/{file}" for file in frame.files), frame.n_rows)
 
 
 def _write(df: DataFrame, url: str, row_group_bytes: int, codec: str, dtype: str | None) -> None:
     writer = convert_columns(df, dtype).write.option("compression", codec).option("parquet.block.size", row_group_bytes)
-    # wide rows make few rows a row group; by default its size is looked at every 100 rows
+    # row groups of wide rows have few rows; by default Parquet checks the size every 100 rows
     writer = writer.option("parquet.page.size.row.check.min", 3).option("parquet.summary.metadata.level", "NONE")
     try:
         with writing_settings(df.sparkSession):
             writer.parquet(url)
     except (PySparkException, Py4JJavaError) as error:  # Spark 3.5 raises the second where a job fails
-        said = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
-        raise StorageError(f"Spark could not write the DataFrame to {url}: {said:.1000}") from error
+        reason = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+        raise StorageError(f"Spark could not write the DataFrame to {url}: {reason:.1000}") from error
 
 
 def _of_path(path: str) -> SparkDatasetConverter:
-    source = readable_source(path)
     local = local_path(path)
     url = path.rstrip("/") if local is None else Path(local).as_uri()
-    spark = SparkSession.getActiveSession()
-    files, n_rows = files_and_rows(source if local is not None or spark is None else folder_of_url(path, spark))
+    files, n_rows = files_and_rows(path)
     return SparkDatasetConverter(url, tuple(f"{url}/{file}" for file in files), n_rows, is_own=False)
 
 
 def _cache_url(cache_dir: str | os.PathLike[str] | None, spark: SparkSession) -> str:
     if cache_dir is not None:
         return os.fspath(cache_dir)
-    for name in (CACHE_DIR_CONF, PARENT_CACHE_DIR_URL_CONF):
-        found = spark.conf.get(name, None) or spark.sparkContext.getConf().get(name)
-        if found:
-            return found
+    found = spark.conf.get(PARENT_CACHE_DIR_URL_CONF, None) or spark.sparkContext.getConf().get(PARENT_CACHE_DIR_URL_CONF)
+    if found:
+        return found
     if str(spark.sparkContext.master).startswith("local"):
         return os.path.join(platformdirs.user_cache_dir("data_stack"), "spark_converter")
     raise ConfigError(
         f"a converter needs a folder that Spark's executors and all readers reach: give cache_dir=…, or "
-        f"spark.conf.set({CACHE_DIR_CONF!r}, 'hdfs:///…')"
+        f"spark.conf.set({PARENT_CACHE_DIR_URL_CONF!r}, 'hdfs:///…')"
     )
 
 
@@ -294,15 +274,15 @@ def _pool(workers_count: int | None) -> dict[str, Any]:
 
 
 def _check_ranks(reader: Mapping[str, Any]) -> None:
-    """Warn if this is one of several processes of a training, and the arguments do not say which."""
+    """Warn if this is one of several processes of a training, but the arguments name no shard."""
     for rank_name, size_name in _RANKS:
         rank, size = os.environ.get(rank_name, ""), os.environ.get(size_name, "")
         if rank.isdecimal() and size.isdecimal():
             shard = reader.get("cur_shard"), reader.get("shard_count")
             if int(size) > 1 and shard != (int(rank), int(size)):
                 logger.warning(
-                    "%s=%s and %s=%s: this is one of several processes that train together, but cur_shard=%s and shard_count=%s; "
-                    "for its own share of the rows: cur_shard=%s, shard_count=%s",
+                    "%s=%s and %s=%s: this is one of several training processes, but cur_shard=%s and shard_count=%s; "
+                    "to read only its shard: cur_shard=%s, shard_count=%s",
                     *(rank_name, rank, size_name, size, *shard, rank, size),
                 )
             return

@@ -25,7 +25,7 @@ __all__ = ["SparkEngine"]
 
 Result = TypeVar("Result")
 
-_SAID_CHARACTERS = 4000
+_PROBLEM_CHARACTERS = 4000
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 10.0
 
@@ -33,16 +33,16 @@ _GRACE_SECONDS = 10.0
 class SparkEngine(PreparationEngine):
     """Runs tasks in the executors of Spark, each as a task of its own, all of them in one job.
 
-    What a task raises comes back, and the task is tried again in another job. That an executor or its Python dies is Spark's to
-    answer, by its ``spark.task.maxFailures``; where it gives up, as it does at once in local mode, what is not done is tried
-    again too. Executors need data_stack and this package, and what the datasets' code imports, at the same versions; the
-    functions and classes of a script or a notebook are sent by value.
+    A task that raises is tried again in another job. Spark itself repeats tasks whose executor or Python process dies
+    (``spark.task.maxFailures``); if it gives the job up, as in local mode at once, the unfinished tasks are tried again too.
+    Executors need data_stack, this package and the modules of the dataset at the same versions; functions and classes of a script
+    or a notebook are sent by value.
 
     Args:
-        master: of the cluster, e.g. ``"spark://host:7077"`` or ``"local[4]"``: a session is made for each :meth:`run`, and
-            stopped. None: of ``session``.
-        session: runs the tasks, and stays as it is; None without a master: the one that is active.
-        attempts: how often a task is tried, beside what Spark does by itself.
+        master: of the cluster, e.g. ``"spark://host:7077"`` or ``"local[4]"``: each :meth:`run` starts and stops a session.
+            None: use ``session``.
+        session: runs the tasks and is not stopped; None without a master: the active session.
+        attempts: how often a task is tried, besides Spark's own repetitions.
 
     Raises:
         ConfigError: both or neither of master and session, or a number that is less than 1.
@@ -79,8 +79,8 @@ class SparkEngine(PreparationEngine):
                         problem = str(error)
                 if not problem:
                     continue
-                for name in left:  # it may have been any of them
-                    self._note(name, Failure(f"was given up by Spark:\n{problem[:_SAID_CHARACTERS]}"), failures)
+                for name in left:  # any of them may be the cause
+                    self._note(name, Failure(f"was given up by Spark:\n{problem[:_PROBLEM_CHARACTERS]}"), failures)
 
     def _note(self, task: str, failure: Failure, failures: Counter[str]) -> None:
         failures[task] += 1
@@ -100,30 +100,30 @@ class SparkEngine(PreparationEngine):
             return
         if SparkContext._active_spark_context is not None:
             raise ConfigError(
-                f"there is a Spark session in this process already, and no second one with master {self._master!r} can be beside "
-                f"it; use SparkEngine(session=...), or stop it"
+                f"there is a Spark session in this process already, so none with master {self._master!r} can be started; "
+                f"use SparkEngine(session=...), or stop it"
             )
         session = _start(self._master, title)
         try:
             context = session.sparkContext
-            context.setLogLevel("ERROR")  # what fails is told by us
+            context.setLogLevel("ERROR")  # we report failures ourselves
             yield context
         finally:
             session.stop()
 
 
 class _JobError(Exception):
-    """Spark gave a job up."""
+    """Spark aborted a job."""
 
 
 def _start(master: str, title: str) -> SparkSession:
-    """A session of our own, as little of it as the tasks need."""
+    """Start a session without the services that tasks do not need."""
     builder = SparkSession.builder.appName(title).master(master)
     builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
     is_here = master.startswith("local")
     python = os.environ.get("PYSPARK_PYTHON")
     if is_here:
-        # The same interpreter with the same packages; on other machines, either may lie elsewhere.
+        # The same interpreter and packages; on other machines their paths may differ.
         os.environ["PYSPARK_PYTHON"] = python or sys.executable
         builder = builder.config("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, map(os.fspath, sys.path))))
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
@@ -139,13 +139,13 @@ def _start(master: str, title: str) -> SparkSession:
 def _job(
     context: SparkContext, package: bytes, arguments: list[Any], title: str
 ) -> Generator[tuple[int, tuple[Any, Failure | None]], None, None]:
-    """Run one task for each argument; give position and end of each as they are done.
+    """Run one task for each argument; yield position and result of each as it ends.
 
     Raises:
-        _JobError: Spark gave up. What was done until then has been given.
+        _JobError: Spark aborted the job. The tasks that were done have been yielded.
     """
     group = f"data-stack-{secrets.token_hex(8)}"
-    # What has ended comes with the news that the task has, so what is done is known before the job is, and if it never is.
+    # Spark delivers the updates of an accumulator with the end of each task, so results arrive even if the job fails later.
     ends: Any = context.accumulator([], AddingAccumulatorParam[Any]([]))
     sent = context.broadcast(package)
     rdd = context.parallelize(list(enumerate(arguments)), len(arguments)).map(functools.partial(attempt_by_spark, sent, ends))
@@ -155,7 +155,7 @@ def _job(
         context.setJobGroup(group, title, interruptOnCancel=True)
         try:
             rdd.count()
-        except Exception as error:  # noqa: BLE001  # told by the thread that waits
+        except Exception as error:  # noqa: BLE001  # raised by the waiting thread
             problems.append(f"{type(error).__name__}: {error}")
 
     thread = InheritableThread(target=run, name="data_stack-spark-job", daemon=True)
@@ -169,14 +169,14 @@ def _job(
                 continue
             position, end = ends.value[n_taken]
             n_taken += 1
-            if position not in given:  # of a task that ran several times, the first end counts
+            if position not in given:  # of a task that ran several times, the first result counts
                 given.add(position)
                 yield position, end
     finally:
         if thread.is_alive():
             context.cancelJobGroup(group)
             thread.join(_GRACE_SECONDS)
-        ends.value = []  # the context remembers it as long as it lives
+        ends.value = []  # the context keeps a reference to it
         sent.unpersist()
     if problems:
         raise _JobError(problems[0])

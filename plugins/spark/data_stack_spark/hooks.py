@@ -1,4 +1,4 @@
-"""What data_stack asks of this plugin."""
+"""The hooks that this plugin implements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def engine_on(master: str | None, *, attempts: int) -> Any:
     """A :class:`~data_stack_spark.engine.SparkEngine` on a cluster.
 
     Raises:
-        ConfigError: none is named.
+        ConfigError: ``master`` is None.
     """
     if master is None:
         raise ConfigError('--engine spark needs --master, e.g. "spark://host:7077", "yarn", or "local[4]" for this machine')

@@ -14,7 +14,7 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Schema, generate_metadata
 from data_stack.formats.parquet.files import folder_and_paths
 from data_stack.util.logger import logger
-from data_stack_spark.session import folder_of_url, spark_session
+from data_stack_spark.session import readable_source, spark_session
 from data_stack_spark.types import spark_schema
 
 __all__ = ["materialize_dataset", "writing_settings"]
@@ -34,28 +34,27 @@ def materialize_dataset(
     use_summary_metadata: bool = False,
     filesystem_factory: Callable[[], Any] | None = None,
 ) -> Iterator[None]:
-    """Whatever the block writes to ``dataset_url`` with Spark becomes a dataset with this schema.
+    """Make a dataset with this schema of what the block writes to ``dataset_url`` with Spark.
 
     ::
 
         with materialize_dataset(spark, "hdfs:///frames", schema, row_group_size_mb=64):
             encode_rows(rows, schema).write.partitionBy("day").parquet("hdfs:///frames")
 
-    While the block runs, row groups of the session have the given size, and timestamps are written as microseconds. When it ends
-    well, the footers of all files are read by the driver (a few kilobytes of each, several at a time; no Spark job), held against
-    the schema, and then ``_common_metadata`` (our schema, and what Petastorm and Spark look for, so that Petastorm can read the
-    dataset where it knows such fields) and the manifest are written beside the files. With a block that writes more to a dataset
-    that exists, or nothing, they are made anew for all of its files.
+    While the block runs, the session writes row groups of the given size and timestamps as microseconds. After it, the driver
+    reads the footers of all files (no Spark job), compares them with the schema, and writes the manifest and ``_common_metadata``
+    (our schema, and what Petastorm and Spark look for, so that Petastorm can read the dataset if it knows the fields). A block
+    that appends to a dataset, or writes nothing, renews the metadata for all of its files.
 
-    When the block raises, no metadata is written, and what there was before stays. Row-group indexes are built afterwards.
+    If the block raises, the metadata stays as it was. Row-group indexes are built afterwards.
 
     Args:
         spark: the session that writes.
-        dataset_url: a path, or a URL of any file system that Spark writes to.
+        dataset_url: a path, or a URL that Spark writes to and ``ParquetDataset`` reads.
         schema: of the rows. Columns of ``partitionBy`` may be fields of it.
-        row_group_size_mb: MiB of each row group, at most, as Spark counts them; None: as the session has it (128).
+        row_group_size_mb: MiB of each row group, at most, as Spark counts them; None: the session's (128).
         use_summary_metadata: whether Spark also writes all footers into one file, ``_metadata``.
-        filesystem_factory: gives the file system of pyarrow or fsspec to read the footers from; None: Spark's own is used.
+        filesystem_factory: returns a file system of pyarrow or fsspec to read the footers from; None: the one of the URL.
 
     Raises:
         ConfigError: a file lacks a field, or has another type; or an argument is wrong.
@@ -70,7 +69,7 @@ def materialize_dataset(
     spark_schema(schema)  # raises for what Spark cannot write, before it writes the rest
     settings = {
         "parquet.summary.metadata.level": "ALL" if use_summary_metadata else "NONE",
-        # large cells make few rows a row group, and by default its size is looked at every 100 rows
+        # row groups of large cells have few rows; by default Parquet checks the size every 100 rows
         "parquet.page.size.row.check.min": "3",
     }
     if row_group_size_mb is not None:
@@ -78,17 +77,17 @@ def materialize_dataset(
     with writing_settings(spark, settings):
         yield
     filesystem = None if filesystem_factory is None else filesystem_factory()
-    folder = folder_of_url(dataset_url, spark) if filesystem is None else folder_and_paths(dataset_url, filesystem=filesystem)[0]
+    folder, _ = folder_and_paths(readable_source(dataset_url) if filesystem is None else dataset_url, filesystem=filesystem)
     try:
         generate_metadata(folder, schema=schema, petastorm=True)
-    except ConfigError as error:  # of a field that Petastorm does not know, or of files that do not fit, which is told again
+    except ConfigError as error:  # Petastorm does not know a field; or files do not fit the schema, which raises again here
         generate_metadata(folder, schema=schema)
         logger.info("Petastorm will not be able to read %s: %s", folder.name, error)
 
 
 @contextlib.contextmanager
 def writing_settings(spark: SparkSession, hadoop: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Settings of Hadoop for the block, and timestamps as microseconds; afterwards all are what they were, or unset."""
+    """Set ``hadoop``'s settings, and timestamps as microseconds, for the block; restore all of them afterwards."""
     configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
     with _SETTINGS_LOCK:
         timestamps = spark.conf.get(_TIMESTAMPS, None)

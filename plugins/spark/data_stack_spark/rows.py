@@ -16,7 +16,7 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, Schema
 from data_stack.formats.parquet.codecs import CellValueError
 from data_stack.formats.parquet.types import arrow_for_spark
-from data_stack_spark.session import map_in_arrow, spark_session
+from data_stack_spark.session import spark_session
 from data_stack_spark.types import spark_schema
 
 __all__ = ["dict_to_spark_row", "encode_rows"]
@@ -40,9 +40,9 @@ def dict_to_spark_row(schema: Schema, row: Mapping[str, Any]) -> Row:
         row: a value for each field; nullable ones may be missing.
 
     Raises:
-        ConfigError: a field is missing or unknown, null where it must not be, or its value is none of the field.
+        ConfigError: a field is missing or unknown, null where it must not be, or its value does not fit the field.
     """
-    return next(_encode_rows([row], schema, list(schema), first_row=None))
+    return next(_encode_rows([row], schema, first_row=None))
 
 
 def encode_rows(
@@ -58,55 +58,38 @@ def encode_rows(
     Args:
         rows: an RDD of dicts; a DataFrame with a column for each field, arrays as (nested) lists; or dicts of this process.
         schema: of the rows.
-        spark: the session; None: that of ``rows``, or the one that is active.
+        spark: the session; None: that of ``rows``, or the active one.
 
     Raises:
-        ConfigError: Spark has no type for a field. What is wrong with a row is found by the executors, when the DataFrame is
-            written; the message names field and value.
+        ConfigError: Spark has no type for a field. Faults of a row are found by the executors when the DataFrame is written; the
+            message names field and value.
     """
-    struct = spark_schema(schema)
-    if isinstance(rows, DataFrame):
-        _check_names(set(rows.columns), schema, "the DataFrame")
-        return map_in_arrow(rows, functools.partial(_encode_batches, schema), struct)
     session = spark_session(spark)
-    if not isinstance(rows, RDD):
+    if isinstance(rows, DataFrame):
+        rows = rows.rdd
+    elif not isinstance(rows, RDD):
         rows = session.sparkContext.parallelize(list(rows))
-    return session.createDataFrame(rows.mapPartitions(functools.partial(_encode_partition, schema)), struct)
+    return session.createDataFrame(rows.mapPartitions(functools.partial(_encode_partition, schema)), spark_schema(schema))
 
 
 def _encode_partition(schema: Schema, rows: Iterable[Any]) -> Iterator[Row]:
     """Encode the dicts of a partition, in an executor."""
-    rows, fields, first = iter(rows), list(schema), 0
+    rows, first = iter(rows), 0
     while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
-        yield from _encode_rows(some, schema, fields, first_row=first)
+        yield from _encode_rows(some, schema, first_row=first)
         first += len(some)
 
 
-def _encode_batches(schema: Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Encode the record batches of a DataFrame, in an executor."""
-    first = 0
-    for batch in batches:
-        cells = []
-        for field in schema:
-            if field.name in batch.schema.names:
-                values = [_as_field(field, value) for value in batch.column(field.name).to_pylist()]
-            else:
-                values = [None] * batch.num_rows
-            cells.append(_encode(field, values, first))
-        yield pa.RecordBatch.from_arrays(cells, [field.name for field in schema])
-        first += batch.num_rows
-
-
-def _encode_rows(rows: list[Any], schema: Schema, fields: list[Field], first_row: int | None) -> Iterator[Row]:
+def _encode_rows(rows: list[Any], schema: Schema, first_row: int | None) -> Iterator[Row]:
     for number, row in enumerate(rows):
         where = "the row" if first_row is None else f"row {first_row + number} of the partition"
-        if isinstance(row, Row):
-            rows[number] = row = row.asDict()
+        if isinstance(row, Row):  # of a DataFrame, where arrays are lists
+            rows[number] = row = {name: _as_field(schema, name, value) for name, value in row.asDict().items()}
         if not isinstance(row, Mapping):
-            raise ConfigError(f"{where} is a dict of a value for each field, not {row!r:.80}")
-        _check_names(row.keys(), schema, where)
-    columns = [_encode(field, [row.get(field.name) for row in rows], first_row).to_pylist() for field in fields]
-    make = Row(*[field.name for field in fields])
+            raise ConfigError(f"{where} is {row!r:.80}, not a dict with a value for each field")
+        _check_names(row, schema, where)
+    columns = [_encode(field, [row.get(field.name) for row in rows], first_row).to_pylist() for field in schema]
+    make = Row(*[field.name for field in schema])
     return (make(*values) for values in zip(*columns, strict=True))
 
 
@@ -116,10 +99,9 @@ def _encode(field: Field, values: list[Any], first_row: int | None) -> pa.Array:
     def where(row: int) -> str:
         return "" if first_row is None else f", row {first_row + row} of the partition"
 
-    if not field.nullable:
-        for row, value in enumerate(values):
-            if value is None:
-                raise ConfigError(f"field {field.name!r}{where(row)}: it is None, but the field is not nullable")
+    for row, value in enumerate(values):
+        if value is None and not field.nullable:
+            raise ConfigError(f"field {field.name!r}{where(row)}: None, but the field is not nullable")
     try:
         cells = field.cells.encode_column(field, values)
     except CellValueError as error:
@@ -128,22 +110,22 @@ def _encode(field: Field, values: list[Any], first_row: int | None) -> pa.Array:
     try:
         return cells if cells.type == wanted else cells.cast(wanted)
     except pa.ArrowException as error:
-        raise ConfigError(f"field {field.name!r}: its {cells.type} do not fit Spark's {wanted}: {error!s:.200}") from error
+        raise ConfigError(f"field {field.name!r}: {cells.type} does not fit Spark's {wanted}: {error!s:.200}") from error
 
 
-def _check_names(names: Any, schema: Schema, what: str) -> None:
-    for name in names:
+def _check_names(row: Mapping[str, Any], schema: Schema, where: str) -> None:
+    for name in row:
         try:
             schema[name]
         except ConfigError as error:
-            raise ConfigError(f"{what} has {name!r:.60}, which is no field: {error}") from error
+            raise ConfigError(f"{where} has {name!r:.60}, which is no field: {error}") from error
     for field in schema:
-        if field.name not in names and not field.nullable:
-            raise ConfigError(f"{what} has no value for field {field.name!r}, which is not nullable")
+        if field.name not in row and not field.nullable:
+            raise ConfigError(f"{where} has no value for field {field.name!r}, which is not nullable")
 
 
-def _as_field(field: Field, value: Any) -> Any:
-    """A value of a DataFrame, whose arrays are lists, as the field has it."""
-    if field.shape and isinstance(value, list) and isinstance(field.dtype, np.dtype) and field.dtype.kind in "biufc":
-        return np.array(value, field.dtype)
+def _as_field(schema: Schema, name: str, value: Any) -> Any:
+    field = schema.fields.get(name)
+    if field is not None and field.shape and isinstance(value, list) and isinstance(field.dtype, np.dtype):
+        return np.array(value, field.dtype) if field.dtype.kind in "biufc" else value
     return value

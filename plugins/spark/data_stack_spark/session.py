@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import SparkSession
 
-from data_stack.exception import ConfigError, StorageError
-from data_stack.io.folder import Folder, folder_of
+from data_stack.exception import ConfigError
 from data_stack.io.url import StorageURL
-from data_stack_spark.hadoop import HadoopFolder
 
-__all__ = ["folder_of_url", "local_path", "map_in_arrow", "readable_source", "spark_session"]
+__all__ = ["local_path", "readable_source", "spark_session"]
 
 
 def spark_session(spark: SparkSession | None = None) -> SparkSession:
-    """The given session, else the one that is active, else a new one with Spark's own configuration.
+    """The given session, else the active one, else a new one with Spark's own configuration.
 
     Raises:
         ConfigError: there is no Java, or Spark does not start.
@@ -36,15 +30,8 @@ def spark_session(spark: SparkSession | None = None) -> SparkSession:
     return session
 
 
-def map_in_arrow(frame: DataFrame, function: Callable[[Iterable[Any]], Iterator[Any]], schema: StructType) -> DataFrame:
-    """``frame.mapInArrow``, which warns of pandas ≥ 3 although no pandas is in it."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-        return frame.mapInArrow(function, schema)
-
-
 def local_path(url: str) -> str | None:
-    """The folder of this machine that a URL or path means; None where it lies elsewhere."""
+    """The local folder that a URL or path names; None if it is remote."""
     scheme, colon, rest = url.partition(":")
     if not colon or "/" in scheme:
         return os.path.abspath(os.path.expanduser(url))
@@ -54,29 +41,12 @@ def local_path(url: str) -> str | None:
     return None if parts is None or parts.scheme != "file" else os.path.abspath(parts.local_path())
 
 
-def folder_of_url(url: str, spark: SparkSession | None = None) -> Folder:
-    """The folder at ``url``: of this machine, or of any file system that Spark writes to, by Spark's own client for it.
-
-    Raises:
-        StorageError: Spark knows no such file system.
-    """
-    path = local_path(url)
-    if path is not None:
-        return folder_of(path)
-    try:
-        return HadoopFolder.at(spark_session(spark).sparkContext, url)
-    except StorageError:
-        raise
-    except Exception as error:  # of py4j and Java
-        raise StorageError(f"Spark cannot reach {url!r}: {error!s:.300}") from error
-
-
 def readable_source(url: str) -> str:
-    """What ``ParquetDataset`` takes, without Spark, for a folder that Spark knows by ``url``."""
+    """The source for ``ParquetDataset``, which needs no Spark, of the folder that Spark reaches by ``url``."""
     path = local_path(url)
     if path is not None:
         return path
-    for scheme in ("s3a://", "s3n://"):  # Hadoop's names for what all others call s3
+    for scheme in ("s3a://", "s3n://"):  # Hadoop's names for s3
         if url.startswith(scheme):
             return "s3://" + url[len(scheme) :]
     return url
