@@ -1,4 +1,4 @@
-"""The commands of ``data-stack`` on datasets and on what is installed; they use the public API and print what came of it."""
+"""The commands of ``data-stack`` on datasets and on the installation: they call the public API and print its results."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from data_stack.cli.settings import (
     Settings,
     common_options,
+    dataset_options,
     echo,
     parse_options,
     pass_settings,
@@ -31,9 +32,6 @@ Exit codes:
 
 _name = click.argument("name", metavar="NAME")
 _split = click.option("--split", metavar="SPLIT", help="One split; default: all of them (show: the first).")
-_option = click.option(
-    "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON, or else text."
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
@@ -51,33 +49,32 @@ def list_datasets(settings: Settings) -> None:
 
     Tells which versions of them are prepared in the store, and imports none if the store can list what it has.
     """
-    from data_stack.cli.datasets import list_installed
+    from data_stack.plugins.manager import default_manager
+    from data_stack.plugins.record import DATASETS_GROUP
     from data_stack.repository.inventory import take_inventory
 
-    connector, records = settings.existing_connector(may_be_new=True), list_installed()
-    names = sorted({record.name for record in records})
-    versions = take_inventory(connector, names).prepared_versions if records else {}
-    rows = [(record, versions.get(record.name, [])) for record in records]
+    connector = settings.existing_connector(may_be_new=True)
+    records = [record for record in default_manager().records() if record.group == DATASETS_GROUP]
+    versions = take_inventory(connector, sorted({record.name for record in records})).prepared_versions if records else {}
+    rows: list[dict[str, Any]] = [
+        {
+            "name": record.name,
+            "distribution": record.distribution,
+            "version": record.version,
+            "state": record.state,
+            "error": record.error,
+            "prepared": record.name in versions,
+            "stored_versions": versions.get(record.name, []),
+        }
+        for record in records
+    ]
     if settings.as_json:
-        print_json(
-            [
-                {
-                    "name": record.name,
-                    "distribution": record.distribution,
-                    "version": record.version,
-                    "state": record.state,
-                    "error": record.error,
-                    "prepared": bool(prepared),
-                    "stored_versions": prepared,
-                }
-                for record, prepared in rows
-            ]
-        )
+        print_json(rows)
         return
     table = [("name", "from", "prepared", "")]
-    for record, prepared in rows:
-        note = record.state if record.error is not None else ""
-        table.append((record.name, f"{record.distribution} {record.version}", ", ".join(prepared) or "no", note))
+    for row in rows:
+        note = row["state"] if row["error"] is not None else ""
+        table.append((row["name"], f"{row['distribution']} {row['version']}", ", ".join(row["stored_versions"]) or "no", note))
     print_columns(table)
 
 
@@ -90,9 +87,9 @@ def info(settings: Settings, name: str) -> None:
 
     Description, splits, options, licence, and where its files are published with which digests.
     """
-    from data_stack.cli.datasets import Dataset
+    from data_stack.cli.datasets import collect_facts
 
-    facts = Dataset.find(name, settings.existing_connector(may_be_new=True)).facts()
+    facts = collect_facts(name, settings.existing_connector(may_be_new=True))
     if settings.as_json:
         print_json(facts)
         return
@@ -149,11 +146,11 @@ def prepare(
     A dataset that has shards can prepare them at once, in processes of this machine or on a Spark cluster (with the package
     datastack-spark); another one is prepared there as a whole. The store must be reachable from all machines that take part.
     """
-    from data_stack.cli.datasets import Dataset, engine_of
+    from data_stack.cli.datasets import engine_of, prepare_dataset
 
-    dataset = Dataset.find(name, settings.connector())
-    done = dataset.prepare(engine_of(engine, n_processes, master), again=again, keep_steps=keep_steps)
-    size = dataset.size_in_store()
+    connector = settings.connector()
+    chosen = engine_of(engine, n_processes, master)
+    done, size = prepare_dataset(name, connector, chosen, again=again, keep_steps=keep_steps)
     if settings.as_json:
         print_json(
             {
@@ -163,15 +160,15 @@ def prepare(
                 "steps": [{"step": step, "seconds": round(duration, 6)} for step, duration in done.steps],
                 "seconds": round(done.seconds, 6),
                 "size": size,
-                "storage": repr(dataset.connector),
+                "storage": repr(connector),
             }
         )
         return
     if done.already_ready:
-        echo(f"{name} was ready in {dataset.connector!r}")
+        echo(f"{name} was ready in {connector!r}")
         return
     print_columns([("step", "time"), *((step, f"{duration:.3f} s") for step, duration in done.steps)], right=(1,))
-    echo(f"{name} is ready in {dataset.connector!r}: {size_text(size)}, prepared in {done.seconds:.3f} s")
+    echo(f"{name} is ready in {connector!r}: {size_text(size)}, prepared in {done.seconds:.3f} s")
 
 
 @data_stack.command()
@@ -185,7 +182,7 @@ def prepare(
     type=click.Choice(["text", "markdown", "html"]),
     help="How to print it.  [default: text]",
 )
-@_option
+@dataset_options
 @common_options
 @pass_settings
 def report(
@@ -206,18 +203,18 @@ def report(
     from data_stack.display.report import DatasetReport
 
     config = parse_options(options)
-    made = DatasetReport.of(
+    document = DatasetReport.of(
         name, split, storage=settings.connector(), config=config, statistics=statistics, duplicates=duplicates
     )
     if settings.as_json:
-        print_json(made.to_dict())
+        print_json(document.to_dict())
     elif report_format == "markdown":
-        echo(made.to_markdown())
-    elif report_format == "html":  # a page of its own, which a browser is to read as UTF-8
+        echo(document.to_markdown())
+    elif report_format == "html":
         head = f'<head><meta charset="utf-8"/><title>{html.escape(name)}</title></head>'
-        echo(f"<!DOCTYPE html>\n<html>{head}<body>\n{made.to_html()}\n</body></html>")
+        echo(f"<!DOCTYPE html>\n<html>{head}<body>\n{document.to_html()}\n</body></html>")
     else:
-        echo(str(made))
+        echo(str(document))
 
 
 @data_stack.command()
@@ -228,7 +225,7 @@ def report(
     "-n", "--samples", "n_samples", type=click.IntRange(min=1), help="How many at most.  [default: 100 pictures, 24 rows]"
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Draw random samples instead of the first of each class.")
-@_option
+@dataset_options
 @common_options
 @pass_settings
 def show(
@@ -246,10 +243,12 @@ def show(
     """
     if Path(output).suffix.lower() not in (".png", ".jpg", ".jpeg"):
         raise click.BadParameter(f"{output!r} ends neither in .png nor in .jpg", param_hint="'-o'")
-    from data_stack.cli.datasets import Dataset
+    from data_stack.display.contact_sheet import contact_sheet
+    from data_stack.repository.repository import default_repository
 
-    dataset = Dataset.find(name, settings.connector())
-    picture = dataset.contact_sheet(split, parse_options(options), n_samples=n_samples, seed=seed)
+    loaded = default_repository().load(name, split, settings.connector(), **parse_options(options))
+    samples = next(iter(loaded.values())) if isinstance(loaded, dict) else loaded
+    picture = contact_sheet(samples, n_samples=n_samples, seed=seed)
     picture.save(output)
     if settings.as_json:
         print_json({"name": name, "output": output, "width": picture.width, "height": picture.height})
@@ -312,11 +311,13 @@ def doctor(context: click.Context, settings: Settings) -> None:
         + [(each["package"], each["version"] or "-", each["for"]) for each in findings["packages"]]
     )
     echo()
-    rows = [("plugin", "group", "from", "state", "import")]
-    for each in findings["plugins"]:
-        duration = "-" if each["import_ms"] is None else f"{each['import_ms']:.0f} ms"
-        rows.append((each["name"], each["group"], f"{each['distribution']} {each['version']}", each["state"], duration))
-    print_columns(rows)
+    print_columns(
+        [("plugin", "group", "from", "state")]
+        + [
+            (each["name"], each["group"], f"{each['distribution']} {each['version']}", each["state"])
+            for each in findings["plugins"]
+        ]
+    )
     for each in findings["plugins"]:
         if each["error"] is not None:
             echo(f"\n{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}")

@@ -1,4 +1,4 @@
-"""What ``data-stack doctor`` looks at: environment, store, optional packages, plugins, and an original DataStack in the way."""
+"""The checks of ``data-stack doctor``: environment, store, optional packages, plugins, and an installed original DataStack."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from data_stack.cli.settings import Settings
 from data_stack.exception import DataStackError, ReadOnlyStorageError, UnsupportedStorageOperationError
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.plugins.manager import default_manager
+from data_stack.repository.default_storage import HOME
 
 __all__ = ["run_checks"]
 
@@ -32,7 +33,6 @@ _PACKAGES = {
     "s3fs": "s3:// stores: '.[s3]'",
 }
 _PROBE = "doctor-probe"
-_BROKEN = ("broken", "incompatible")
 
 
 def run_checks(settings: Settings) -> dict[str, Any]:
@@ -41,28 +41,20 @@ def run_checks(settings: Settings) -> dict[str, Any]:
     plugins = [asdict(record) for record in default_manager().doctor()]
     originals = _originals()
     return {
-        "healthy": bool(store["usable"]) and not originals and not any(plugin["state"] in _BROKEN for plugin in plugins),
+        "healthy": bool(store["usable"]) and not originals and not any(plugin["state"] == "broken" for plugin in plugins),
         "environment": {
             "datastack": _version("datastack") or "not installed",
             "python": platform.python_version(),
             "executable": sys.executable,
             "platform": platform.platform(),
-            **{name: value for name, value in sorted(os.environ.items()) if name in _VARIABLES},
+            # the URL of DATA_STACK_HOME may hold a password
+            **{name: value for name, value in sorted(os.environ.items()) if name.startswith("DATA_STACK_") and name != HOME},
         },
         "originals": originals,
         "store": store,
         "packages": [{"package": name, "version": _version(name), "for": purpose} for name, purpose in _PACKAGES.items()],
         "plugins": plugins,
     }
-
-
-_VARIABLES = (
-    "DATA_STACK_OFFLINE",
-    "DATA_STACK_PLUGINS",
-    "DATA_STACK_DISABLE_PLUGINS",
-    "DATA_STACK_MAX_REQUEST_BYTES",
-    "DATA_STACK_ISOLATION",
-)
 
 
 def _version(distribution: str) -> str | None:
@@ -84,7 +76,7 @@ def _originals() -> list[str]:
 
 
 def _store(settings: Settings) -> dict[str, Any]:
-    """Whether the store answers, and whether a few bytes can be stored there; a folder that is missing is not made."""
+    """Whether the store answers, and whether a few bytes can be stored there; a missing folder is not created."""
     found: dict[str, Any] = {"store": "none", "usable": False, "answers": False, "writable": False}
     try:
         connector = settings.connector()
@@ -104,7 +96,7 @@ def _store(settings: Settings) -> dict[str, Any]:
             with contextlib.suppress(UnsupportedStorageOperationError):
                 connector.delete_resource(identifier)
         found["writable"] = True
-    except ReadOnlyStorageError:  # as it was asked for
+    except ReadOnlyStorageError:  # the URL asks for it
         pass
     except (DataStackError, OSError) as error:
         found |= {"usable": False, "problem": str(error)}

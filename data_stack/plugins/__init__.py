@@ -1,4 +1,4 @@
-"""Plugins: how datasets and behaviour arrive from other distributions, and what became of each."""
+"""Plugins: datasets and behaviour that other distributions bring."""
 
 from __future__ import annotations
 

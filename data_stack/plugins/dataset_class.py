@@ -1,4 +1,4 @@
-"""Factory classes of datasets: what can be registered as one, and how an instance is made for a store."""
+"""Factory classes of datasets: checks them, and makes instances for a store."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _STORE = "storage_connector"
 
 
 def check_dataset_class(value: object) -> type[BaseDatasetFactory]:
-    """Return ``value`` if a dataset can be made of it: a class with ``get_dataset_iterator``.
+    """Return ``value`` if it is a class with ``get_dataset_iterator``.
 
     Raises:
-        ConfigError: it cannot; the message says why.
+        ConfigError: it is not.
     """
     if not isinstance(value, type):
         raise ConfigError(f"a dataset is a factory class, not the {type(value).__name__} {value!r:.80}")
     if not callable(getattr(value, "get_dataset_iterator", None)):
         raise ConfigError(
-            f"{value.__qualname__} is no dataset factory: it has no get_dataset_iterator(config); derive it from DatasetFactory"
+            f"{value.__qualname__} is not a dataset factory: get_dataset_iterator is missing; derive it from DatasetFactory"
         )
     return value
 
@@ -35,12 +35,12 @@ def check_dataset_class(value: object) -> type[BaseDatasetFactory]:
 def make_factory(
     dataset_class: type[BaseDatasetFactory], storage_connector: Callable[[], StorageConnector]
 ) -> BaseDatasetFactory:
-    """An instance that keeps its bytes in the store that ``storage_connector()`` gives; not asked if it keeps none.
+    """An instance that keeps its bytes in the store of ``storage_connector()``, which is called only if the class takes one.
 
     Raises:
         PluginError: the constructor failed.
     """
-    parameters = _parameters(dataset_class)
+    parameters = inspect.signature(dataset_class).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     arguments: dict[str, Any] = {_STORE: storage_connector()} if _STORE in parameters or takes_any else {}
     try:
@@ -49,10 +49,3 @@ def make_factory(
         raise
     except Exception as error:
         raise PluginError(f"the constructor of {dataset_class.__qualname__} failed: {describe_error(error)[:500]}") from error
-
-
-def _parameters(dataset_class: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    try:
-        return dict(inspect.signature(dataset_class).parameters)
-    except (TypeError, ValueError):  # a class in C without a signature
-        return {}

@@ -1,4 +1,4 @@
-"""What a plugin may bring besides datasets: one function for each hook, named and documented here.
+"""The hooks by which plugins extend data_stack, besides datasets.
 
 A plugin is a module with functions of these names, marked with ``hookimpl``::
 
@@ -41,8 +41,8 @@ def data_stack_storage_connectors() -> Mapping[str, Callable[[str], StorageConne
     ``connect(url)`` gets the whole URL and makes a connector without contacting anything yet. The connector pickles as its
     configuration, and shows no password in its repr or its errors.
 
-    Called once, when a scheme that is not built in is first asked for. A scheme that is already taken is an error of the
-    plugin, shown by ``data-stack doctor``; nothing of it is used then, and the other plugins are not affected.
+    Called once, when a scheme that is not built in is first asked for. If a scheme is already taken, nothing of the plugin is
+    used, and ``data-stack doctor`` shows the error.
     """
     raise NotImplementedError  # specifications are never run
 
@@ -52,11 +52,11 @@ def data_stack_retrievers() -> Mapping[str, Fetch]:
     """Name the URL schemes this plugin can fetch from, e.g. ``{"s3": fetch}``.
 
     ``fetch(source, transfer)`` writes all bytes of ``source`` to ``transfer``, from a thread of its own, and raises
-    :class:`~data_stack.io.retriever.transfer.SourceError` with what the source said instead of delivering. Digests, sizes,
-    mirrors, retries and publishing are the engine's.
+    :class:`~data_stack.io.retriever.transfer.SourceError` with the answer of the source if it fails. The engine checks digests
+    and sizes, tries mirrors, retries and publishes.
 
-    Called once, when a scheme that is not built in is first asked for. A scheme that is already taken is an error of the
-    plugin, shown by ``data-stack doctor``; nothing of it is used then, and the other plugins are not affected.
+    Called once, when a scheme that is not built in is first asked for. If a scheme is already taken, nothing of the plugin is
+    used, and ``data-stack doctor`` shows the error.
     """
     raise NotImplementedError  # specifications are never run
 
@@ -65,12 +65,12 @@ def data_stack_retrievers() -> Mapping[str, Fetch]:
 def data_stack_engines() -> Mapping[str, Callable[..., PreparationEngine]]:
     """Name the engines of preparations this plugin brings, for ``data-stack prepare --engine NAME``, e.g. ``{"spark": engine}``.
 
-    ``engine(master, attempts=3)`` makes a :class:`~data_stack.dataset.engine.PreparationEngine`: ``master`` is what ``--master``
-    says, the address of a cluster, or None; ``attempts`` how often a task is tried. It contacts nothing yet, and raises
-    :class:`~data_stack.exception.ConfigError` for what it cannot use.
+    ``engine(master, attempts=3)`` makes a :class:`~data_stack.dataset.engine.PreparationEngine`: ``master`` is the value of
+    ``--master``, the address of a cluster, or None; ``attempts`` how often a task is tried. It contacts nothing yet, and raises
+    :class:`~data_stack.exception.ConfigError` for arguments that it cannot use.
 
-    Called once, when an engine that is not built in is first asked for. A name that is already taken is an error of the
-    plugin, shown by ``data-stack doctor``; nothing of it is used then, and the other plugins are not affected.
+    Called once, when an engine that is not built in is first asked for. If a name is already taken, nothing of the plugin is
+    used, and ``data-stack doctor`` shows the error.
     """
     raise NotImplementedError  # specifications are never run
 
@@ -79,12 +79,11 @@ def data_stack_engines() -> Mapping[str, Callable[..., PreparationEngine]]:
 def data_stack_encoders() -> Mapping[str, type[Encoder]]:
     """Name the kinds of encoders this plugin brings, e.g. ``{"tfidf": TfidfEncoder}``.
 
-    Each is a class derived from :class:`~data_stack.dataset.encoders.Encoder` whose ``kind`` is that name: it stands in the
-    states of such encoders, by which a store, a recipe or another process rebuilds them. A kind keeps the meaning of its
-    states for as long as these are to be read.
+    Each is a class derived from :class:`~data_stack.dataset.encoders.Encoder` whose ``kind`` is that name: the states of such
+    encoders contain it, and a store, a recipe or another process rebuilds them by it. Later versions must read old states.
 
-    Called once, when a kind that is not built in is first asked for. A kind that is already taken is an error of the
-    plugin, shown by ``data-stack doctor``; nothing of it is used then, and the other plugins are not affected.
+    Called once, when a kind that is not built in is first asked for. If a kind is already taken, nothing of the plugin is used,
+    and ``data-stack doctor`` shows the error.
     """
     raise NotImplementedError  # specifications are never run
 
@@ -93,11 +92,10 @@ def data_stack_encoders() -> Mapping[str, type[Encoder]]:
 def data_stack_codecs() -> Mapping[str, Codec]:
     """Name the types of record columns this plugin brings, with their codecs, e.g. ``{"dicom": DicomCodec()}``.
 
-    Each is an object derived from :class:`~data_stack.codecs.Codec`, whose ``name`` is the type; it stands in what is
-    stored, and keeps the meaning of its records for as long as these are to be read. Codecs that a program gives to a writer or
-    reader go before.
+    Each is an object derived from :class:`~data_stack.codecs.Codec`. Files contain the type, so later versions must read old
+    records. Codecs that a program gives to a writer or reader come first.
 
-    Called once, when a type that is not built in is first asked for. A type that is already taken is an error of the
-    plugin, shown by ``data-stack doctor``; nothing of it is used then, and the other plugins are not affected.
+    Called once, when a type that is not built in is first asked for. If a type is already taken, nothing of the plugin is used,
+    and ``data-stack doctor`` shows the error.
     """
     raise NotImplementedError  # specifications are never run

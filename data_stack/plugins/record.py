@@ -1,4 +1,4 @@
-"""What is known of one plugin."""
+"""One plugin and its state."""
 
 from __future__ import annotations
 
@@ -13,25 +13,23 @@ DATASETS_GROUP: Final = "data_stack.datasets"
 BEHAVIOUR_GROUP: Final = "data_stack"
 """Entry points that implement the hooks of :mod:`data_stack.plugins.hookspecs`: ``mongodb = "pkg.module"``."""
 
-PluginState = Literal["ok", "listed", "broken", "blocked", "incompatible", "shadowed"]
+PluginState = Literal["ok", "listed", "broken", "blocked", "shadowed"]
 
 
 @dataclass(frozen=True, slots=True)
 class PluginRecord:
-    """One entry point of an installed distribution, and what became of it.
+    """One entry point of an installed distribution, and its state.
 
     Attributes:
         name: of the entry point; a dataset is loaded by it.
         group: ``"data_stack.datasets"`` or ``"data_stack"``.
         distribution: the installed package that brings it.
         version: of the distribution.
-        state: ``listed``: installed, not imported yet; ``ok``: imported, and it does what it should; ``broken``: its metadata
-            is malformed, or importing or calling it failed; ``incompatible``: it was imported but is no dataset factory, its
-            hooks are not those of this version of data_stack, or a URL scheme that it brings is taken; ``blocked``: an
-            environment variable says so; ``shadowed``: its name does not lead to it, as another distribution, or an earlier
-            copy of the same one, has it too.
+        state: ``listed``: installed, not imported yet; ``ok``: imported, and it keeps its contract; ``broken``: its name is
+            malformed, importing or calling it failed, it is not a dataset factory, or its hooks are not those of this version of
+            data_stack; ``blocked``: ``DATA_STACK_DISABLE_PLUGINS`` names it; ``shadowed``: another distribution provides a
+            dataset of the same name.
         error: why it is in its state; None for ``ok`` and ``listed``.
-        import_ms: milliseconds that importing it took; None if it was not imported.
         entry_point: where its code is, ``"package.module:attribute"``.
     """
 
@@ -39,9 +37,8 @@ class PluginRecord:
     group: str
     distribution: str
     version: str
-    state: PluginState
+    state: PluginState = "listed"
     error: str | None = None
-    import_ms: float | None = None
     entry_point: str = ""
 
     @property

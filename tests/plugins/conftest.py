@@ -18,7 +18,7 @@ DATASET_MODULE = """
     class Factory(DatasetFactory):
         "Numbers in order."
 
-        card = DatasetCard(name="numbers", version="2.0", license="CC0-1.0", homepage="https://example.org", citation="Nobody")
+        card = DatasetCard(name="numbers", version="2.0", license="CC0-1.0", homepage="https://example.org", citation="A. Author")
         splits = ("train", "test")
 
         def open(self, split, prepared, *, start=0, step=1):
@@ -67,11 +67,10 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """An empty folder on ``sys.path``; what was imported from it is forgotten in the end."""
+    """An empty folder on ``sys.path``; its modules are removed from ``sys.modules`` afterwards."""
     folder = tmp_path / "site"
     folder.mkdir()
-    for variable in ("DATA_STACK_PLUGINS", "DATA_STACK_DISABLE_PLUGINS"):
-        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.delenv("DATA_STACK_DISABLE_PLUGINS", raising=False)
     monkeypatch.setenv("DATA_STACK_HOME", str(tmp_path / "home"))
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # modules rewritten within a second are read again
@@ -91,5 +90,5 @@ def _forget() -> None:
 
 @pytest.fixture
 def manager(site: Site) -> PluginManager:
-    """A manager that has seen nothing yet."""
+    """A new manager."""
     return PluginManager()

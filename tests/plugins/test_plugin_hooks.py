@@ -74,28 +74,20 @@ HOOK = "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_stora
 BROKEN = {
     "unknown_hook": (
         "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_storage_conectors(): return {}",
-        "incompatible",
-        "did you mean 'data_stack_storage_connectors'",
+        "data_stack_storage_conectors",
     ),
     "wrong_signature": (
         "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_storage_connectors(url): return {}",
-        "incompatible",
         "data_stack_storage_connectors",
     ),
-    "unmarked": ("def data_stack_storage_connectors(): return {}", "incompatible", "marks none of the hooks"),
-    "no_hook": ("", "incompatible", "marks none of the hooks"),
-    "raises": (HOOK + "raise OSError('down')", "broken", "OSError: down"),
-    "exits": (HOOK + "raise SystemExit(5)", "broken", "SystemExit: 5"),
-    "exits_on_import": ("raise SystemExit(5)", "broken", "SystemExit: 5"),
-    "none": (HOOK + "return None", "incompatible", "returned NoneType"),
-    "generator": (HOOK + "yield {}", "incompatible", "returned generator"),
-    "not_callable": (HOOK + "return {'remote': 1}", "incompatible", "'remote': 1"),
-    "no_scheme": (HOOK + "return {'Remote://': print}", "incompatible", "'Remote://'"),
-    "number": (HOOK + "return {1: print}", "incompatible", "1: "),
-    "built_in": (HOOK + "return {'remote': print, 'file': print}", "incompatible", "the scheme 'file' is taken"),
+    "unmarked": ("def data_stack_storage_connectors(): return {}", "marks no hook"),
+    "exits": (HOOK + "raise SystemExit(5)", "SystemExit: 5"),
+    "generator": (HOOK + "yield {}", "returned generator"),
+    "not_callable": (HOOK + "return {'remote': 1}", "'remote': 1"),
+    "no_scheme": (HOOK + "return {'Remote://': print}", "'Remote://'"),
+    "built_in": (HOOK + "return {'remote': print, 'file': print}", "the scheme 'file' is taken"),
     "http": (
         "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_retrievers(): return {'https': print}",
-        "incompatible",
         "the scheme 'https' is taken",
     ),
 }
@@ -103,7 +95,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_hooks_that_break_the_contract_are_taken_back_whole(site: Site, manager: PluginManager, kind: str) -> None:
-    source, state, reason = BROKEN[kind]
+    source, reason = BROKEN[kind]
     site.install_hooks("broken", source)
     site.install_hooks("whole", STORAGE.replace("SCHEME", "whole"))
 
@@ -112,7 +104,7 @@ def test_hooks_that_break_the_contract_are_taken_back_whole(site: Site, manager:
     assert set(schemes) == {"whole"}
     assert isinstance(schemes["whole"]("whole://x"), InMemoryStorageConnector)
     records = site.records(manager.doctor())
-    assert (records["broken"].state, records["whole"].state) == (state, "ok")
+    assert (records["broken"].state, records["whole"].state) == ("broken", "ok")
     assert reason in str(records["broken"].error)
 
 
@@ -131,7 +123,7 @@ def test_the_later_of_two_plugins_with_one_scheme_brings_nothing(site: Site, man
 
     assert set(schemes) == {"remote"}
     records = site.records(manager.records())
-    assert (records["first"].state, records["second"].state) == ("ok", "incompatible")
+    assert (records["first"].state, records["second"].state) == ("ok", "broken")
     assert "the scheme 'remote' is taken" in str(records["second"].error)
 
 
@@ -171,13 +163,13 @@ def test_a_connector_that_cannot_be_made_is_told_without_the_url(site: Site) -> 
 def test_what_is_no_connector_is_the_plugins_error(site: Site) -> None:
     site.install_hooks("remote", STORAGE.replace("SCHEME", "remote").replace("return connector", "return url"))
 
-    with pytest.raises(PluginError, match="made str, which is no StorageConnector"):
+    with pytest.raises(PluginError, match="returned str"):
         storage_connector_from_url("remote://host")
 
 
 def test_blocked_hooks_are_not_imported(site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch) -> None:
     site.install_hooks("remote", STORAGE.replace("SCHEME", "remote"))
-    monkeypatch.setenv("DATA_STACK_PLUGINS", "other")
+    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "remote")
 
     assert not manager.storage_schemes()
     assert "remote_plugin_hooks" not in sys.modules
