@@ -1,4 +1,4 @@
-"""What the fuzzer found, one by one: manifests that lie, and places that are none."""
+"""Regressions that the fuzzer found: forged manifests, and links in the place of files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(folder: Path, **values: Any) -> Path:
 
 
 def seal_again(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """A stranger's manifest: the digests are right, what it says is not."""
+    """Forge a manifest: its digests are right, its facts are not."""
     manifest = folder / "manifest.json"
     beside = {file.name: file.read_bytes() for file in folder.iterdir()}
     fields = json.loads(resealed(manifest.read_bytes(), beside))
@@ -41,37 +41,35 @@ def read_all(folder: Path, mapped: bool) -> list[Any]:
         return [reader.read_batch(range(len(reader)))]
 
 
-@pytest.mark.parametrize("mapped", [True, False])
-def test_an_index_shorter_than_its_manifest_promises_is_damage(tmp_path: Path, mapped: bool) -> None:
+def test_an_index_shorter_than_its_manifest_promises_is_damage(tmp_path: Path) -> None:
     folder = write(tmp_path / "data", text=("utf8", "ab"))
     (folder / "text.idx").write_bytes((folder / "text.idx").read_bytes()[:-8])
     seal_again(folder, lambda fields: None)
 
-    with records.open(folder, mapped=mapped) as reader, pytest.raises(DatasetFileCorruptError, match=r"text.*idx"):
-        reader[0]
+    for mapped in (True, False):
+        with records.open(folder, mapped=mapped) as reader, pytest.raises(DatasetFileCorruptError, match=r"text.*idx"):
+            reader[0]
 
 
-@pytest.mark.parametrize("shape", ["[4611686018427387904]", "[1099511627776, 1099511627776, 3]", "[70000, 70000, 3]"])
-@pytest.mark.parametrize("kind", ["png", "wav"])
-def test_a_shape_that_no_memory_holds_is_not_believed(tmp_path: Path, shape: str, kind: str) -> None:
-    pixels = np.zeros((4, 4, 3), np.uint8)
-    folder = write(tmp_path / "data", x=(kind, pixels if kind == "png" else (pixels[0, 0], 8000)))
+@pytest.mark.parametrize("shape", ["[4611686018427387904]", "[70000, 70000, 3]"])
+def test_a_shape_that_no_memory_holds_is_not_believed(tmp_path: Path, shape: str) -> None:
+    folder = write(tmp_path / "data", x=("png", np.zeros((4, 4, 3), np.uint8)))
     seal_again(folder, lambda fields: fields["columns"][0].update(dtype="|u1", shape=shape))
 
     with records.open(folder) as reader:
         assert len(reader.read_batch([0, 1])["x"]) == 2
 
 
-@pytest.mark.parametrize("mapped", [True, False])
-def test_records_of_no_size_are_not_believed_to_be_many(tmp_path: Path, mapped: bool) -> None:
+def test_records_of_no_size_are_not_believed_to_be_many(tmp_path: Path) -> None:
     folder = write(tmp_path / "data", text=("utf8", ""))
     seal_again(folder, lambda fields: (fields["columns"][0].update(record_bytes=0), fields.update(count=2**32 - 1)))
 
-    with pytest.raises(DatasetFileCorruptError, match=r"text.*idx"):
-        read_all(folder, mapped)
+    for mapped in (True, False):
+        with pytest.raises(DatasetFileCorruptError, match=r"text.*idx"):
+            read_all(folder, mapped)
 
 
-@pytest.mark.parametrize("dtype", ["|S9", "<U3", "<f8", "|b1", "<M8[s]"])
+@pytest.mark.parametrize("dtype", ["|S9", "<f8", "<M8[s]"])
 def test_integers_are_not_made_what_a_manifest_calls_them(tmp_path: Path, dtype: str) -> None:
     folder = write(tmp_path / "data", label=("i64", 7))
     seal_again(folder, lambda fields: fields["columns"][0].update(dtype=dtype))
@@ -99,7 +97,7 @@ def test_a_writer_refuses_a_manifest_that_leaves_a_file_out(tmp_path: Path) -> N
         pass
 
 
-@pytest.mark.parametrize("dtype", ["(2,3)f4", "(2,)i4,i4", "(1,", "|O", "", "[]"])
+@pytest.mark.parametrize("dtype", ["(2,3)f4", "(1,", "|O", ""])
 def test_a_dtype_that_no_array_has_is_damage_or_not_believed(tmp_path: Path, dtype: str) -> None:
     folder = write(tmp_path / "data", x=("npy", np.zeros(2, "<f4")))
     seal_again(folder, lambda fields: fields["columns"][0].update(dtype=dtype))
@@ -111,7 +109,7 @@ def test_a_dtype_that_no_array_has_is_damage_or_not_believed(tmp_path: Path, dty
         pass
 
 
-@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "\0", "x/y", "other.bag", "", "a" * 5_000])
+@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "\0", "other.bag"])
 def test_a_manifest_leads_to_no_other_file(tmp_path: Path, name: str) -> None:
     folder = write(tmp_path / "data", label=("i64", 7))
     (tmp_path / "outside").write_bytes(b"secret")

@@ -48,9 +48,9 @@ def run_child(kind: str, first: int, stop: int, report: Path) -> dict[str, Any]:
                 at, since = now, since if now == at else time.monotonic()
                 if time.monotonic() - since > STUCK_SECONDS:
                     child.send_signal(signal.SIGKILL)
-        said = child.stdout.read() if child.stdout else ""
+        output = child.stdout.read() if child.stdout else ""
     if child.returncode:
-        failure = {"kind": kind, "seed": SEED, "number": mutant_at(report), "error": f"exit status {child.returncode}\n{said}"}
+        failure = {"kind": kind, "seed": SEED, "number": mutant_at(report), "error": f"exit status {child.returncode}\n{output}"}
         return {"counts": {"crashes": 1}, "failures": [failure]}
     answer: dict[str, Any] = json.loads(report.read_bytes()[8:])
     return answer

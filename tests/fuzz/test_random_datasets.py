@@ -21,7 +21,7 @@ from sizes import FULL, sized
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 
-FEW = settings(max_examples=sized(20, 3_000))
+FEW = settings(max_examples=sized(10, 3_000))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 ARRAYS = nps.arrays(
     st.sampled_from([np.dtype(name) for name in ("u1", "<i8", ">i4", "<f4", "<f8", "<c8", "?", "<U3")]),
@@ -68,7 +68,7 @@ def equal(found: Any, expected: Any) -> bool:
 @pytest.mark.timeout(3_600 if FULL else 150)
 @FEW
 @given(dataset=datasets(), n_appended=st.integers(0, 6))
-def test_whatever_was_written_is_read_by_us_and_by_granular(
+def test_random_samples_are_read_by_us_and_by_granular(
     dataset: tuple[dict[str, str], list[dict[str, Any]]], n_appended: int
 ) -> None:
     spec, samples = dataset

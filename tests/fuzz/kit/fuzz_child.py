@@ -34,7 +34,7 @@ import fuzz_archives
 import fuzz_parquet
 from fuzz_datasets import VALUES, FuzzDataset, fuzz_datasets
 from fuzz_mutations import Mutant, Special, mutant_of, mutated_bytes
-from fuzz_readings import Reading, Violation, go_on_writing
+from fuzz_readings import Attempt, Violation, read_records, resume_writing
 
 from data_stack.codecs import Codec, codec_of
 
@@ -49,7 +49,7 @@ Counts = collections.Counter[str]
 
 
 class Hung(BaseException):
-    """A mutant keeps the process waiting; no codec's ``except Exception`` hides that."""
+    """A mutant hangs; not an Exception, so that no codec catches it."""
 
 
 def _hung(*_: object) -> None:
@@ -75,7 +75,7 @@ class _Codecs:
         try:
             value = codec.decode(record)
             counts["records with a value"] += 1
-        except Exception as error:  # whatever else it is, the reader takes it for damage
+        except Exception as error:  # the reader reports any of them as damage
             if isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError):
                 raise Violation(f"codec {kind}: a lack of memory") from error
             value = None
@@ -118,9 +118,8 @@ class _Datasets:
             for name in changed:
                 _replace(folder, name, mutant)
             if chance.random() < 0.04 and "shards" not in mutant.dataset.name:
-                self._go_on(folder, mutant, counts)
-            reading = Reading(folder, mutant.promise, mutant.is_damaged, mutant.dataset.truth, chance)
-            reading.run()
+                self._resume(folder, mutant, counts)
+            attempts = read_records(folder, mutant.promise, mutant.is_damaged, mutant.dataset.truth, chance)
         finally:
             for name in changed:
                 _remove(folder / name)
@@ -130,17 +129,21 @@ class _Datasets:
             for name in changed:
                 if name in mutant.dataset.files:
                     _write(folder / name, mutant.dataset.files[name])
-        counts["readings with a value"] += reading.n_values
-        counts["readings refused"] += reading.n_errors
+        _count(counts, attempts)
         counts[f"mutants: {mutant.promise}"] += 1
 
-    def _go_on(self, folder: Path, mutant: Mutant, counts: Counts) -> None:
+    def _resume(self, folder: Path, mutant: Mutant, counts: Counts) -> None:
         if any(special.kind in ("null", "pipe") or special.kind.startswith("other") for special in mutant.specials.values()):
             return
         scratch = folder.parent / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)
         shutil.copytree(folder, scratch, symlinks=True)
-        counts[f"writers {go_on_writing(scratch, mutant.dataset.spec, mutant.dataset.truth, mutant.promise)}"] += 1
+        counts[f"writers {resume_writing(scratch, mutant.dataset.spec, mutant.dataset.truth, mutant.promise)}"] += 1
+
+
+def _count(counts: Counts, attempts: list[Attempt]) -> None:
+    n_values = sum(attempt.error is None for attempt in attempts)
+    counts.update({"readings with a value": n_values, "readings refused": len(attempts) - n_values})
 
 
 def _changed(dataset: FuzzDataset, mutant: Mutant) -> list[str]:
@@ -204,11 +207,10 @@ class _Budget:
 def _executor(kind: str, folder: Path) -> Callable[[random.Random, Counts], None]:
     if kind == "codecs":
         return _Codecs().execute
-    if kind == "archives":
-        return fuzz_archives.Archives(folder).execute
-    if kind == "parquet":
-        return fuzz_parquet.Parquets(folder).execute
-    return _Datasets(folder).execute
+    if kind == "folder":
+        return _Datasets(folder).execute
+    run = fuzz_archives.Archives(folder).execute if kind == "archives" else fuzz_parquet.Parquets(folder).execute
+    return lambda chance, counts: _count(counts, run(chance))
 
 
 def main(kind: str, seed: int, first: int, stop: int, report: str) -> None:
@@ -231,11 +233,11 @@ def main(kind: str, seed: int, first: int, stop: int, report: str) -> None:
             try:
                 execute(random.Random(f"{kind} {seed} {number}"), counts)
                 budget.check()
-            except (Exception, Hung) as error:  # that is what is looked for
-                said = "".join(traceback.format_exception(error))
-                failures.append({"kind": kind, "seed": seed, "number": number, "error": said})
+            except (Exception, Hung) as error:
+                text = "".join(traceback.format_exception(error))
+                failures.append({"kind": kind, "seed": seed, "number": number, "error": text})
                 if report == "-":
-                    print(said, flush=True)
+                    print(text, flush=True)
             counts["executions"] += 1
             counts["slowest, ms"] = max(counts["slowest, ms"], round(1000 * (time.process_time() - started)))
             if len(failures) >= _MOST_FAILURES and report != "-":

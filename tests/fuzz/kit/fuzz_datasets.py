@@ -40,11 +40,6 @@ class FuzzDataset:
     truth: Sequence[Mapping[str, Any]]
     weight: int = 10
 
-    @property
-    def has_manifest(self) -> bool:
-        """Whether it says itself what it is."""
-        return any(file.endswith(MANIFEST) for file in self.files)
-
 
 def _pixels(i: int, height: int = 8, width: int = 6, channels: int = 3) -> Any:
     ramp = np.arange(height * width * channels, dtype=np.int64).reshape(height, width, channels)

@@ -1,4 +1,4 @@
-"""Damage: what faults do to files, and what a stranger would who knows the formats."""
+"""Damage by faults, and by an attacker who knows the formats."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import json
 import random
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,28 +25,16 @@ INTEGERS = [
 ]
 """Numbers at which something changes."""
 _JSON_VALUES: list[Any] = [
-    *(None, True, 0, 1, -1, 3.5, "", "x", [], {}, [1], {"a": 1}, "[]", "[null]", "[-1]", "[1e400]", "[4611686018427387904]"),
-    *("[1099511627776, 1099511627776]", "[8, 6, 3]", '["a"]', "{}", "<f4", "<f8", "|O", "<i8", "|b1", "|S0", "<U7", "i4,i4"),
-    *("(2,3)f4", "<M8[ns]", "(1,", "i64", "u64", "int", "utf8", "bytes", "array", "array[]", "jpg", "png", "tree", "npy", "wav"),
-    *(
-        "zstd(json)",
-        "zstd(" * 20 + "i64" + ")" * 20,
-        "no_such",
-        "i64[][]",
-        "[]",
-        "refs",
-        "../x",
-        "/etc/passwd",
-        "a" * 300,
-        "\x00",
-    ),
-    *("\ud800", "mp4", "flac", "webm", "webp", 10**30, -(10**30)),
+    *(None, True, 0, 1, -1, 3.5, "", "x", [], {}, [1], {"a": 1}, "[]", "[-1]", "[1e400]", "[4611686018427387904]"),
+    *("[1099511627776, 1099511627776]", "[8, 6, 3]", "<f8", "|O", "|S0", "<U7", "(2,3)f4", "<M8[ns]", "(1,", 10**30, "a" * 300),
+    *("i64", "utf8", "array[]", "jpg", "tree", "wav", "zstd(json)", "zstd(" * 20 + "i64" + ")" * 20, "no_such", "i64[][]"),
+    *("refs", "../x", "/etc/passwd", "\x00", "\ud800"),
 ]
 _NAMES = ["a", "aa", "../a", "refs", "x/y", "", "_", "ü", "a\n", "A", "manifest.json", "spec.json", "spec", "a.bag"]
 
 
 class Special:
-    """What lies in the place of a file: ``"folder"``, ``"loop"``, ``"dangling"``, ``"null"``, ``"pipe"`` or ``"other NAME"``."""
+    """In the place of a file: ``"folder"``, ``"loop"``, ``"dangling"``, ``"null"``, ``"pipe"`` or ``"other NAME"``."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -70,11 +58,11 @@ class Mutant:
 
     @property
     def promise(self) -> str:
-        """What may be read of it.
+        """What may be read.
 
-        - ``"truth"``: nothing else than what was written, since there are the manifests of it;
-        - ``"anything"``: whatever its columns can hold, since nothing tells what was there;
-        - ``"lies"``: likewise, and not the same in each way, since a manifest of a stranger says what is there.
+        - ``"truth"``: only the samples that were written, as the manifests are intact;
+        - ``"anything"``: any values of the columns' types, as there is no manifest;
+        - ``"lies"``: likewise, and different values in different ways, as a manifest was forged.
         """
         manifests = [file for file in self.dataset.files if file.endswith(MANIFEST)]
         if not manifests or any(file not in self.files for file in manifests):
@@ -86,7 +74,7 @@ class Mutant:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether something differs of what belongs to the dataset; what follows records and lies beside does not matter."""
+        """Whether a file of the dataset differs; bytes after the records and other files do not matter."""
         if "shards" in self.dataset.name and any(file.startswith("000007/") for file in self.files):
             return True  # shards are missing before that one
         return any(self._differs(file, data) for file, data in self.dataset.files.items())
@@ -105,75 +93,45 @@ class Mutant:
 # ---------------------------------------------------------------------- bytes
 
 
-def mutated_bytes(data: bytes, chance: random.Random, others: list[bytes]) -> bytes:
-    """``data`` with one piece of damage."""
-    return chance.choice(_BYTE_MUTATIONS)(bytearray(data), chance, others)
-
-
-def _flip(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
-    if data:
-        bit = chance.randrange(8 * len(data))
-        data[bit // 8] ^= 1 << bit % 8
-    return bytes(data)
-
-
-def _set_byte(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
-    if data:
-        data[chance.randrange(len(data))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, 0xC0, 0xDD, 0xDF, 0xC6, chance.randrange(256)))
-    return bytes(data)
-
-
-def _cut(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
-    return bytes(data[: chance.randrange(len(data) + 1)])
-
-
-def _insert(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
+def mutated_bytes(content: bytes, chance: random.Random, others: list[bytes]) -> bytes:
+    """``content`` with one piece of damage."""
+    data = bytearray(content)
+    what = chance.choice(("bit", "bit", "bit", "byte", "cut", "cut", "insert", "overwrite", "splice", *["integer"] * 3, "digits"))
     place = chance.randrange(len(data) + 1)
-    return bytes(data[:place] + chance.randbytes(chance.choice((1, 2, 8, 16, 100))) + data[place:])
-
-
-def _overwrite(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
-    start, end = _range(data, chance)
-    data[start:end] = chance.choice((bytes(end - start), b"\xff" * (end - start), chance.randbytes(end - start)))
+    if what == "cut":
+        return content[:place]
+    if what == "insert":
+        return content[:place] + chance.randbytes(chance.choice((1, 2, 8, 16, 100))) + content[place:]
+    if what == "splice":
+        other = chance.choice(others) if others else content
+        return content[:place] + other[chance.randrange(len(other) + 1) :]
+    if what == "overwrite":
+        end = min(len(data), place + chance.choice((1, 4, 8, 8, 16, chance.randrange(len(data) + 1))))
+        data[place:end] = chance.choice((bytes(end - place), b"\xff" * (end - place), chance.randbytes(end - place)))
+    elif what == "integer":
+        _put_integer(data, chance)
+    elif what == "digits" and (digits := [i for i, byte in enumerate(data[:4096]) if 0x30 <= byte <= 0x39]):
+        place = chance.choice(digits)
+        data[place : place + 1] = str(chance.choice(INTEGERS)).encode()
+    elif what == "byte" and place < len(data):
+        data[place] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, 0xC0, 0xDD, 0xDF, 0xC6, chance.randrange(256)))
+    elif place < len(data):
+        data[place] ^= 1 << chance.randrange(8)
     return bytes(data)
 
 
-def _splice(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
-    other = chance.choice(others) if others else bytes(data)
-    return bytes(data[: chance.randrange(len(data) + 1)]) + other[chance.randrange(len(other) + 1) :]
-
-
-def _integer(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
-    """A number of 1 to 8 bytes in either order; those of 8 mostly where those of an index stand."""
+def _put_integer(data: bytearray, chance: random.Random) -> None:
+    """A number of 2 to 8 bytes in either order; those of 8 mostly where those of an index are."""
     kind = chance.choice(("<Q", "<Q", "<Q", ">Q", "<I", ">I", "<H", ">H"))
     size = struct.calcsize(kind)
     if len(data) < size:
-        return bytes(data)
+        return
     place = chance.randrange(len(data) - size + 1)
     if kind == "<Q" and chance.random() < 0.8:
         place = (len(data) % 8 + 8 * chance.randrange(len(data) // 8)) if chance.random() < 0.8 else len(data) - 8
     known = chance.choice((chance.choice(INTEGERS), len(data), len(data) - 8, chance.randrange(2 * len(data) + 1)))
     struct.pack_into(kind, data, place, max(0, known) % 2 ** (8 * size))
-    return bytes(data)
 
-
-def _digits(data: bytearray, chance: random.Random, others: list[bytes]) -> bytes:
-    """Another number in a text."""
-    places = [place for place, byte in enumerate(data[:4096]) if 0x30 <= byte <= 0x39]
-    if not places:
-        return _flip(data, chance, others)
-    place = chance.choice(places)
-    return bytes(data[:place]) + str(chance.choice(INTEGERS)).encode() + bytes(data[place + 1 :])
-
-
-def _range(data: bytearray, chance: random.Random) -> tuple[int, int]:
-    start = chance.randrange(len(data) + 1)
-    return start, min(len(data), start + chance.choice((1, 4, 8, 8, 16, chance.randrange(len(data) + 1))))
-
-
-_BYTE_MUTATIONS: list[Callable[[bytearray, random.Random, list[bytes]], bytes]] = [
-    *(_flip, _flip, _flip, _set_byte, _cut, _cut, _insert, _overwrite, _splice, _integer, _integer, _integer, _digits),
-]
 
 # ---------------------------------------------------------------------- JSON, msgpack
 
@@ -205,7 +163,7 @@ def mutated_json(value: Any, chance: random.Random) -> Any:
 
 
 def _references(n_columns: int, chance: random.Random) -> bytes:
-    """A record of ``refs.bag`` of a stranger."""
+    """A forged record of ``refs.bag``."""
     entries: list[Any] = []
     for _ in range(n_columns + chance.choice((0, 0, 0, 1, -1))):
         numbers = [chance.choice((0, 1, 2, 3, chance.choice(INTEGERS))) for _ in range(chance.choice((0, 1, 2, 2, 3)))]
@@ -330,7 +288,7 @@ def resealed(manifest: bytes, files: Mapping[str, bytes]) -> bytes:
 
 
 def _reseal(mutant: Mutant, chance: random.Random, *, n_lies: int | None = None) -> None:
-    """What a stranger does who knows how digests are made: all of it is consistent, but for a lie or two."""
+    """Forge a manifest: it is consistent, except for a lie or two."""
     for file in [file for file in mutant.files if file.endswith(MANIFEST)]:
         folder = file.removesuffix(MANIFEST)
         beside = {name.removeprefix(folder): data for name, data in mutant.files.items() if name.startswith(folder)}
