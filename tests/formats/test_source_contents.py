@@ -244,10 +244,10 @@ class Numbers(NumpyDatasetIterator):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda folder, data: Numbers([opened(folder / "x.npy")]), "its class is none of data_stack's"),
+        (lambda folder, data: Numbers([opened(folder / "x.npy")]), "its class is not of data_stack"),
         (lambda folder, data: data.map(lambda sample: sample), "mapped: .*<lambda> cannot be imported"),
         (lambda folder, data: data.filter(np.vectorize(bool)), "filtered: .*an object of"),
-        (lambda folder, data: SequenceDatasetIterator([h5py.File(folder / "x.h5")["x"]]), "sequence: nothing is known of"),
+        (lambda folder, data: SequenceDatasetIterator([h5py.File(folder / "x.h5")["x"]]), "sequence: an object of"),
         (
             lambda folder, data: ParquetDataset(folder / "x.parquet", filters=in_lambda(["a"], lambda a: a > 3)),
             "ParquetDataset: a function in the filter",
