@@ -20,7 +20,7 @@ def fetch_file(source: str, transfer: Transfer) -> None:
 def copy_file(path: str, transfer: Transfer) -> None:
     """Copy the regular file at ``path``."""
     try:
-        # Looked at before it is opened: opening a device may do something, opening a fifo waits for a writer.
+        # stat first: opening a device may have effects, opening a fifo waits for a writer.
         _check_regular(os.stat(path).st_mode)
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -1,9 +1,8 @@
-"""Resources from web servers, none of which is trusted.
+"""Resources from untrusted web servers.
 
-What a plain client lets through is caught here: a header sent one byte at a time is never timed out, a resumed download is glued
-together from two versions of a file, a redirect's body is read whole (however large), a cookie or netrc password travels to
-another host, and the password of a URL stands in the text of its errors. So one exchange is one connection, cut from outside
-when it stalls, and redirects are followed by hand.
+Plain clients never time out a header sent one byte at a time, may join two versions of a file when they resume, read the body of
+a redirect whole, send cookies or netrc passwords to another host, and show the password of a URL in errors. So each exchange here
+has its own connection, which the supervising thread cuts when it stalls, and redirects are followed explicitly.
 """
 
 from __future__ import annotations
@@ -25,28 +24,27 @@ from urllib.request import getproxies, proxy_bypass
 import certifi
 
 from data_stack.exception import StorageError
-from data_stack.io.retriever.transfer import SourceError, Transfer, describe_page, looks_like_page, printable, redact, shorten
+from data_stack.io.retriever.transfer import SourceError, Transfer, looks_like_page, printable, redact, shorten
 
 _READ_BYTES: Final = 1 << 20
 _MAX_REDIRECTS: Final = 5
-#: However often a server cuts and resumes, there is an end.
+#: Limit of requests for one resource.
 _MAX_REQUESTS: Final = 100
 _REDIRECTS: Final = {301, 302, 303, 307, 308}
 _TRANSIENT: Final = {408, 429}
 _PORTS: Final = {"http": 80, "https": 443}
 _STRONG_ETAG: Final = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
-#: What a URL may have besides letters and digits, percent-encoded or not.
+#: Characters of a URL besides letters and digits, percent-encoded or not.
 _URL_CHARACTERS: Final = "!#$%&'()*+,/:;=?@[]~"
 
 
 def fetch_http(source: str, transfer: Transfer) -> None:
-    """Download an ``https://`` or ``http://`` URL, resuming what is cut off.
+    """Download an ``https://`` or ``http://`` URL, resuming interrupted transfers.
 
-    A cut transfer is resumed only where the server named a strong ETag, which both sides must still agree on; else it
-    begins again. So is one that an earlier call left, where a digest will tell whether its bytes are still right. TLS
-    certificates are always verified, by ``REQUESTS_CA_BUNDLE`` where that is set. Proxies are taken from the environment. A user
-    and password in the URL go to that very host, scheme and port only.
+    A transfer is resumed only with a strong ETag that is unchanged; else it starts again. That includes transfers of earlier
+    calls, if a digest verifies the whole. TLS certificates are always verified, by ``REQUESTS_CA_BUNDLE`` if set. Proxies come
+    from the environment. User and password of the URL are sent only to its own scheme, host and port.
     """
     download = _Download(source, transfer)
     limits = transfer.limits
@@ -64,10 +62,10 @@ def fetch_http(source: str, transfer: Transfer) -> None:
             failure = download.failure(error)
         if not failure.transient:
             break
-        # Whoever brings something new, and not by the drop, may be asked again.
+        # Progress, unless it is very slow, resets the count of failures.
         enough = limits.least_bytes_per_second * (time.monotonic() - started)
         n_failures = 0 if transfer.size - furthest > enough else n_failures + 1
-        furthest, before = max(furthest, transfer.size), failure.said
+        furthest, before = max(furthest, transfer.size), failure.reason
         if n_failures > limits.n_retries:
             break
         backoff = limits.backoff_seconds * 2.0 ** max(0, n_failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311  # jitter
@@ -76,12 +74,12 @@ def fetch_http(source: str, transfer: Transfer) -> None:
         except SourceError as error:
             failure = error
             break
-    said = "; then ".join(dict.fromkeys(filter(None, (before, failure.said))))
-    raise SourceError(redact(said, source, *filter(None, [_proxy(urlsplit(source))])))
+    reason = "; then ".join(dict.fromkeys(filter(None, (before, failure.reason))))
+    raise SourceError(redact(reason, source, *filter(None, [_proxy(urlsplit(source))])))
 
 
 class _Download:
-    """One source on its way, over as many exchanges as it takes."""
+    """The download of one source, in one or more exchanges."""
 
     def __init__(self, source: str, transfer: Transfer) -> None:
         parts = urlsplit(source)
@@ -95,10 +93,10 @@ class _Download:
         self._line: socket.socket
 
     def exchange(self) -> None:
-        """Ask once, and take what comes.
+        """Send one request, and receive the answer.
 
         Raises:
-            SourceError: it was not, or not all of, what was asked for.
+            SourceError: the answer is wrong or incomplete.
         """
         transfer = self._transfer
         if self._etag is None and transfer.size:
@@ -115,7 +113,7 @@ class _Download:
             self._receive(response, length)
 
     def failure(self, error: Exception) -> SourceError:
-        """What an exception of a library means, in words of ours."""
+        """The SourceError for an exception of a library."""
         try:
             self._transfer.check()
         except SourceError as ended:
@@ -132,14 +130,14 @@ class _Download:
         elif isinstance(error, OSError) and error.strerror:
             said = error.strerror[0].lower() + error.strerror[1:]
         elif isinstance(error, (ValueError, http.client.InvalidURL)):
-            transient = False  # a URL that no server can be asked for
+            transient = False  # an invalid URL
         return SourceError(said[:300], transient)
 
     # ------------------------------------------------------------------ asking
 
     @contextlib.contextmanager
     def _ask(self, offset: int) -> Iterator[http.client.HTTPResponse]:
-        """The answer to one request, after redirects; its body is still to be read."""
+        """The answer to one request, after redirects, with its body unread."""
         url = self._url
         for _ in range(_MAX_REDIRECTS + 1):
             headers = {"User-Agent": "data_stack", "Accept": "*/*", "Accept-Encoding": "identity", "Connection": "close"}
@@ -164,11 +162,11 @@ class _Download:
         host, port = str(parts.hostname), parts.port or _PORTS[parts.scheme]
         seconds, proxy = self._transfer.timeout_seconds, _proxy(parts)
         if proxy is None:
-            connection = http.client.HTTPConnection(host, port, timeout=seconds / 2)  # an address may swallow everything
+            connection = http.client.HTTPConnection(host, port, timeout=seconds / 2)  # an address may not answer at all
         else:
             proxy_parts = urlsplit(proxy)
             if proxy_parts.scheme != "http" or not proxy_parts.hostname:
-                raise SourceError("the proxy that the environment names is none of http://HOST:PORT")
+                raise SourceError("the proxy of the environment is not of the form http://HOST:PORT")
             connection = http.client.HTTPConnection(proxy_parts.hostname, proxy_parts.port or 80, timeout=seconds / 2)
             authorization = _basic_authorization(proxy_parts)
             own_headers = {"Proxy-Authorization": authorization} if authorization else {}
@@ -178,10 +176,10 @@ class _Download:
                 headers |= own_headers
         connection.connect()
         connection.sock.settimeout(seconds)
-        # A duplicate, for cutting: a TLS socket must not be touched from another thread, the line below it may be.
+        # A duplicate to cut the connection: another thread must not use the TLS socket, but may shut down the plain one.
         self._line = connection.sock.dup()
         try:
-            self._transfer.check()  # lest it was ended just before there was anything to cut
+            self._transfer.check()  # it may have ended just before there was a socket to cut
             if parts.scheme == "https":
                 connection.sock = _tls_context().wrap_socket(connection.sock, server_hostname=host)
         except BaseException:
@@ -191,8 +189,8 @@ class _Download:
         return connection
 
     def _cut(self) -> None:
-        """Make every wait for the other side end now; called by another thread."""
-        with contextlib.suppress(OSError, AttributeError):  # there is no line yet, or none any more
+        """End all waiting for the server; called by another thread."""
+        with contextlib.suppress(OSError, AttributeError):  # not connected yet, or closed
             self._line.shutdown(socket.SHUT_RDWR)
 
     def _redirect(self, url: str, location: str | None) -> str:
@@ -220,7 +218,7 @@ class _Download:
         if status in (200, 206):
             return
         if status == 416:
-            # What we have is longer than what is there now: another file. From the start, then.
+            # The file is shorter than our part, so it changed: start again.
             self._etag = None
             raise SourceError("cannot resume", transient=True)
         reason = printable(response.reason or "")[:60].strip()
@@ -229,7 +227,7 @@ class _Download:
         raise SourceError(said, transient, _retry_after(response) if transient else None)
 
     def _check_resumed(self, response: http.client.HTTPResponse, length: int | None) -> None:
-        """A 206 continues exactly where we were, in exactly the same file; else all is asked for anew."""
+        """Check that a 206 continues at our offset in the same version of the file."""
         offset, expected = self._transfer.size, self._transfer.expected_size
         match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
         fits = match is not None and int(match[1]) == offset
@@ -246,9 +244,9 @@ class _Download:
         transfer, definition = self._transfer, self._transfer.definition
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("", "identity") and not transfer.has_digest:
-            raise SourceError(f"answers encoded as {printable(encoding)[:40]}, which was not asked for")
+            raise SourceError(f"answers encoded as {printable(encoding)[:40]}, which was not requested")
         if response.status == 206:
-            raise SourceError("answers with a part, while the whole was asked for")
+            raise SourceError("answers with a part of the file instead of the whole")
         if length is not None and length != definition.size:
             if definition.size is not None:
                 raise SourceError(f"announces {length:,} bytes, expected {definition.size:,}")
@@ -264,7 +262,7 @@ class _Download:
         while data := response.read1(_READ_BYTES):
             n_received += len(data)
             transfer.write(data)
-        transfer.check()  # a line that was cut on purpose looks like the end where no length was announced
+        transfer.check()  # without an announced length, a connection that we cut looks complete
         expected = transfer.expected_size
         if (length is not None and n_received != length) or (expected is not None and transfer.size < expected):
             raise SourceError(f"the connection was cut after {self._progress()}", transient=True)
@@ -272,7 +270,7 @@ class _Download:
             if transfer.size == 0 and transfer.definition.size is None:
                 raise SourceError("answers with nothing at all")
             if looks_like_page(transfer.head) and not self._may_be_page():
-                raise SourceError(f"answers with {describe_page(transfer.head)}")
+                raise SourceError("answers with an HTML page")
 
     def _may_be_page(self) -> bool:
         names = (self._transfer.definition.identifier, urlsplit(self._url).path)

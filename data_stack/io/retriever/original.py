@@ -31,7 +31,7 @@ class RetrieverImplIF(ABC):
 
 
 class HTTPRetrieverImpl(RetrieverImplIF):
-    """Retrieves from any source that :func:`retrieve` knows, as all of them do by now."""
+    """Retrieves from any source that :func:`retrieve` knows."""
 
     def retrieve(self, retrieval_jobs: list[ResourceDefinition]) -> list[str]:
         return [resource.identifier for resource in retrieve(retrieval_jobs, self.storage_connector)]

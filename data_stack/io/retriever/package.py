@@ -14,10 +14,10 @@ _SCHEME = "package:"
 def fetch_package(source: str, transfer: Transfer) -> None:
     """Copy a file of an installed package: ``package:sklearn/datasets/data/iris.csv``.
 
-    None of the package's code is run: only the finders are asked where its folder is.
+    It runs no code of the package; the import finders locate its folder.
     """
     package, *names = source[len(_SCHEME) :].split("/")
-    # The name of a submodule would make find_spec() import its parents.
+    # find_spec() would import the parents of a submodule.
     if not package.isidentifier() or not names or any(name in ("", ".", "..") or "\\" in name for name in names):
         raise SourceError("not of the form package:NAME/folder/file")
     spec = find_spec(package)

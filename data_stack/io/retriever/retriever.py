@@ -1,4 +1,4 @@
-"""The retrieval engine: definitions in, verified resources in a store out."""
+"""The retrieval engine: brings defined resources into a store, verified."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ from data_stack.io.retriever.transfer import (
     Limits,
     SourceError,
     Transfer,
-    describe_page,
     looks_like_page,
     redact,
     shorten,
@@ -44,7 +43,7 @@ from data_stack.util.logger import logger
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: C: is a drive
 _OFFLINE: Final = "DATA_STACK_OFFLINE"
-#: How long a thread may take to notice that it is to end; one that sits in a hanging disk is left behind.
+#: How long an interruption waits for threads; one that waits for a hanging disk is left behind.
 _END_SECONDS: Final = 5.0
 
 
@@ -61,14 +60,14 @@ _registered: dict[str, Fetch] = {}
 
 
 def register_scheme(scheme: str, fetch: Fetch) -> None:
-    """Have ``retrieve()`` fetch sources ``scheme:…`` by ``fetch`` from now on; for the plugins of this process.
+    """Let ``retrieve()`` fetch sources ``scheme:…`` with ``fetch`` in this process; for plugins.
 
     Raises:
-        ConfigError: ``scheme`` is none, or taken by another function.
+        ConfigError: ``scheme`` is invalid, or taken by another function.
     """
     scheme = scheme.lower()
     if not _SCHEME.fullmatch(scheme + ":"):
-        raise ConfigError(f"{scheme!r} is not a scheme: at least two of 'a-z0-9+.-', beginning with a letter")
+        raise ConfigError(f"{scheme!r} is not a valid scheme: at least two of 'a-z0-9+.-', beginning with a letter")
     if scheme in _LOCAL or scheme in HTTP or _registered.setdefault(scheme, fetch) is not fetch:
         raise ConfigError(f"the scheme {scheme!r} is already taken")
 
@@ -79,10 +78,10 @@ class RetrievedResource:
 
     Attributes:
         identifier: its name there.
-        source: where it came from just now, without credentials; None if it was already there.
+        source: its source without credentials; None if it was already there.
         size: length in bytes.
         sha256: 64 hex digits; None if it was already there and the store does not know it.
-        verified: whether its definition names a digest, which it then has.
+        verified: whether it has the digest of its definition.
     """
 
     identifier: str
@@ -103,30 +102,29 @@ def retrieve(
     limits: Limits = Limits(),  # noqa: B008  # frozen
     fetchers: Mapping[str, Fetch] | None = None,
 ) -> list[RetrievedResource]:
-    """Bring each resource into the store, from the first of its sources that delivers the promised bytes.
+    """Bring each resource into the store, from the first of its sources that delivers the right bytes.
 
-    What is stored with the right digest is left alone; without a digest, whatever is stored is. Else the sources are
-    asked in order, but those of a host that failed in this call last. Wrong bytes get one more try. A resource is
-    published whole and verified, or not at all; the failure of one does not keep the others from being stored.
+    A stored resource with the right digest (or any, if its definition has none) is skipped. Otherwise the sources are tried in
+    order, but those of hosts that failed in this call last. Wrong bytes are fetched once more. A resource is published
+    complete and verified, or not at all; one failure does not stop the others.
 
     Args:
-        definitions: what to retrieve.
-        storage_connector: where to.
-        offline: ask no source that needs the network; None: as the environment variable DATA_STACK_OFFLINE says.
-        progress: a bar on stderr of all that is under way; None: only if that is a terminal, and in a notebook.
+        definitions: resources to retrieve.
+        storage_connector: the store.
+        offline: use no source that needs the network; None: as the environment variable DATA_STACK_OFFLINE says.
+        progress: show a bar on stderr; None: on a terminal and in a notebook.
         max_parallel: transfers at a time.
-        timeout_seconds: longest time without news from a source; much less than ``limits.least_bytes_per_second``
-            over this time is none.
+        timeout_seconds: longest silence of a source; less than ``limits.least_bytes_per_second`` counts as silence.
         limits: sizes and retries.
-        fetchers: scheme → function that fetches from it, ``""`` for paths; None: the built-in and registered ones.
+        fetchers: functions by scheme, ``""`` for paths; None: the built-in and registered ones.
 
     Returns:
         One entry for each definition, in their order.
 
     Raises:
-        RetrievalError: a resource could not be had from any of its sources; if there are several such resources, a
-            SeveralRetrievalErrors with all of them. It is a DatasetFileCorruptError too where wrong bytes came for each of them.
-        StorageError: the store could not be written; transfers under way were given up.
+        RetrievalError: no source delivered a resource; for several resources, a SeveralRetrievalErrors with all of them. It is
+            a DatasetFileCorruptError too if each got wrong bytes.
+        StorageError: the store could not be written; running transfers were ended.
         ConfigError: two different definitions have the same identifier.
         MalformedIdentifierError: an identifier is not in the grammar. Nothing was retrieved.
     """
@@ -136,8 +134,8 @@ def retrieve(
     jobs: dict[str, ResourceDefinition] = {}
     for definition in definitions:
         if jobs.setdefault(definition.identifier, definition) != definition:
-            raise ConfigError(f"two different resources are defined as {definition.identifier!r}; give each a name of its own")
-        storage_connector.has_resource(definition.identifier)  # refuses a malformed one before anything is fetched
+            raise ConfigError(f"two different resources are defined as {definition.identifier!r}; rename one")
+        storage_connector.has_resource(definition.identifier)  # refuses malformed identifiers before anything is fetched
     if offline is None:
         offline = os.environ.get(_OFFLINE, "").strip().lower() not in ("", "0", "false", "no", "off")
     if fetchers is None:
@@ -156,17 +154,17 @@ def import_file(
     sha256: str | None = None,
     md5_sum: str | None = None,
 ) -> RetrievedResource:
-    """Store a file that was fetched by other means, after verifying it; replaces what is stored.
+    """Verify and store a file that was downloaded by other means; replaces a stored one.
 
     Args:
-        definition: the resource that the file is, or just its identifier.
-        path: where the file is.
-        storage_connector: where to store it.
-        sha256: digest it must have, if the definition names none.
+        definition: the resource, or just its identifier.
+        path: the file.
+        storage_connector: the store.
+        sha256: expected digest, if the definition has none.
         md5_sum: the same.
 
     Raises:
-        ChecksumMismatchError: it is another file; nothing was stored.
+        ChecksumMismatchError: it has another digest; nothing was stored.
         RetrievalError: it cannot be read.
         ConfigError: the definition has other digests than the arguments.
     """
@@ -183,17 +181,16 @@ def import_file(
     try:
         return _deliver(definition, path, copy_file, storage_connector, lambda writer: Transfer(definition, writer))
     except SourceError as error:
-        raise RetrievalError(definition.identifier, [(shorten(path), error.said)], _describe_promise(definition)) from error
+        raise RetrievalError(definition.identifier, [(shorten(path), error.reason)], _describe_promise(definition)) from error
 
 
 # ---------------------------------------------------------------------- one call
 
 
 class _Run:
-    """One call of ``retrieve()``: the thread that called it supervises, threads of ours transfer.
+    """One call of ``retrieve()``: the calling thread supervises, other threads transfer.
 
-    So a transfer ends when it should, whatever its thread waits for; Ctrl-C arrives where nothing is under way; and
-    only one thread draws.
+    So a transfer can be ended while its thread waits, and Ctrl-C interrupts the supervising thread.
     """
 
     def __init__(
@@ -214,7 +211,7 @@ class _Run:
         self._workers: Workers[ResourceDefinition]
 
     def supervise(self, n_threads: int, draw: Callable[[int, int], None]) -> None:
-        """Do all jobs; return when each is done, or raise."""
+        """Do all jobs."""
 
         def look() -> None:
             under_way, sizes = list(self._transfers.values()), [each.size for each in list(self.results.values())]
@@ -245,7 +242,7 @@ class _Run:
             self._transfers.pop(job.identifier, None)
 
     def _store(self, definition: ResourceDefinition) -> RetrievedResource | None:
-        """The resource as it is stored, unless it is missing or wrong."""
+        """The stored resource; None if it is missing or wrong."""
         identifier = definition.identifier
         if not self._connector.has_resource(identifier):
             return None
@@ -259,11 +256,11 @@ class _Run:
                 elif definition.md5_sum is not None:
                     found.append(("md5", definition.md5_sum, self._hash_of_stored(identifier, "md5")))
         except ResourceNotFoundError:
-            return None  # deleted since we asked
+            return None  # deleted meanwhile
         for algorithm, expected, actual in found:
             if expected is not None and expected != actual:
-                said = "stored resource %r has %s %s, expected %s; it is retrieved again"
-                logger.warning(said, identifier, algorithm, actual, expected)
+                message = "stored resource %r has %s %s, expected %s; it is retrieved again"
+                logger.warning(message, identifier, algorithm, actual, expected)
                 return None
         return RetrievedResource(identifier, None, size, sha256, bool(definition.sha256 or definition.md5_sum))
 
@@ -276,14 +273,14 @@ class _Run:
         return digest.hexdigest()
 
     def _fetch(self, definition: ResourceDefinition) -> RetrievedResource:
-        """The resource, from the first source that delivers it."""
+        """Fetch the resource from the first source that delivers it."""
         attempts: list[tuple[str, str]] = []
         is_corrupt = False
         sources = [os.fsdecode(source) for source in definition.sources]  # a path may have come as a Path
         # Stable: the order of the definition, but for hosts that have failed.
         sources.sort(key=lambda source: _host(source) in self._failed_hosts)
         for source in sources:
-            said: list[str] = []
+            reasons: list[str] = []
             try:
                 fetch, is_local = self._fetcher(source)
                 for _ in range(1 if is_local else 2):
@@ -291,13 +288,12 @@ class _Run:
                         return _deliver(definition, source, fetch, self._connector, self._transfer_of(definition))
                     except ChecksumMismatchError as error:
                         is_corrupt = True
-                        page = self._transfers[definition.identifier].head
-                        came = f"; what came is {describe_page(page)}" if looks_like_page(page) else ""
-                        said.append(f"sent {error.algorithm} {error.actual}, expected {error.expected}{came}")
+                        page = ", in an HTML page" if looks_like_page(self._transfers[definition.identifier].head) else ""
+                        reasons.append(f"sent {error.algorithm} {error.actual}, expected {error.expected}{page}")
             except SourceError as error:
-                said.append(redact(error.said, source))
-            attempts.append((shorten(source), "; then ".join(dict.fromkeys(said))))
-            # Of the last source, and of those not asked, the error will tell.
+                reasons.append(redact(error.reason, source))
+            attempts.append((shorten(source), "; then ".join(dict.fromkeys(reasons))))
+            # The error will report the last source, and offline ones.
             level = logging.INFO if self._offline or source == sources[-1] else logging.WARNING
             logger.log(level, "resource %r could not be had from %s: %s", definition.identifier, *attempts[-1])
             if (host := _host(source)) is not None:
@@ -315,9 +311,9 @@ class _Run:
             scheme = ""  # a path with a colon in it
         if scheme not in self._fetchers:
             known = ", ".join(sorted(f"{scheme}:" if scheme else "paths" for scheme in self._fetchers))
-            raise SourceError(f"cannot be fetched here, where the sources may be {known}")
+            raise SourceError(f"has an unknown scheme; sources may be {known}")
         if self._offline and scheme not in _LOCAL:
-            raise SourceError(f"not asked, for we are offline (offline=True, or {_OFFLINE} in the environment)")
+            raise SourceError(f"not tried, as offline=True or {_OFFLINE} is set in the environment")
         return self._fetchers[scheme], scheme in _LOCAL
 
     def _transfer_of(self, definition: ResourceDefinition) -> Callable[[ResourceWriter], Transfer]:
@@ -337,16 +333,16 @@ def _deliver(
     connector: StorageConnector,
     begin: Callable[[ResourceWriter], Transfer],
 ) -> RetrievedResource:
-    """Store what ``source`` delivers, if it is what the definition promises.
+    """Store the bytes of ``source`` if they match the definition.
 
     Raises:
-        ChecksumMismatchError: it is not; nothing was stored.
-        SourceError: it did not deliver; nothing was stored.
+        ChecksumMismatchError: they do not; nothing was stored.
+        SourceError: the source failed; nothing was stored.
         StorageError: the store could not be written.
     """
     identifier, verified = definition.identifier, bool(definition.sha256 or definition.md5_sum)
     try:
-        if fetch is _fetch_http and verified:  # else nothing would tell whether what waited on a disk is still right
+        if fetch is _fetch_http and verified:  # else nothing could verify the partial file
             promised = (source, identifier, definition.size, definition.sha256, definition.md5_sum)
             created = connector.create_resumable(identifier, hashlib.sha256(repr(promised).encode()).hexdigest()[:32])
         else:
@@ -357,7 +353,7 @@ def _deliver(
                 fetch(source, transfer)
             except (SourceError, StorageError):
                 raise
-            except Exception as error:  # noqa: BLE001  # whatever a fetcher fails of is what its source said
+            except Exception as error:  # noqa: BLE001  # fetchers may raise anything
                 raise SourceError(f"{type(error).__name__}: {error}"[:300]) from None
             transfer.check()
             writer.flush()
@@ -374,19 +370,19 @@ def _deliver(
             raise
         raise StorageError(f"could not store {identifier!r}: {error.strerror or error}", error.errno) from error
     if not verified:
-        logger.warning("resource %r names no digest: what came from %s is stored unverified", identifier, shorten(source))
+        logger.warning("resource %r has no digest: its bytes from %s are stored unverified", identifier, shorten(source))
     logger.info("retrieved resource %r from %s, %d bytes", identifier, shorten(source), writer.digest.size)
     return RetrievedResource(identifier, shorten(source), writer.digest.size, writer.digest.sha256, verified)
 
 
 def _describe_promise(definition: ResourceDefinition) -> str | None:
-    """What was promised, in words."""
+    """The expected digests and size, for messages."""
     promises = (("sha256", definition.sha256), ("md5", definition.md5_sum), ("size", definition.size))
     return ", ".join(f"{name} {value}" for name, value in promises if value is not None) or None
 
 
 def _host(source: str) -> str | None:
-    """The host that a source asks, with its port; None for those that ask none."""
+    """Host and port of a source; None for local sources."""
     try:
         return urlsplit(source).netloc.rpartition("@")[2].lower() or None
     except ValueError:

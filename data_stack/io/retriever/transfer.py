@@ -1,10 +1,9 @@
-"""The contract between the retrieval engine and those who fetch: where fetched bytes go, and when fetching ends."""
+"""The contract between the retrieval engine and fetchers."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import html
 import math
 import re
 import threading
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 _HEAD_BYTES = 4096
-_TITLE = re.compile(rb"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
 _SECRET_NAME = re.compile(r"token|secret|sig|key|passw|pwd|auth|credential|session|jwt", re.IGNORECASE)
 _PARAMETER = re.compile(r"([?&;#])([^=&;#?]*)=([^&;#]*)")
 _USERINFO = re.compile(r"(?<=://)[^/?#\s@]*(?:@[^/?#\s@]*)*@")
@@ -30,14 +28,14 @@ _USERINFO = re.compile(r"(?<=://)[^/?#\s@]*(?:@[^/?#\s@]*)*@")
 
 @dataclass(frozen=True)
 class Limits:
-    """How long and how much to retrieve before giving up.
+    """Limits of time, size and retries.
 
     Attributes:
-        least_bytes_per_second: a transfer that stays slower than this ends as stalled, after about the timeout.
-        max_bytes: largest resource accepted where its definition names no size.
-        n_retries: tries after the first that bring nothing new, for each source; what was cut off is resumed.
+        least_bytes_per_second: a slower transfer ends as stalled, after about the timeout.
+        max_bytes: largest resource accepted without a defined size.
+        n_retries: retries per source without progress; interrupted transfers are resumed.
         backoff_seconds: wait before the first retry; doubled each time, with jitter.
-        max_wait_seconds: longest wait between two tries, whatever a server's Retry-After asks for.
+        max_wait_seconds: longest wait between two tries, also for a server's Retry-After.
     """
 
     least_bytes_per_second: float = 1024.0
@@ -48,29 +46,29 @@ class Limits:
 
 
 class SourceError(DataStackError):
-    """What one source said instead of delivering; becomes an entry of ``RetrievalError.attempts``.
+    """The error of one source; becomes an entry of ``RetrievalError.attempts``.
 
     Attributes:
-        transient: whether asking the same source again may help.
-        retry_after: seconds the source asked to wait; None if it did not say.
+        transient: whether a retry may help.
+        retry_after: seconds that the source asked to wait, or None.
     """
 
-    def __init__(self, said: str, transient: bool = False, retry_after: float | None = None) -> None:
-        super().__init__(said, transient, retry_after)
-        self.said, self.transient, self.retry_after = said, transient, retry_after
+    def __init__(self, reason: str, transient: bool = False, retry_after: float | None = None) -> None:
+        super().__init__(reason, transient, retry_after)
+        self.reason, self.transient, self.retry_after = reason, transient, retry_after
 
     def __str__(self) -> str:
-        return self.said
+        return self.reason
 
 
 class Transfer:
-    """The way of one source's bytes into the store; what a fetcher writes to.
+    """Receives the bytes of one source from a fetcher.
 
-    A fetcher runs in a thread of its own, under the eyes of the thread that called ``retrieve()``. Whatever it
-    writes is hashed and counted; nothing is published before all of it arrived and agrees with the definition.
+    A fetcher runs in its own thread, watched by the thread that called ``retrieve()``. Its bytes are hashed and counted, and
+    published only once all of them arrived and match the definition.
 
     Attributes:
-        definition: what is to be retrieved.
+        definition: the resource to retrieve.
         size: bytes written so far.
         expected_size: length of the whole; the fetcher sets it when the source announces one.
         timeout_seconds: longest silence of a source.
@@ -103,15 +101,15 @@ class Transfer:
 
     @property
     def has_digest(self) -> bool:
-        """Whether a digest will tell right bytes from wrong ones, so that guesses about their looks need not."""
+        """Whether a digest will verify the bytes, so that no heuristics are needed."""
         return bool(self.definition.sha256 or self.definition.md5_sum)
 
     def write(self, data: Buffer) -> None:
-        """Take in the next bytes.
+        """Write the next bytes.
 
         Raises:
             SourceError: there are more than expected or allowed, or the transfer was ended.
-            StorageError: the store could not write; fetchers let it pass.
+            StorageError: the store could not write; fetchers do not catch it.
         """
         self.check()
         view = memoryview(data).cast("B")
@@ -120,7 +118,7 @@ class Transfer:
         if size > most:
             limit = f"the limit of {most:,}" if self.definition.size is None else f"the expected {most:,}"
             raise SourceError(f"sends more than {limit} bytes")
-        # A slow disk is no fault of the source: its clock stands still meanwhile.
+        # The clock of the source stops while a slow disk writes.
         due, self._due = self._due, math.inf
         started = time.monotonic()
         try:
@@ -136,10 +134,10 @@ class Transfer:
         self._due = min(now + self.timeout_seconds, due + (now - started) + len(view) / self.limits.least_bytes_per_second)
 
     def take_up(self) -> str | None:
-        """Count what an earlier retrieval of this source left, before anything is written.
+        """Resume an interrupted retrieval of this source, before anything is written.
 
         Returns:
-            What :meth:`keep` was told then; None if nothing is there to go on with.
+            The validator that it passed to :meth:`keep`; None if there is nothing to resume.
         """
         partial = self._writer.partial
         if partial is None or partial.validator is None:
@@ -159,16 +157,16 @@ class Transfer:
         return partial.validator
 
     def keep(self, validator: str | None) -> None:
-        """Let a later retrieval of this source go on with what is written from now on, if this one is interrupted.
+        """Let a later retrieval resume this one if it is interrupted.
 
         Args:
-            validator: what has to be the same then, at the source; None if nothing tells.
+            validator: identifies the version at the source, such as an ETag; None if it has none.
         """
         if self._writer.partial is not None:
             self._writer.partial.keep(validator)
 
     def restart(self) -> None:
-        """Forget what was written; the next byte is the first."""
+        """Discard all bytes written."""
         try:
             self._writer.seek(0)
             self._writer.truncate(0)
@@ -178,7 +176,7 @@ class Transfer:
         self._md5 = hashlib.md5(usedforsecurity=False)
 
     def check(self) -> None:
-        """Go on if the transfer may.
+        """Check whether the transfer may continue.
 
         Raises:
             SourceError: it was ended (by Ctrl-C), or its source stalled.
@@ -191,15 +189,15 @@ class Transfer:
             raise SourceError(f"stalled: too little came within {self.timeout_seconds:g} s", transient=True)
 
     def wait(self, seconds: float) -> None:
-        """Sleep, unless the transfer is ended meanwhile."""
+        """Sleep until the transfer is ended, at most ``seconds``."""
         if self._ended.wait(seconds):
             raise SourceError(self._reason)
 
     @contextlib.contextmanager
     def interruptible(self, interrupt: Callable[[], None]) -> Iterator[None]:
-        """Have the block watched: when too little comes, or the transfer is to end, ``interrupt`` is called.
+        """Watch the block: if its source stalls or the transfer ends, another thread calls ``interrupt``, perhaps several times.
 
-        It is called from another thread, once or more, and makes whatever the block waits for fail.
+        ``interrupt`` must make the blocking call of the block fail.
         """
         with self._lock:
             self._stalled, self._size_at_start = False, self.size
@@ -216,11 +214,11 @@ class Transfer:
 
     @property
     def md5(self) -> str:
-        """MD5 of what was written, 32 hex digits; computed only if the definition names one."""
+        """MD5 of the bytes written, 32 hex digits; computed only if the definition has one."""
         return self._md5.hexdigest()
 
     def supervise(self, now: float) -> None:
-        """Interrupt the fetcher if its time is up."""
+        """Interrupt a stalled fetcher."""
         if now > self._due:
             with self._lock:
                 if self._interrupt is not None and now > self._due:
@@ -237,8 +235,8 @@ class Transfer:
                 self._interrupt()
 
 
-#: ``fetch(source, transfer)`` writes all bytes of ``source`` to ``transfer``. It raises SourceError with what the source
-#: said; any other exception but StorageError counts as one, with its text.
+#: ``fetch(source, transfer)`` writes all bytes of ``source`` to ``transfer``. It raises SourceError; any other exception but
+#: StorageError counts as one, with its text.
 Fetch: TypeAlias = Callable[[str, Transfer], None]
 
 
@@ -248,18 +246,18 @@ def _storage_error(identifier: str, error: OSError) -> StorageError:
     return StorageError(f"could not store {identifier!r}: {error.strerror or error}", error.errno)
 
 
-# ---------------------------------------------------------------------- what may be shown
+# ---------------------------------------------------------------------- redaction
 
 
 def shorten(source: str) -> str:
-    """A source as it may stand in an error, a log or a manifest: without credentials or control characters."""
+    """A source for errors, logs and manifests: without credentials or control characters."""
     if userinfo := _userinfo(source):
         source = source.replace(f"{userinfo}@", "***@", 1)
     return _without_secrets(source)
 
 
 def redact(text: str, *sources: str) -> str:
-    """``text``, which may come from a server or library, without the credentials in any of ``sources``."""
+    """``text`` of a server or library without the credentials in any of ``sources``."""
     for source in sources:
         for secret in sorted(_secrets(source), key=len, reverse=True):
             text = text.replace(secret, "***")
@@ -267,22 +265,13 @@ def redact(text: str, *sources: str) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` in one line without characters that a terminal would obey."""
+    """``text`` in one line without control characters."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
 def looks_like_page(head: bytes) -> bool:
-    """Whether what begins with ``head`` is an HTML page, by its first words."""
+    """Whether ``head`` begins an HTML page."""
     return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:20].lower().startswith((b"<!doctype html", b"<html"))
-
-
-def describe_page(head: bytes) -> str:
-    """Say what HTML page begins with ``head``."""
-    title = _TITLE.search(head)
-    if title is None:
-        return "an HTML page"
-    words = " ".join(html.unescape(title[1].decode("utf-8", "replace")).split())
-    return f"an HTML page titled {printable(words)[:80]!r}"
 
 
 def _without_value(parameter: re.Match[str]) -> str:
@@ -291,12 +280,12 @@ def _without_value(parameter: re.Match[str]) -> str:
 
 
 def _without_secrets(text: str) -> str:
-    """Any text without what looks like a credential in a URL."""
+    """A text without anything that looks like a credential of a URL."""
     return printable(_PARAMETER.sub(_without_value, _USERINFO.sub("***@", text)))
 
 
 def _userinfo(source: str) -> str:
-    """The user and password of a URL, also where a bare ``/``, ``?`` or ``#`` in them misleads every parser."""
+    """The user and password of a URL, even with an unencoded ``/``, ``?`` or ``#``, which misleads parsers."""
     _, _, rest = source.partition("://")
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     is_clear = "@" in authority or re.fullmatch(r"(\[.*\]|[^:]*)(:\d*)?", authority) is not None
@@ -304,7 +293,7 @@ def _userinfo(source: str) -> str:
 
 
 def _secrets(source: str) -> set[str]:
-    """Everything in ``source`` that nobody else may see, as it stands there and decoded; too short words aside."""
+    """All secrets in ``source``, as written and decoded, except very short ones."""
     userinfo = _userinfo(source)
     found = [userinfo, *userinfo.split(":", 1), *re.split(r"[:/?#@]", userinfo)]
     found += [value for _, name, value in _PARAMETER.findall(source) if _SECRET_NAME.search(unquote(name))]

@@ -30,13 +30,13 @@ DAY_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True)
 class ResourceInfo:
-    """What a store knows of a resource without reading it.
+    """Metadata of a resource.
 
     Attributes:
         identifier: its name.
         size: length in bytes.
-        sha256: 64 hex digits recorded while it was written; None if the store does not know it.
-        modified: seconds since 1970, UTC; None if the store does not know it.
+        sha256: 64 hex digits, recorded while it was written; None if unknown.
+        modified: seconds since 1970, UTC; None if unknown.
     """
 
     identifier: str
@@ -50,9 +50,9 @@ class Garbage:
     """Something in a store that no resource needs.
 
     Attributes:
-        name: as the store calls it.
-        size: bytes that it takes; None if unknown.
-        reason: why nobody needs it.
+        name: its name in the store.
+        size: length in bytes; None if unknown.
+        reason: why it is not needed.
     """
 
     name: str
@@ -67,25 +67,24 @@ class StorageConnector(ABC):
     a reader sees the old resource, the new one, or none, never a part, and not after a power cut either.
     Threads may share a connector; it pickles as its configuration.
 
-    Three methods are required, and a third party's connector that has just these works everywhere. The others
-    have defaults built on the three where that is possible, and raise UnsupportedStorageOperationError where not.
-    What its ``get_resource`` returns reaches worker processes, where the connector, if it pickles, opens it again.
+    Three methods are required, and a third party's connector with just these works everywhere. The others have defaults where
+    possible, and raise UnsupportedStorageOperationError otherwise. Its resources can be sent to worker processes if it pickles:
+    the connector opens them again there.
     """
 
-    #: Whether ``stat`` knows the digest of all that was stored here and not touched since. What it does not know was then
-    #: changed by other means: copied, edited, damaged.
+    #: Whether ``stat`` knows the digest of each resource that was not copied, edited or damaged by other means.
     knows_digests: ClassVar[bool] = False
-    #: Whether each read, of a part too, is held against digests, so that damage is an error and never data.
+    #: Whether each read, of a part too, is verified, so that damage is an error.
     checks_reads: ClassVar[bool] = False
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if "get_resource" in vars(cls):
-            cls.get_resource = _knowing_its_connector(cls.get_resource)  # type: ignore[method-assign]  # it is the same, and more
+            cls.get_resource = _knowing_its_connector(cls.get_resource)  # type: ignore[method-assign]  # same signature
 
     @abstractmethod
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        """Open a stored resource without reading it; the caller closes it.
+        """Open a resource lazily; the caller closes it.
 
         Returns:
             A StreamedResource; a StreamedTextResource (UTF-8) where ``resource_type`` says text.
@@ -112,7 +111,7 @@ class StorageConnector(ABC):
         """Whether a resource (not merely a folder) is stored under ``identifier``."""
 
     def delete_resource(self, identifier: str) -> None:
-        """Remove a resource. Whoever has it open goes on reading what was there.
+        """Remove a resource. Open readers may finish reading it.
 
         Raises:
             ResourceNotFoundError: nothing is stored under ``identifier``.
@@ -135,21 +134,20 @@ class StorageConnector(ABC):
     def create(self, identifier: str) -> AbstractContextManager[ResourceWriter]:
         """Write a resource as a file: ``with connector.create("a/b.h5") as file: …``.
 
-        It is published when the block ends cleanly; if it raises, nothing was stored. The file can be read
-        and sought too, as HDF5 and zip writers need it.
+        It is published when the block ends cleanly; if the block raises, nothing is stored. The file is readable and seekable, as
+        HDF5 and zip writers need it.
         """
         return self._create_by_set_resource(identifier)
 
     def create_resumable(self, identifier: str, key: str) -> AbstractContextManager[ResourceWriter]:
-        """As :meth:`create`, for a download: what an interrupted block wrote is in the file of the next one with this ``key``.
+        """As :meth:`create`, for a download that the next call with this ``key`` resumes after an interruption.
 
-        It stays for a day if :attr:`ResourceWriter.partial` was told a validator, and only for who has a digest of the whole to
-        hold it against. While one process has it, others get a file of their own, as of :meth:`create`. An error that says that
-        the bytes are wrong, or the disk full, removes it.
+        The partial file stays for a day if :attr:`ResourceWriter.partial` got a validator; the caller must verify a digest of the
+        whole. While one process uses it, others get a new file. It is removed after a wrong digest or on a full disk.
 
         Args:
             identifier: the resource.
-            key: letters and digits that stand for source and digest.
+            key: letters and digits that identify source and digest.
         """
         return self._create_from_partial(identifier, key)
 
@@ -186,10 +184,10 @@ class StorageConnector(ABC):
             return parts
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
-        """Read a resource whole and hold it against its recorded digests, and against ``sha256`` if given.
+        """Read a resource whole, and compare it with its recorded digest, and with ``sha256`` if given.
 
         Returns:
-            What was found, with ``sha256`` filled in. A store that knows digests knows this one from now on.
+            Its metadata with ``sha256``, which a store that knows digests records.
 
         Raises:
             ChecksumMismatchError: it is damaged.
@@ -208,18 +206,18 @@ class StorageConnector(ABC):
         return ResourceInfo(identifier, digest.size, digest.sha256, recorded.modified)
 
     def lease(self, identifier: str) -> AbstractContextManager[Lease]:
-        """Ask to be the only one to prepare ``identifier``; spares duplicate work, and no correctness rests on it.
+        """A lease for preparing ``identifier``, which only spares duplicate work.
 
-        The default is a lease that is always free. It ends with the block, or with the process.
+        The default lease is always free. A lease ends with the block, or with the process.
         """
         return contextlib.nullcontext(Lease())
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
-        """Remove what writers that died left behind below ``prefix``; return what was removed. Live writers keep theirs."""
+        """Remove files of dead writers below ``prefix``, and return their names. Live writers keep theirs."""
         return []
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
-        """Give a resource another name, replacing what had that. At every moment it is there, whole, under one of them or both.
+        """Rename a resource, replacing one of the new name. It exists under at least one of both names at any time.
 
         Raises:
             ResourceNotFoundError: nothing is stored under ``identifier``.
@@ -233,14 +231,14 @@ class StorageConnector(ABC):
     # ------------------------------------------------------------------ upkeep
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
-        """Remove what no resource needs any more: left-overs of dead writers, replaced versions, unreferenced content.
+        """Remove unneeded data: of dead writers, replaced versions, unreferenced content.
 
-        Resources, live writers, and what was replaced less than ``grace_seconds`` ago by the store's own clock stay; what a
-        writer left that is known to be dead goes at once. It may be interrupted and run again, also beside writers and readers.
+        It keeps resources, data of live writers, and versions replaced less than ``grace_seconds`` ago by the store's clock. It
+        may be interrupted, and run beside writers and readers.
 
         Args:
-            grace_seconds: how long a replaced version stays for those who are still reading it.
-            dry_run: only say what would be removed.
+            grace_seconds: how long replaced versions stay for their readers.
+            dry_run: only list what would be removed.
         """
         return [] if dry_run else [Garbage(name, None, "left by a writer that died") for name in self.remove_abandoned()]
 
@@ -256,7 +254,7 @@ def open_source(
 
 
 def _knowing_its_connector(get_resource: Callable[..., Any]) -> Callable[..., Any]:
-    """A ``get_resource`` whose resources other processes can open: those around a buffer of its own would not pickle."""
+    """Wrap ``get_resource`` so that its resources pickle as (connector, identifier)."""
 
     @functools.wraps(get_resource)
     def open_resource(self: StorageConnector, *arguments: Any, **options: Any) -> Any:
@@ -267,15 +265,15 @@ def _knowing_its_connector(get_resource: Callable[..., Any]) -> Callable[..., An
 
 
 class Lease:
-    """The right to do a piece of work alone. This one is always granted at once."""
+    """A lease that is always free."""
 
     def acquire(self) -> bool:
-        """Take the lease if it is free; True if it is now held. Never waits."""
+        """Take the lease if it is free, without waiting; return whether it is held now."""
         return True
 
 
 class FileLease(Lease):
-    """A lock on a file, which the operating system releases when its process dies; the file goes with the lease."""
+    """A file lock, which the operating system releases when its process ends; the file is removed with the lease."""
 
     def __init__(self, path: str) -> None:
         self._path, self._handle, self._pid = path, -1, os.getpid()
@@ -285,17 +283,17 @@ class FileLease(Lease):
             try:
                 handle = open_locked(self._path)
             except OSError:
-                return True  # a folder that cannot be written needs no lease
+                return True  # a read-only folder needs no lease
             if handle is None:
                 return False
             self._handle = handle
         return True
 
     def close(self) -> None:
-        """Give the lease back."""
+        """Release the lease."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
-            if os.getpid() == self._pid:  # else it is the copy of a fork, and the lease is not ours to give back
+            if os.getpid() == self._pid:  # else it is the copy of a fork, and the parent holds the lease
                 with contextlib.suppress(OSError):
                     os.unlink(self._path)
             os.close(handle)

@@ -1,8 +1,7 @@
-"""What a file store noted of its files when it published them: size and digest, and the facts by which the file is known again.
+"""Notes of a file store on its published files: size, digest, inode and times.
 
-The note on ``a/b.gz`` is the file ``a/b.gz~`` below the folder of notes. It is removed before a file gets its name, and written
-after. A file that has the inode, size and times of its note is trusted; of any other one no digest is known, until it was read.
-Losing a note costs a reading, never an answer.
+The note on ``a/b.gz`` is the file ``a/b.gz~`` below the folder of notes. It is removed before a file is renamed to its name, and
+written afterwards. The digest of a file is known while inode, size and times match its note. A lost note costs another reading.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class FileVersion:
     Attributes:
         size: length in bytes.
         sha256: 64 hex digits.
-        facts: size, inode and times of the file that it was taken of; empty where it was found not to be that any more.
+        facts: size, inode and times of the file; empty after verification found another content.
     """
 
     size: int
@@ -34,7 +33,7 @@ class FileVersion:
     facts: tuple[int, ...] = ()
 
     def is_of(self, status: os.stat_result) -> bool:
-        """Whether this is the version of a file of this status: nothing touched it since."""
+        """Whether a file of this status is untouched since."""
         return self.facts == facts_of(status)
 
 
@@ -42,14 +41,14 @@ class DigestNotes:
     """The notes on the files of one store.
 
     Args:
-        folder: where they are kept.
+        folder: folder of the notes.
     """
 
     def __init__(self, folder: str) -> None:
         self._root = folder
 
     def read(self, identifier: str) -> FileVersion | None:
-        """What was noted last of a resource; None if there is no note, or a damaged one, or one of an earlier format."""
+        """The last note on a resource; None if it is missing, damaged, or of an earlier format."""
         record = unseal_json(self._path(identifier))
         try:
             return FileVersion(record["size"], record["sha256"], tuple(record["facts"]))
@@ -57,7 +56,7 @@ class DigestNotes:
             return None
 
     def write(self, identifier: str, version: FileVersion) -> None:
-        """Note the version of a published file, if the disk lets us."""
+        """Note the version of a published file; errors of the disk are ignored."""
         path = self._path(identifier)
         temporary = os.path.join(os.path.dirname(path), f"{TEMPORARY}{this_process()}-{secrets.token_hex(4)}")
         try:
@@ -84,6 +83,6 @@ class DigestNotes:
 
 
 def facts_of(status: os.stat_result) -> tuple[int, ...]:
-    """By which a file is known to be the one that it was."""
+    """Size, inode and times of a file, to detect changes."""
     # ctime cannot be set back, as mtime can.
     return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns

@@ -1,4 +1,4 @@
-"""The bytes of a file of a file store, read by position."""
+"""A file read by position."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class OpenedFile(NamedTuple):
     """A file that is open for reading.
 
     Attributes:
-        handle: its descriptor, for whoever asked for it to close.
-        status: as it was then.
-        noted: what was noted of the resource last, be it of this file or not.
+        handle: its descriptor, which the receiver closes.
+        status: its status when it was opened.
+        noted: the last note on the resource, perhaps of another file.
     """
 
     handle: int
@@ -28,18 +28,18 @@ class OpenedFile(NamedTuple):
 
     @property
     def version(self) -> FileVersion | None:
-        """What is known of this file: None if it was touched since that was noted."""
+        """The noted version of this file; None if the file was touched since."""
         return self.noted if self.noted is not None and self.noted.is_of(self.status) else None
 
 
 class FileSource(ByteSource):
-    """A file that is opened at the first need.
+    """A file that is opened on first use.
 
-    The handle may be inherited by a fork: positional reads share nothing but the sealed bytes.
+    A fork may inherit the handle, as positional reads share no state.
 
     Args:
         open_file: opens the file.
-        fail: raises what an error of the operating system means.
+        fail: raises our error for one of the operating system.
     """
 
     def __init__(self, open_file: Callable[[], OpenedFile], fail: Callable[[OSError], NoReturn]) -> None:

@@ -1,4 +1,4 @@
-"""Where the files of a file store lie, reached without ever leaving its folder."""
+"""The files of a file store, opened without ever leaving its folder."""
 
 from __future__ import annotations
 
@@ -18,22 +18,20 @@ _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEX
 
 
 class FileTree:
-    """The folder of a store, and which file in it each identifier stands for.
-
-    The file of ``a/b`` is ``ROOT/a/b``. Errors of the operating system go through.
+    """The folder of a store, in which ``a/b`` is the file ``ROOT/a/b``. It raises errors of the operating system as they are.
 
     Args:
-        root_path: absolute path of the folder; it is made at the first write.
+        root_path: absolute path of the folder, created by the first write.
     """
 
     def __init__(self, root_path: str) -> None:
         self.root_path = root_path
 
     def check_name(self, identifier: object) -> str:
-        """An identifier in the grammar; of an absolute path below the root, what lies below.
+        """Check an identifier; an absolute path below the root becomes relative.
 
         Raises:
-            MalformedIdentifierError, MaliciousFilePathError: it is none, or leads out.
+            MalformedIdentifierError, MaliciousFilePathError: it is malformed, or leads out.
         """
         if type(identifier) is str and identifier.startswith("/"):
             for root in (self.root_path, os.path.realpath(self.root_path)):
@@ -45,7 +43,7 @@ class FileTree:
         return check_identifier(identifier)
 
     def find(self, identifier: str) -> tuple[int, str, os.stat_result] | None:
-        """The folder (as an open handle, for the caller to close), file name and status of a resource; None if there is none."""
+        """The folder (an open handle, which the caller closes), file name and status of a resource; None if it is missing."""
         *folders, name = identifier.split("/")
         folder = -1
         try:
@@ -62,9 +60,7 @@ class FileTree:
         return None
 
     def _open_folder(self, folders: Sequence[str], create: bool = False) -> int:
-        """A handle on a folder below the root, reached without ever leaving it: each step is opened relative to the one before,
-        and is no link.
-        """
+        """A handle on a folder below the root. Each step is opened relative to the one before, and must not be a link."""
         if create and not os.path.isdir(self.root_path):
             _make_folders(self.root_path)
         handle = os.open(self.root_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -88,16 +84,16 @@ class FileTree:
                 os.close(handle)
 
     def target(self, identifier: str) -> tuple[int, str]:
-        """An open folder to write a resource in, made if need be, and the name of its file there."""
+        """The open folder of a resource, created if missing, and the name of its file."""
         *folders, name = identifier.split("/")
         folder = self._open_folder(folders, create=True)
         with contextlib.suppress(OSError):
-            # An empty folder is in nobody's way.
+            # An empty folder of that name is removed.
             os.rmdir(name, dir_fd=folder)
         return folder, name
 
     def walk(self, prefix: str) -> Iterator[str]:
-        """The identifiers of all files that may begin with ``prefix``; folders that it rules out are not entered."""
+        """The identifiers of all files that may begin with ``prefix``, skipping other folders."""
         pending = [""]
         while pending:
             above = pending.pop()
@@ -119,7 +115,7 @@ class FileTree:
 
 
 def _make_folders(path: str) -> None:
-    """Make a folder and those above it, each durable in its parent."""
+    """Create a folder and its parents durably."""
     above = os.path.dirname(path)
     if not os.path.isdir(above):
         _make_folders(above)

@@ -1,8 +1,7 @@
-"""Leases that live as long as their holder is heard of, in any store of small values.
+"""Leases with a heartbeat, in any store of small values.
 
-The lease of a process of this machine that died is free at once. Of others only their heartbeat is known, and clocks of several
-machines are never compared: a lease has lapsed when somebody who wants it has seen it unchanged for longer than any holder lets
-it be, by his own monotonic clock.
+The lease of a dead process of this machine is free at once. For other machines only the heartbeat counts, without comparing
+clocks: a lease expires when a waiting process has seen it unchanged for ``LIFE_SECONDS`` of its own monotonic clock.
 """
 
 from __future__ import annotations
@@ -18,45 +17,45 @@ from data_stack.io.storage_connectors.connector import Lease
 from data_stack.io.storage_connectors.owners import is_dead, this_process
 from data_stack.util.forks import call_in_forks
 
-__all__ = ["HeartbeatLease", "LeaseStore", "is_left_by_the_dead"]
+__all__ = ["HeartbeatLease", "LeaseStore"]
 
 BEAT_SECONDS: Final = 2.0
-#: A holder that is not heard of for so long has lost its lease.
+#: A lease without a heartbeat for so long has expired.
 LIFE_SECONDS: Final = 9.0
-#: How long closing waits for a heartbeat that is under way; after that the lease is left to lapse.
+#: How long closing waits for a running heartbeat; after that the lease is left to expire.
 _LAST_BEAT_SECONDS: Final = 1.0
 _MOST_BYTES: Final = 256
 
 
 class LeaseStore(Protocol):
-    """Where leases are kept: small values by name."""
+    """Stores leases: small values by name."""
 
     def read(self, path: str, most: int, /) -> bytes | None:
-        """A value, or its first bytes; None if there is none."""
+        """The first bytes of a value; None if it does not exist."""
 
     def create(self, path: str, data: bytes, /) -> bool:
-        """Write a value unless there is one; of several that try at once one succeeds."""
+        """Write a value unless it exists; of concurrent attempts one succeeds."""
 
     def put(self, path: str, data: bytes, /) -> None:
-        """Write a value, in place of one that is there."""
+        """Replace a value."""
 
     def delete(self, path: str, /) -> None:
-        """Remove a value; it need not be there."""
+        """Remove a value if it exists."""
 
 
 class HeartbeatLease(Lease):
-    """A value that a thread renews while the lease is held. It ends with :meth:`close`, or when its process is not heard of.
+    """A value that a thread renews while the lease is held. It ends with :meth:`close`, or expires with its process.
 
-    A fork inherits no lease, and no thread that could keep it.
+    A fork does not inherit the lease.
 
     Args:
-        store: where it is kept.
-        path: of the value.
+        store: stores the value.
+        path: name of the value.
     """
 
     def __init__(self, store: LeaseStore, path: str) -> None:
         self._store, self._path = store, path
-        #: What was there when it was last looked, and since when.
+        #: The value at the last look, and since when it is unchanged.
         self._seen: tuple[bytes, float] | None = None
         self._begin()
         call_in_forks(self._begin)
@@ -70,11 +69,11 @@ class HeartbeatLease(Lease):
         if self._heart is not None:
             return self._heart.is_alive()
         try:
-            # Who waits only looks: of sixteen that wait, each write would keep the holder waiting too.
+            # Waiters only read; their writes would delay the holder.
             if not ((self._seen is None and self._is_created()) or self._is_left_to_us()):
                 return False
         except DataStackError:
-            # No correctness rests on a lease: who cannot write leases, or cannot be told, works without.
+            # A lease only spares duplicate work: on errors, work without one.
             return True
         self._heart = threading.Thread(target=self._beat, name="data_stack-lease", daemon=True)
         self._heart.start()
@@ -87,7 +86,7 @@ class HeartbeatLease(Lease):
         heart, self._heart = self._heart, None
         self._ended.set()
         heart.join(_LAST_BEAT_SECONDS)
-        if not heart.is_alive():  # else the store does not answer, and what it may still do now a heartbeat could undo
+        if not heart.is_alive():  # else the store does not answer, and a late heartbeat could undo the deletion
             with contextlib.suppress(DataStackError):
                 if self._holds(self._read()):
                     self._store.delete(self._path)
@@ -96,7 +95,7 @@ class HeartbeatLease(Lease):
         n_beats = 0
         while not self._ended.wait(BEAT_SECONDS):
             n_beats += 1
-            # A beat that fails is made up for by the next one; a lease that was taken over is not taken back.
+            # The next beat makes up for a failed one; a lease that another process took over is lost.
             with contextlib.suppress(DataStackError):
                 if not self._holds(self._read()):
                     return
@@ -104,7 +103,7 @@ class HeartbeatLease(Lease):
                     self._store.put(self._path, self._value(n_beats))
 
     def _is_left_to_us(self) -> bool:
-        """Whether the lease that is there is ours after all (the answer was lost), or lapsed; then it is ours now."""
+        """Whether the stored lease is ours (its answer was lost), or expired, so that we took it over."""
         value, now = self._read(), time.monotonic()
         if self._holds(value):
             return True
@@ -112,9 +111,9 @@ class HeartbeatLease(Lease):
             return True
         if self._seen is None or value != self._seen[0]:
             self._seen = value, now
-        if not is_left_by_the_dead(value) and now - self._seen[1] < LIFE_SECONDS:
+        if not _is_left_by_the_dead(value) and now - self._seen[1] < LIFE_SECONDS:
             return False
-        if self._read() == value:  # nobody else has taken it over meanwhile
+        if self._read() == value:  # no other process has taken it over meanwhile
             self._store.delete(self._path)
         return self._is_created() and self._holds(self._read())
 
@@ -131,6 +130,6 @@ class HeartbeatLease(Lease):
         return self._store.read(self._path, _MOST_BYTES) or b""
 
 
-def is_left_by_the_dead(value: object) -> bool:
-    """Whether a lease of this value belongs to a process that is known to have ended; anybody may have written anything there."""
+def _is_left_by_the_dead(value: object) -> bool:
+    """Whether a lease value, which may be malformed, belongs to a dead process."""
     return isinstance(value, bytes) and is_dead(value.rpartition(b" ")[2].decode("ascii", "replace"))

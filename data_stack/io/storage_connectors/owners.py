@@ -1,4 +1,4 @@
-"""Names the process that wrote something unfinished, and tells later whether it is still alive."""
+"""Names processes, and tells later whether they are still alive."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["is_dead", "is_of_this_machine", "this_machine", "this_process"]
 
 
 def this_process() -> str:
-    """``machine-pid-start``: names this process and no other one, before or after, here or elsewhere."""
+    """``machine-pid-start``, unique across machines and time."""
     return f"{this_machine()}-{os.getpid()}-{_start(os.getpid())}"
 
 
 def is_of_this_machine(owner: str) -> bool:
-    """Whether ``owner`` ran on this boot of this machine, in this namespace of processes, so that its life can be seen."""
+    """Whether ``owner`` ran on this boot of this machine and in this PID namespace, so that its state is visible."""
     return owner.partition("-")[0] == this_machine()
 
 
 def is_dead(owner: str) -> bool:
-    """Whether ``owner`` is known to have ended. What ran elsewhere, or is no name of a process, is not known to be dead."""
+    """Whether ``owner`` is known to have ended; False for other machines and malformed names."""
     try:
         machine, pid, started = owner.split("-")
         return machine == this_machine() and _start(int(pid)) != started
@@ -31,7 +31,7 @@ def is_dead(owner: str) -> bool:
 
 @functools.lru_cache(maxsize=1)
 def this_machine() -> str:
-    """Names what a process number is meaningful in: one boot of one machine, one namespace of processes."""
+    """Names the scope of process numbers: one boot of one machine, one PID namespace."""
     facts = [os.uname().nodename]
     with contextlib.suppress(OSError):
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -41,11 +41,11 @@ def this_machine() -> str:
 
 
 def _start(pid: int) -> str | None:
-    """When a process began, in clock ticks since boot: tells it from a later one of the same number. None: there is none."""
+    """When a process started, in clock ticks since boot, which distinguishes reused numbers; None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
-        # What nobody has reaped is dead all the same; in a container without an init it stays so for ever.
+        # Zombies are dead too; in a container without an init they stay for ever.
         return None if fields[0] in ("Z", "X") else fields[19]
     except OSError:
         if os.path.exists("/proc/self/stat"):

@@ -1,8 +1,8 @@
-"""Files of downloads that outlive the process that wrote them, so that the next one can go on with them.
+"""Files of interrupted downloads, which another process can resume.
 
-A partial file is named by a key and by the validator (an ETag) under which its bytes came: ``.~partial-KEY-VALIDATOR``. So bytes
-and validator cannot fall apart, whenever the process is killed. Its bytes are not trusted: the process that goes on with it has a
-digest of the whole. A lock of the operating system, which dies with its process, gives it to one process at a time.
+The name of a partial file holds a key and the validator (an ETag) of its bytes, ``.~partial-KEY-VALIDATOR``, so that a kill
+leaves both consistent. Its bytes are not trusted: the resuming process has a digest of the whole. A lock of the operating
+system, which ends with its process, gives it to one process at a time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from data_stack.util.lock_file import try_lock
 
 __all__ = ["PARTIAL", "TEMPORARY", "Partial", "local_partial", "remove", "remove_locally"]
 
-#: What names of unfinished files begin with; no identifier can.
+#: Prefix of unfinished files; no identifier has it.
 TEMPORARY: Final = ".~"
-#: What those of partial files begin with.
+#: Prefix of partial files.
 PARTIAL: Final = ".~partial-"
 _MOST_NAME_BYTES: Final = 200
 _KEPT_SECONDS: Final = 24 * 3600.0
@@ -31,12 +31,12 @@ _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Partial:
-    """A partial file that this process has alone, as long as ``handle`` is open.
+    """A partial file that this process owns while ``handle`` is open.
 
     Attributes:
-        name: in its folder.
+        name: its name in the folder.
         handle: open for reading and writing; it may become the handle of a published resource.
-        validator: under which its bytes came; None: it has no bytes, or they are of no use to others.
+        validator: version of its bytes; None if it is empty or cannot be resumed.
     """
 
     def __init__(self, folder: int, name: str, handle: int, validator: str | None) -> None:
@@ -45,14 +45,14 @@ class Partial:
 
     @classmethod
     def open(cls, folder: int, key: str) -> Partial | None:
-        """Open or make the file of ``key`` (letters and digits) in an open folder; None: another has it, or it cannot be."""
+        """Open or create the file of ``key`` (letters and digits) in an open folder; None if it is locked or cannot be opened."""
         handle = -1
         try:
             name = next((name for name in os.listdir(folder) if name.startswith(f"{PARTIAL}{key}-")), f"{PARTIAL}{key}-")
             handle = os.open(name, _FLAGS | os.O_CREAT, 0o666, dir_fd=folder)
             _lock(handle)
-            # Published, renamed or removed before the lock was free, it is not ours; nor is it if it has another name too, as
-            # when a process was killed while it renamed it.
+            # It is not ours if another process published, renamed or removed it before we got the lock, or if it has a second
+            # name, as after a kill during renaming.
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if status.st_nlink > 1:
                 os.unlink(name, dir_fd=folder)
@@ -71,17 +71,17 @@ class Partial:
         return None
 
     def keep(self, validator: str | None) -> None:
-        """Name it by the validator under which its bytes come from now on."""
+        """Rename it to the validator of the bytes to come."""
         encoded = base64.urlsafe_b64encode((validator or "").encode("latin-1")).decode().replace("-", "~")
         name = f"{PARTIAL}{self._key}-{encoded}"
         if len(name) > _MOST_NAME_BYTES:
             self.keep(None)
             return
         if name != self.name:
-            # Not by rename(), which would replace the file of a process that was faster.
+            # Not by rename(), which would replace the file of a faster process.
             try:
                 os.link(self.name, name, src_dir_fd=self._folder, dst_dir_fd=self._folder, follow_symlinks=False)
-            except OSError:  # it is there, or the file system has no links
+            except OSError:  # it exists, or the file system has no links
                 validator, name = None, self.name
             else:
                 old, self.name = self.name, name
@@ -89,7 +89,7 @@ class Partial:
         self.validator = validator
 
     def end(self, error: BaseException | None) -> None:
-        """Remove it, unless the next process can go on with it after this error. All that was written is in the file by now."""
+        """Remove it, unless another process can resume it after this error. All writes must be flushed."""
         is_useless = error is None or isinstance(error, (ChecksumMismatchError, StorageFullError))
         with contextlib.suppress(OSError):
             if is_useless or self.validator is None or not os.stat(self.name, dir_fd=self._folder).st_size:
@@ -97,11 +97,11 @@ class Partial:
 
 
 def remove(path: str, least_age_seconds: float, *, dry_run: bool) -> int | None:
-    """Remove a partial file that no process has and that is so old; its size. None: it is to stay."""
+    """Remove an unlocked partial file of at least this age and return its size; None if it stays."""
     with contextlib.suppress(OSError):
         handle = os.open(path, _FLAGS)
         try:
-            # Held until it is gone: a process that waits for it sees that it has lost its name.
+            # Locked until it is removed: a waiting process then sees that its name is gone.
             _lock(handle)
             status = os.fstat(handle)
             if time.time() - status.st_mtime >= least_age_seconds:
@@ -114,12 +114,12 @@ def remove(path: str, least_age_seconds: float, *, dry_run: bool) -> int | None:
 
 
 def local_partials() -> str:
-    """The folder of this user's partial files for stores that are elsewhere: beside their other temporary files."""
+    """The folder of this user's partial files for remote stores, among temporary files."""
     return os.path.join(tempfile.gettempdir(), f"data_stack-{os.getuid()}")
 
 
 def remove_locally(least_age_seconds: float, *, dry_run: bool) -> Iterator[tuple[str, int]]:
-    """Remove partial files of this user for stores that are elsewhere; their paths and sizes."""
+    """Remove this user's partial files for remote stores; yield their paths and sizes."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(local_partials()):
             if entry.name.startswith(PARTIAL):
@@ -130,7 +130,7 @@ def remove_locally(least_age_seconds: float, *, dry_run: bool) -> Iterator[tuple
 
 @contextlib.contextmanager
 def local_partial(key: str) -> Iterator[tuple[Partial, IO[bytes]] | None]:
-    """The partial file of ``key`` for a store that is elsewhere; None if there cannot be one. Those of a day ago are removed."""
+    """The partial file of ``key`` for a remote store, or None; removes those older than a day."""
     list(remove_locally(_KEPT_SECONDS, dry_run=False))
     folder = -1
     partial = None
@@ -160,5 +160,5 @@ def local_partial(key: str) -> Iterator[tuple[Partial, IO[bytes]] | None]:
 
 
 def _lock(handle: int) -> None:
-    if not try_lock(handle, if_unsupported=False):  # where there are no locks, each download begins at its start
-        raise OSError("another process has this partial file")
+    if not try_lock(handle, if_unsupported=False):  # without locks, each download starts at the beginning
+        raise OSError("another process uses this partial file")

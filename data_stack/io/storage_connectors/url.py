@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import os
@@ -53,18 +52,16 @@ def storage_connector_from_url(
     url = StorageURL.parse(url_or_path)
     if url is None:
         if isinstance(url_or_path, str) and ("://" in text or text.partition(":")[0].lower() in BUILT_IN_STORAGE_SCHEMES):
-            # A folder of that name is less likely than a slip, and its password must not become a folder's name.
-            raise ConfigError("a store is SCHEME://…, for example mongodb://host/database, or a folder; this looks like neither")
+            # More likely a mistyped URL than a folder, and its password must not become the name of a folder.
+            raise ConfigError("malformed URL of a store; write SCHEME://…, for example mongodb://host/database, or a path")
         return _folder(text)
     scheme = url.scheme
     schemes: Mapping[str, Connect] = BUILT_IN_STORAGE_SCHEMES
     if scheme not in schemes:
         schemes = {**schemes, **more_schemes()}
     if scheme not in schemes:
-        near = difflib.get_close_matches(scheme, schemes, n=1)
-        hint = f" (did you mean {near[0]}://?)" if near else ""
         raise ConfigError(
-            f"no storage for URLs that begin with {scheme}://{hint}; there are: {', '.join(f'{s}://' for s in sorted(schemes))}. "
+            f"no storage for URLs that begin with {scheme}://; there are: {', '.join(f'{s}://' for s in sorted(schemes))}. "
             f"Others come with plugins; `data-stack doctor` shows those that are installed."
         )
     cache = _cache_of(url)
@@ -74,7 +71,7 @@ def storage_connector_from_url(
 
 
 def parse_bytes(text: str) -> int | None:
-    """A number of bytes such as ``"50GB"``, ``"1.5 TiB"`` or ``"1000"``; None if ``text`` is none, or less than 1."""
+    """Parse a number of bytes such as ``"50GB"``, ``"1.5 TiB"`` or ``"1000"``; None if it is malformed or less than 1."""
     number = _BYTES.fullmatch(text.strip())
     if number is None or (number[3] and not number[2]):
         return None
@@ -83,7 +80,7 @@ def parse_bytes(text: str) -> int | None:
 
 
 def _cache_of(url: StorageURL) -> tuple[str, int | None] | None:
-    """What the parameters of a URL say of its cache: (folder, most bytes or None); None if it asks for no cache."""
+    """The cache parameters of a URL: (folder, most bytes or None); None if it has none."""
     given = {
         _CACHE[name.lower()]: unquote(value, errors="surrogateescape")
         for name, value in url.parameters()
@@ -94,12 +91,12 @@ def _cache_of(url: StorageURL) -> tuple[str, int | None] | None:
     folder = given.get("cache", "")
     if not folder or "\0" in folder or "://" in folder or url.fragment:
         raise ConfigError(
-            f"the parameter cache of a {url.scheme}:// URL names no folder; write ?cache=/absolute/folder, with '#' as %23"
+            f"the parameter cache of a {url.scheme}:// URL must be a folder; write ?cache=/absolute/folder, with '#' as %23"
         )
     most_bytes = None
     if "cacheBytes" in given and (most_bytes := parse_bytes(given["cacheBytes"])) is None:
         raise ConfigError(
-            f"the parameter cacheBytes of a {url.scheme}:// URL is no number of bytes; write 50GB, 512MiB or 1000000"
+            f"the parameter cacheBytes of a {url.scheme}:// URL must be a number of bytes; write 50GB, 512MiB or 1000000"
         )
     return os.path.expanduser(folder), most_bytes
 
@@ -129,15 +126,15 @@ def _from_memory_url(url: str) -> InMemoryStorageConnector:
 
 
 def _from_module(module: str, name: str, url: str) -> StorageConnector:
-    """The connector of a module that needs an optional package, imported now that somebody asks for it."""
+    """The connector of a module that needs an optional package, imported on demand."""
     connector_class = getattr(importlib.import_module(f"{__package__}.{module}"), name)
     try:
         connector: StorageConnector = connector_class.from_url(url)
     except DataStackError:
         raise
-    except ValueError as error:  # of a parser that is not ours, whose message may quote the URL
+    except ValueError as error:  # of another parser, whose message may quote the URL
         scheme = url.partition(":")[0].lower()
-        raise ConfigError(f"a {scheme}:// URL cannot be understood ({type(error).__name__}); see docs/storage.md") from None
+        raise ConfigError(f"a {scheme}:// URL is malformed ({type(error).__name__}); see docs/storage.md") from None
     return connector
 
 

@@ -1,4 +1,4 @@
-"""Files that become resources: written, hashed on the way, and published by the connector that made them."""
+"""Files that become resources: hashed while they are written, then published by their connector."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COPY_BYTES = 1 << 20
 
 
 def _failing(method: _Method) -> _Method:
-    """A method of a :class:`ResourceWriter` whose errors of the operating system it tells itself."""
+    """A method of :class:`ResourceWriter` that raises our errors for those of the operating system."""
 
     @functools.wraps(method)
     def telling(self: ResourceWriter, *args: Any) -> Any:
@@ -52,15 +52,15 @@ def _failing(method: _Method) -> _Method:
 
 
 class ResourceWriter(io.BufferedIOBase):
-    """A file that becomes a resource. Hashes while it is written; rereads only if the writer sought back.
+    """A file that becomes a resource. It is hashed while it is written, and reread only after seeking back.
 
     Args:
-        fail: raises what an error of the operating system means.
+        fail: raises our error for one of the operating system.
 
     Attributes:
-        identifier: the name it will be published under.
+        identifier: the identifier of the resource.
         digest: size and digests of all bytes; complete once sealed.
-        partial: what can be told to keep the file if the block fails; None for one that does not outlive it.
+        partial: the partial file of a resumable download; else None.
     """
 
     mode = "w+b"
@@ -89,12 +89,12 @@ class ResourceWriter(io.BufferedIOBase):
         if self._sequential:
             self.digest.update(data)
         n_written = 0
-        while n_written < len(view):  # a raw file may write less than it was given
+        while n_written < len(view):  # a raw file may write less
             n_written += self._file.write(view[n_written:])
         return len(view)
 
     def take_up(self) -> Iterator[bytes]:
-        """The bytes that are in the file from before; each piece counts as written once it is handed out."""
+        """Yield the bytes of a resumed file; each piece counts as written."""
         self._file.seek(0)
         while data := self._file.read(COPY_BYTES):
             self.digest.update(data)
@@ -102,7 +102,7 @@ class ResourceWriter(io.BufferedIOBase):
 
     @_failing
     def seal(self) -> None:
-        """Finish: no more writing, and ``digest`` is that of the whole."""
+        """Finish writing and complete ``digest``."""
         if self._sealed:
             return
         self._file.flush()
@@ -153,7 +153,7 @@ class ResourceWriter(io.BufferedIOBase):
         return True
 
     def close(self) -> None:
-        """Finish writing. Publishing is for the block that made this writer; closing early, as some libraries do, is harmless."""
+        """Finish writing; some libraries do so early. The end of the ``with`` block publishes."""
         if "_file" in self.__dict__ and not self._sealed and not self._file.closed:
             self.seal()
 
@@ -162,7 +162,7 @@ class ResourceWriter(io.BufferedIOBase):
         return bool(self.__dict__.get("_sealed", True))
 
     def _fail(self, error: OSError) -> NoReturn:
-        """Raise what an error of the file means; any call may be the one that writes what is buffered."""
+        """Raise our error for one of the file; any call may write buffered data."""
         if self._raise_as is not None:
             self._raise_as(error)
         raise error
@@ -174,7 +174,7 @@ class ResourceWriter(io.BufferedIOBase):
 
 @contextlib.contextmanager
 def local_writer(identifier: str) -> Iterator[tuple[ResourceWriter, IO[bytes]]]:
-    """A writer to a temporary file of this machine, in which a resource waits until it is complete and can be sent."""
+    """A writer to a local temporary file, which is sent once it is complete."""
     try:
         file = tempfile.TemporaryFile()
     except OSError as error:
@@ -187,7 +187,7 @@ def local_writer(identifier: str) -> Iterator[tuple[ResourceWriter, IO[bytes]]]:
 
 
 def raise_local(identifier: str, error: OSError) -> NoReturn:
-    """Raise what an error of a temporary file means."""
+    """Raise our error for one of a temporary file."""
     folder = tempfile.gettempdir()
     advice = f"Nothing was published; make room in {folder!r}, or set TMPDIR."
     problem = f"could not store {identifier!r}, whose temporary file in {folder!r} failed before it was sent"
@@ -196,7 +196,7 @@ def raise_local(identifier: str, error: OSError) -> NoReturn:
 
 @contextlib.contextmanager
 def sealing(writer: ResourceWriter) -> Iterator[ResourceWriter]:
-    """The writer; it is sealed when the block ends cleanly, and leaves no thread behind however it ends."""
+    """Seal the writer when the block ends cleanly; end its hashing thread in any case."""
     try:
         yield writer
         writer.seal()
@@ -205,13 +205,13 @@ def sealing(writer: ResourceWriter) -> Iterator[ResourceWriter]:
 
 
 def store_bytes(resource: Storable, writer: ResourceWriter) -> None:
-    """Write all bytes of ``resource``, whatever ``set_resource`` accepts, from its start."""
+    """Write all bytes of ``resource`` (see ``set_resource``) from its start."""
     for chunk in binary_chunks(resource):
         writer.write(chunk)
 
 
 def binary_chunks(resource: Storable) -> Iterator[Buffer]:
-    """The bytes of whatever ``set_resource`` accepts, from its start, a piece at a time."""
+    """The bytes of ``resource`` (see ``set_resource``) from its start, in pieces."""
     if isinstance(resource, (bytes, bytearray, memoryview)):
         yield resource
         return
@@ -227,7 +227,7 @@ def binary_chunks(resource: Storable) -> Iterator[Buffer]:
 
 
 def in_pieces(source: Iterable[Buffer], piece_bytes: int) -> Iterator[bytes]:
-    """The bytes of ``source`` in pieces of one size; the last one is shorter."""
+    """The bytes of ``source`` in pieces of one size, the last one shorter."""
     rest = bytearray()
     for data in source:
         view = memoryview(data).cast("B")
@@ -247,7 +247,7 @@ def in_pieces(source: Iterable[Buffer], piece_bytes: int) -> Iterator[bytes]:
 
 
 def can_seek(file: Any) -> bool:
-    """Whether a file-like object says that it can be read again from its start."""
+    """Whether a file-like object is seekable."""
     if hasattr(file, "seekable"):
         return bool(file.seekable())
     return hasattr(file, "seek")

@@ -172,7 +172,7 @@ def test_no_flipped_bit_of_a_pointer_is_taken_for_data(connector: FsspecStorageC
     assert content(connector, "a") == data
 
 
-def test_a_part_that_was_cut_short_or_lost_is_found(connector: FsspecStorageConnector) -> None:
+def test_on_s3_a_part_that_was_cut_short_or_lost_is_found(s3: FsspecStorageConnector) -> None:
     length = BLOCK
     s3.set_resource("a", BIG)
     part = s3._files.files(".data_stack/objects")

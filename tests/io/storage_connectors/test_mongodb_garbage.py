@@ -23,7 +23,6 @@ from data_stack.exception import (
     ResourceNotFoundError,
     StorageConflictError,
 )
-from data_stack.io.storage_connectors.connector import DAY_SECONDS
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
 CHUNK_BYTES = 65_536
@@ -346,18 +345,3 @@ def test_chunks_without_a_file_are_swept_when_they_are_a_day_old(
     assert [str(old) in garbage.name for garbage in freed] == [True]
     assert mongodb["data_stack.chunks"].count_documents({"files_id": young}) == 1
     assert mongodb["data_stack.chunks"].count_documents({"files_id": old}) == 0
-
-
-def test_leases_of_the_dead_are_garbage_and_others_are_not(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    leases = mongodb["data_stack.leases"]
-    with connector.lease("held") as held:
-        assert held.acquire()
-        machine, pid, started = leases.find_one({"_id": "held"})["value"].decode().split()[2].split("-")  # type: ignore[index]
-        for name, owner in {"of the dead": f"{machine}-{pid}-{int(started) - 1}", "elsewhere": "elsewhere-1-1"}.items():
-            leases.insert_one({"_id": name, "value": f"nonce 1 {owner}".encode()})
-        leases.insert_one({"_id": "strange", "value": ["?"]})
-
-        found = connector.collect_garbage(DAY_SECONDS)
-
-        assert {garbage.name for garbage in found} == {"lease of 'of the dead'"}
-        assert set(leases.distinct("_id")) == {"held", "elsewhere", "strange"}

@@ -78,8 +78,8 @@ def test_what_names_no_store_is_refused(url: str) -> None:
         storage_connector_from_url(url)
 
 
-def test_an_unknown_scheme_is_answered_with_the_nearest_and_shows_no_password() -> None:
-    with pytest.raises(ConfigError, match=r"mongo:// \(did you mean mongodb://\?\).*memory://, mine://, mongodb://, ") as caught:
+def test_an_unknown_scheme_is_answered_with_those_there_are_and_shows_no_password() -> None:
+    with pytest.raises(ConfigError, match=r"mongo://.*memory://, mine://, mongodb://, ") as caught:
         storage_connector_from_url(
             "mongo://user:secret@host/db?password=hidden",
             more_schemes=lambda: {"mine": lambda url: InMemoryStorageConnector()},

@@ -19,7 +19,6 @@ from bson import ObjectId
 
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage
-from data_stack.io.storage_connectors.heartbeat import is_left_by_the_dead
 from data_stack.io.storage_connectors.mongodb.connection import Connection
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
 
@@ -67,12 +66,6 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
         with connection.operation("clean up", ""):
             for record in dead.values():
                 release_record(connection, _match_unchanged(record))
-    with connection.operation("look for leases in", ""):
-        leases = connection.writable("leases", durable=False)
-        for lease in list(leases.find({})):
-            unchanged_lease = {"_id": lease["_id"], "value": lease.get("value")}
-            if is_left_by_the_dead(lease.get("value")) and (dry_run or leases.delete_one(unchanged_lease).deleted_count):
-                found.append(Garbage(f"lease of {lease['_id']!r:.200}", None, "its holder died"))
     return found
 
 
