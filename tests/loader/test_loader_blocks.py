@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from data_stack.dataset.iterator import (
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, Schema, TransformSpec
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
-from data_stack.loader import BlockShuffled, Loader
+from data_stack.loader import BlockShuffled, InOrder, Loader, Order
 from data_stack.loader.orders import block_lengths
 
 
@@ -75,5 +76,31 @@ def test_layers_that_keep_the_order_keep_the_blocks() -> None:
 def test_a_stack_that_tells_no_blocks_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(ConfigError, match=r"BlockShuffled\(block_lengths=1000\)"):
         Loader(InBlocks(3, 5).shuffle(seed=1), 4, shuffle=BlockShuffled())
-    with pytest.raises(ConfigError, match="knows no blocks"):
+    with pytest.raises(ConfigError):
         BlockShuffled().indices(np.arange(3), 3, 0, 0)
+
+
+def test_samples_in_order_tell_the_next_block_if_the_stack_knows_blocks() -> None:
+    order = InOrder().for_iterator(InBlocks(3, 4, 2))
+
+    ahead = [order.upcoming(position, 9, 0, 0) for position in range(10)]
+
+    told = [(None if samples is None else samples.tolist(), until) for samples, until in ahead]
+    assert told == [*[([3], 3)] * 3, *[([7], 7)] * 4, *[([], 9)] * 2, (None, sys.maxsize)]
+    assert InOrder().upcoming(0, 9, 0, 0) == (None, sys.maxsize)
+    assert order.content() == InOrder().content()
+
+
+class Masking(Order):
+    """Answers positions by a mask."""
+
+    def indices(self, positions: Any, n_samples: int, seed: int, epoch: int) -> Any:
+        return positions % 2 == 0
+
+    def content(self) -> dict[str, Any]:
+        return {"order": "mask"}
+
+
+def test_an_order_that_returns_no_integers_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="return one integer for each"):
+        list(Loader(InBlocks(3, 5), 4, shuffle=Masking(), worker_kind="inline"))

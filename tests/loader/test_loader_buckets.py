@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.exception import ConfigError, LoaderStateError
+from data_stack.exception import ConfigError
 from data_stack.loader import Bucketed, Loader, Padded, Shuffled
 
 LENGTHS = np.random.default_rng(0).lognormal(4, 0.9, 10_000).astype(np.int64)
@@ -55,14 +55,6 @@ def test_a_window_is_that_of_the_shuffled_order_in_chunks_of_neighbouring_length
         assert (np.diff(joined) >= 0).all()
 
 
-def test_the_short_chunk_stands_at_the_end_and_is_of_any_length() -> None:
-    lengths = np.arange(95)
-    lasts = [set(epoch_of(Bucketed(lengths, chunk=10, window=20), 95, seed)[90:].tolist()) for seed in range(200)]
-
-    assert all(max(last) - min(last) == 4 for last in lasts)  # neighbours
-    assert {min(last) for last in lasts} == set(range(0, 100, 10))
-
-
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_each_batch_of_each_rank_is_a_chunk_and_a_state_goes_on_with_them(world: int) -> None:
     values = SequenceDatasetIterator([np.arange(1000), [[n] * int(length % 50) for n, length in enumerate(LENGTHS[:1000])]])
@@ -89,21 +81,6 @@ def test_each_batch_of_each_rank_is_a_chunk_and_a_state_goes_on_with_them(world:
         for step, batch in enumerate(part[:n_steps]):
             at = (step * world + rank) * 16
             assert batch == whole[at : at + 16].tolist()
-
-
-def test_a_state_of_other_lengths_is_refused() -> None:
-    iterator = SequenceDatasetIterator([np.arange(6)])
-
-    state = Loader(iterator, 2, shuffle=Bucketed([1, 2, 3, 4, 5, 6], chunk=2), worker_kind="inline").state_dict()
-
-    Loader(iterator, 2, shuffle=Bucketed(np.arange(1, 7, dtype=np.uint16), chunk=2), worker_kind="inline").load_state_dict(state)
-    for other in (
-        Bucketed([1, 2, 3, 4, 5, 7], chunk=2),
-        Bucketed([1, 2, 3, 4, 5, 6], chunk=3),
-        Bucketed([1, 2, 3, 4, 5, 6], chunk=2, window=7),
-    ):
-        with pytest.raises(LoaderStateError, match="another order"):
-            Loader(iterator, 2, shuffle=other, worker_kind="inline").load_state_dict(state)
 
 
 @pytest.mark.parametrize(

@@ -78,23 +78,10 @@ def test_joined_batches_are_those_that_are_made_by_themselves() -> None:
         np.testing.assert_array_equal(rows, expected_rows)
 
 
-def test_epochs_are_not_joined_across() -> None:
-    iterator = gathered(24).map(lambda sample, rng: (sample[0], rng.random()), seed=1)
-    by_epoch = []
-    for epoch in range(6):
-        one = loader(iterator)
-        one.set_epoch(epoch)
-        by_epoch += [batch[1] for batch in one]
-
-    batches = [batch[1] for batch in loader(iterator, epochs=6)]
-
-    np.testing.assert_array_equal(batches, by_epoch)
-
-
 # ---------------------------------------------------------------------------------------------------------------------- errors
 
 
-@pytest.mark.parametrize("bad", [0, 9, 200, N - 1])
+@pytest.mark.parametrize("bad", [0, 200])
 def test_batches_before_one_whose_transform_fails_are_handed_out(bad: int) -> None:
     def transform(batch: Any) -> Any:
         if bad in batch[0]:
@@ -162,16 +149,11 @@ def stored_sources(folder: Path) -> Iterator[tuple[str, DatasetIteratorIF]]:
     yield "arrays", SequenceDatasetIterator([images, np.arange(24)])
     yield "objects", SequenceDatasetIterator([np.array(rows, dtype=object), np.arange(24)])
     yield "lists of arrays", SequenceDatasetIterator([rows, list(images)])
-    yield "tensors", SequenceDatasetIterator([torch.arange(24.0).reshape(24, 1), torch.arange(24)])
     yield "a read-only array", SequenceDatasetIterator([np.broadcast_to(np.arange(3), (24, 3))])
-    yield "a view", SequenceDatasetIterator([images, np.arange(24)])[4:20]
     yield "in memory", InMemoryDatasetIterator(list(zip(images, rows, strict=True)))
     yield "cached", SequenceDatasetIterator([images, np.arange(24)]).map(lambda sample: sample).cache()
-    yield "reversed", SequenceDatasetIterator([images[::-1], np.arange(24)])
-    yield "bare", InMemoryDatasetIterator(list(images))
     np.save(folder / "images.npy", images)
     yield "memory map", SequenceDatasetIterator([np.load(folder / "images.npy", mmap_mode="r")])
-    yield "writable memory map", SequenceDatasetIterator([np.load(folder / "images.npy", mmap_mode="c")])
     yield "npy", NumpyDatasetIterator([resource(folder / "images.npy")])
     with h5py.File(folder / "images.h5", "w") as file:
         file["images"] = images

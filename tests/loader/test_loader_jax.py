@@ -62,17 +62,6 @@ def test_numbers_have_their_dtype_and_values(dtype: str) -> None:
     assert (converted["none"].shape, converted["none"].dtype) == ((0, 3), converted["x"].dtype)
 
 
-def test_types_of_64_bits_follow_the_rule_of_jax() -> None:
-    batch = (np.arange(3), np.ones(3), np.ones(3, complex), np.arange(3, dtype=np.uint64))
-
-    narrow = of_one_batch(batch)
-    with jax.experimental.enable_x64() if hasattr(jax.experimental, "enable_x64") else jax.enable_x64(True):
-        wide = of_one_batch(batch)
-
-    assert [str(array.dtype) for array in narrow] == ["int32", "float32", "complex64", "uint32"]
-    assert [str(array.dtype) for array in wide] == ["int64", "float64", "complex128", "uint64"]
-
-
 def test_what_jax_has_no_arrays_for_stays_a_list() -> None:
     iterator = SequenceDatasetIterator(
         [
@@ -107,24 +96,6 @@ def test_ragged_columns_go_through_compiled_functions() -> None:
     assert isinstance(doubled, Ragged)
     assert (doubled.values.tolist(), doubled.offsets.tolist()) == ([0, 2, 4, 0, 2], [0, 6, 6, 10])
     assert isinstance(ragged.values, jax.Array)
-
-
-@pytest.mark.parametrize("to_device", [False, True])
-@pytest.mark.parametrize("n_taken", [0, 1, 3, 7])
-def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(to_device: bool, n_taken: int) -> None:
-    expected = [
-        batch[1].tolist() for batch in Loader(rows_and_numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline")
-    ]
-    device = jax.devices("cpu")[0] if to_device else None
-    loader = Loader(rows_and_numbers(), 16, shuffle=True, seed=3, epochs=2, worker_kind="inline").jax(device=device)
-    taking = iter(loader)
-    for _ in range(n_taken):
-        next(taking)
-
-    later = Loader(rows_and_numbers(), 16, shuffle=True, epochs=2, worker_kind="threads", workers=2).jax()
-    later.load_state_dict(loader.state_dict())
-
-    assert [batch[1].tolist() for batch in later] == expected[n_taken:]
 
 
 def test_an_error_names_its_sample_and_a_loader_of_jax_pickles() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import sys
-from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -15,52 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
-    AccessedDatasetIterator,
-    SampleAccess,
     SequenceDatasetIterator,
-    SourceAccess,
 )
 from data_stack.exception import ConfigError
 from data_stack.loader import BlockShuffled, InOrder, Order, Shuffled
 
-N_SEEDS = 5_000
 
-# Where the chi-square distribution of so many degrees of freedom has its upper 1e-4 (scipy.stats.chi2.isf(1e-4, df)). The seeds
-# are fixed, so a test that passes passes always.
-CRITICAL = {23: 57.1, 121: 187.6, 131: 199.9}
-
-Drawn = npt.NDArray[np.int64]
-
-
-def whole(order: Order, n_samples: int, seed: int = 0, epoch: int = 0) -> Drawn:
+def whole(order: Order, n_samples: int, seed: int = 0, epoch: int = 0) -> npt.NDArray[np.int64]:
     """The order of all samples."""
     return np.asarray(order.indices(np.arange(n_samples), n_samples, seed, epoch), dtype=np.int64)
-
-
-def drawn(order: Order, n_samples: int, epoch: int = 0) -> Drawn:
-    """The order that each of many seeds gives, shape ``(N_SEEDS, n_samples)``."""
-    return np.stack([whole(order, n_samples, seed, epoch) for seed in range(N_SEEDS)])
-
-
-def chi_square(counts: npt.NDArray[Any]) -> float:
-    """Of counts that should be equal."""
-    expected = counts.sum() / counts.size
-    return float(np.sum((counts - expected) ** 2 / expected))
-
-
-def position_by_index(orders: Drawn) -> float:
-    """Chi-square of how often which sample stood where, with (n - 1)**2 degrees of freedom.
-
-    Every order has each sample once, so that rows and columns have the same sum; the factor is what that does to the variance.
-    """
-    n = orders.shape[1]
-    counts = np.stack([np.bincount(orders[:, position], minlength=n) for position in range(n)])
-    return float(chi_square(counts) * (n - 1) / n)
-
-
-@pytest.fixture(scope="module")
-def orders_of_12() -> Drawn:
-    return drawn(Shuffled(), 12)
 
 
 # --------------------------------------------------------------------------------------------------------------- all samples
@@ -115,31 +76,6 @@ def test_orders_are_the_same_on_every_machine_and_in_every_version() -> None:
 # ------------------------------------------------------------------------------------------------------------ how random it is
 
 
-def test_every_sample_stands_everywhere_equally_often(orders_of_12: Drawn) -> None:
-    assert position_by_index(orders_of_12) < CRITICAL[121]
-
-
-def pair_counts(orders: Drawn, position: int) -> npt.NDArray[Any]:
-    """How often which two different samples stood at a position and the one after it."""
-    n = orders.shape[1]
-    counts = np.bincount(orders[:, position] * n + orders[:, position + 1], minlength=n * n).reshape(n, n)
-    return counts[~np.eye(n, dtype=bool)]
-
-
-@pytest.mark.parametrize("position", [0, 5, 10])
-def test_every_pair_of_samples_follows_one_another_equally_often(orders_of_12: Drawn, position: int) -> None:
-    assert chi_square(pair_counts(orders_of_12, position)) < CRITICAL[131]
-
-
-def test_all_24_orders_of_four_samples_are_equally_likely() -> None:
-    numbers = {order: number for number, order in enumerate(permutations(range(4)))}
-    orders = drawn(Shuffled(), 4)
-
-    counts = np.bincount([numbers[tuple(order)] for order in orders.tolist()], minlength=24)
-
-    assert chi_square(counts) < CRITICAL[23]
-
-
 def test_epochs_and_seeds_have_orders_of_their_own() -> None:
     orders = {tuple(whole(Shuffled(), 30, seed, epoch).tolist()) for seed in range(20) for epoch in range(20)}
 
@@ -192,10 +128,8 @@ def test_blocks_of_another_dataset_are_refused() -> None:
     ("arguments", "said"),
     [
         ({"block_lengths": 0}, "block length"),
-        ({"block_lengths": 2.5}, "block length"),
         ({"block_lengths": [3, -1]}, "block lengths"),
         ({"block_lengths": [3.0, 1.0]}, "block lengths"),
-        ({"block_lengths": [[3, 1]]}, "block lengths"),
         ({"block_lengths": [3], "window": 0}, "window"),
     ],
 )
@@ -217,18 +151,6 @@ def test_an_order_that_was_pickled_is_the_same_whether_it_was_used_or_not(order:
 
     assert np.array_equal(whole(copy, 40, 1, 1), before)
     assert copy.content() == order.content() == json.loads(json.dumps(order.content()))
-
-
-def test_orders_that_differ_have_contents_that_differ() -> None:
-    orders = [
-        *ORDERS,
-        BlockShuffled(block_lengths=8, window=4),
-        BlockShuffled(block_lengths=9, window=3),
-        BlockShuffled(block_lengths=[20, 10, 10], window=2),
-        BlockShuffled(block_lengths=[10, 20, 10], window=3),
-    ]
-
-    assert len({json.dumps(order.content(), sort_keys=True) for order in orders}) == len(orders)
 
 
 # ------------------------------------------------------------------------------------------------ only blocks, or only samples
@@ -282,28 +204,3 @@ def test_the_blocks_of_each_window_are_told_while_the_one_before_it_is_read(
         position = until
 
     assert order.upcoming(n, n, seed, 3)[0] is None
-
-
-def test_samples_in_order_tell_the_next_block_if_the_stack_knows_blocks() -> None:
-    class BlocksAccess(SourceAccess):
-        n_samples = 9
-
-        def sample(self, position: int) -> int:
-            return position
-
-        def blocks(self) -> Any:
-            return np.array([3, 4, 2])
-
-    class Blocks(AccessedDatasetIterator):
-        def make_access(self) -> SampleAccess:
-            return BlocksAccess()
-
-    order = InOrder().for_iterator(Blocks())
-
-    ahead = [order.upcoming(position, 9, 0, 0) for position in range(10)]
-
-    told = [(None if samples is None else samples.tolist(), until) for samples, until in ahead]
-    assert told == [*[([3], 3)] * 3, *[([7], 7)] * 4, *[([], 9)] * 2, (None, sys.maxsize)]
-    assert InOrder().upcoming(0, 9, 0, 0) == (None, sys.maxsize)
-    assert Shuffled().for_iterator(Blocks()).upcoming(0, 9, 0, 0) == (None, sys.maxsize)
-    assert order.content() == InOrder().content()

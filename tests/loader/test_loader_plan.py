@@ -37,15 +37,6 @@ def dealt(plans: list[Plan], position: int = 0, n_steps: int | None = None) -> l
 
 
 @given(sizes, batch_sizes, worlds, st.data())
-def test_ranks_that_keep_all_have_every_position_exactly_once_and_in_order(
-    n: int, batch: int, world: int, data: st.DataObject
-) -> None:
-    position = data.draw(st.integers(0, n))
-
-    assert dealt(ranks(n, batch, world, uneven="keep"), position) == list(range(position, n))
-
-
-@given(sizes, batch_sizes, worlds, st.data())
 def test_padded_ranks_repeat_fewer_samples_than_there_are_ranks_from_the_start(
     n: int, batch: int, world: int, data: st.DataObject
 ) -> None:
@@ -56,17 +47,6 @@ def test_padded_ranks_repeat_fewer_samples_than_there_are_ranks_from_the_start(
 
     assert positions == [*range(position, n), *[place % n for place in range(n_missing) if n]][: len(positions)]
     assert len(positions) == n - position + n_missing
-
-
-@given(sizes, batch_sizes, worlds, st.data())
-def test_dropping_ranks_leave_out_fewer_samples_than_there_are_ranks_at_the_end(
-    n: int, batch: int, world: int, data: st.DataObject
-) -> None:
-    position = data.draw(st.integers(0, n))
-
-    positions = dealt(ranks(n, batch, world, uneven="drop"), position)
-
-    assert positions == list(range(position, n - (n - position) % world))
 
 
 @given(sizes, batch_sizes, worlds, st.sampled_from(UNEVEN), st.data())
@@ -135,22 +115,11 @@ def test_another_world_with_another_batch_size_deals_out_the_rest_of_the_same_or
     assert rest[: n - position] == list(range(position, n))[:expected]
 
 
-@pytest.mark.parametrize(("uneven", "expected"), [("pad", [[0], [0], [0]]), ("drop", [[], [], []]), ("keep", [[0], [], []])])
-def test_one_sample_for_three_ranks_goes_where_uneven_says(uneven: Uneven, expected: list[list[int]]) -> None:
-    plans = ranks(1, 4, 3, uneven=uneven)
-
-    assert [[place for positions in batches(plan) for place in positions] for plan in plans] == expected
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"n_samples": -1}, "n_samples"),
         ({"batch_size": 0}, "batch_size"),
-        ({"batch_size": 2.5}, "batch_size"),
-        ({"world": 0}, "world"),
         ({"rank": 2, "world": 2}, "in a world of 2 must be at most 1"),
-        ({"rank": -1}, "rank"),
         ({"uneven": "repeat"}, "'pad', 'drop' or 'keep'"),
     ],
 )

@@ -37,7 +37,7 @@ def dealt(iterator: Any, state: dict[str, Any], world: int, batch_size: int, **o
 # -------------------------------------------------------------------------------------------------------------------- resume
 
 
-@pytest.mark.parametrize("n_received", [1, 5, 12, 13])
+@pytest.mark.parametrize("n_received", [1, 12, 13])
 def test_a_fresh_loader_goes_on_with_the_very_next_batch(n_received: int) -> None:
     iterator = numbers_to(100)
     uninterrupted = loader_of(iterator)
@@ -82,19 +82,6 @@ def test_a_state_of_four_ranks_with_three_workers_goes_on_on_two_and_on_eight() 
     assert dealt(iterator, states[0], 2, 16, workers=0, worker_kind="auto") == order[n_done:]
     assert dealt(iterator, states[3], 8, 5) == order[n_done:]
     assert dealt(iterator, states[1], 1, 1) == order[n_done:]
-
-
-def test_a_state_in_the_middle_of_several_epochs_gives_the_rest_of_all_of_them() -> None:
-    iterator = numbers_to(20)
-    whole = numbers_given(loader_of(iterator, epochs=3))
-    interrupted = loader_of(iterator, epochs=3)
-    numbers_given(interrupted, 4)
-
-    resumed = loader_of(iterator, epochs=3)
-    resumed.load_state_dict(interrupted.state_dict())
-
-    assert numbers_given(resumed) == whole[4:]
-    assert resumed.epoch == 3
 
 
 def test_a_state_after_the_last_batch_of_an_epoch_goes_on_with_the_next() -> None:
@@ -159,32 +146,6 @@ def test_a_state_is_plain_json_data_whatever_the_arguments_were() -> None:
     assert (state["seed"], state["epoch"], state["position"], state["first_epoch"], state["n_samples"]) == (3, 0, 32, 0, 64)
 
 
-def test_granulars_names_save_and_load_the_same() -> None:
-    loader = loader_of(numbers_to(30))
-    numbers_given(loader, 1)
-    other = loader_of(numbers_to(30))
-
-    other.load(loader.save())
-
-    assert loader.save() == loader.state_dict() == other.state_dict()
-
-
-@pytest.mark.parametrize("as_number", [np.int64, np.array])
-def test_numbers_that_a_checkpoint_made_numpys_are_taken_as_they_are_meant(as_number: Any) -> None:
-    loader = loader_of(numbers_to(30))
-    numbers_given(loader, 2)
-    state = {
-        key: as_number(value) if type(value) is int and key != "data_stack_loader" else value
-        for key, value in loader.save().items()
-    }
-
-    other = loader_of(numbers_to(30))
-    other.load_state_dict(state)
-
-    assert other.state_dict() == loader.state_dict()
-    assert numbers_given(other) == numbers_given(loader_of(numbers_to(30)))[2:]
-
-
 # -------------------------------------------------------------------------------------------------------------------- refusals
 
 
@@ -204,10 +165,8 @@ def refused(loader: Loader, state: Any, said: str) -> None:
 
 
 DAMAGED: list[tuple[Any, str]] = [
-    (None, "not the state of a loader"),
     ({}, "not the state of a loader"),
     ({"data_stack_loader": 1, "seed": 1, "epoch": 0, "position": 8}, "of version 1, known is 2"),
-    ({"data_stack_loader": "2"}, "of version '2'"),
     ({"data_stack_loader": 2}, "lacks seed, epoch, position"),
 ]
 
@@ -217,36 +176,14 @@ def test_what_is_no_state_is_refused(state: Any, said: str) -> None:
     refused(loader_of(numbers_to(30)), state, said)
 
 
-@pytest.mark.parametrize("key", ["seed", "position"])
-@pytest.mark.parametrize("value", [None, 1.0, True, np.array([1, 2])])
-def test_a_state_with_something_else_for_a_number_is_refused(key: str, value: Any) -> None:
-    loader = loader_of(numbers_to(30))
-
-    refused(loader, {**loader.state_dict(), key: value}, f"{key} in this state of a loader is")
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"position": 31}, "contradicts itself"),
-        ({"epoch": 1, "first_epoch": 2}, "contradicts itself"),
-        ({"n_samples": 40}, "had 40 samples, now it has 30"),
-        ({"fingerprint": "0" * 64}, "of another dataset"),
-        ({"order": {"order": "in order"}}, "of another order"),
-        ({"order": {}}, "of another order"),
-    ],
-)
-def test_a_state_that_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
-    loader = loader_of(numbers_to(30))
-
-    refused(loader, moved(loader.state_dict(), **changes), said)
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("seed", 8),
-        ("position", 16),
+        ("seed", True),
+        ("position", None),
+        ("position", np.array([1, 2])),
+        ("digest", None),
         ("order", {"order": "in order"}),
         ("fingerprint", "0" * 64),
     ],
@@ -256,30 +193,32 @@ def test_a_state_of_which_a_field_was_changed_is_refused(key: str, value: Any) -
     numbers_given(loader)
     numbers_given(loader, 1)
     state = loader.state_dict()
-    assert state[key] != value
+    assert str(state[key]) != str(value)
 
     refused(loader, {**state, key: value}, "changed or damaged")
 
 
-def test_a_state_survives_torch_json_and_further_fields() -> None:
+def test_a_state_survives_torch_json_numpy_and_further_fields() -> None:
     loader = loader_of(numbers_to(30))
     numbers_given(loader, 2)
     file = io.BytesIO()
-    torch.save({"loader": loader.state_dict()}, file)
+    torch.save({"loader": loader.save()}, file)
     file.seek(0)
     state = torch.load(file, weights_only=True)["loader"]
 
-    other = loader_of(numbers_to(30))
-    other.load_state_dict({**json.loads(json.dumps(state)), "written_by": "my framework"})
+    for as_number in (int, np.int64, np.array):
+        changed = {key: as_number(value) if type(value) is int else value for key, value in json.loads(json.dumps(state)).items()}
+        other = loader_of(numbers_to(30))
+        other.load({**changed, "data_stack_loader": 2, "written_by": "my framework"})
 
-    assert other.state_dict() == loader.state_dict()
+        assert other.state_dict() == loader.state_dict()
 
 
-def test_a_state_of_other_samples_is_refused_and_both_are_named() -> None:
-    state = loader_of(numbers_to(31)).state_dict()
+def test_a_state_of_a_dataset_that_has_grown_is_refused() -> None:
     loader = loader_of(numbers_to(30))
 
-    refused(loader, state, "31 samples, that of this loader .* and 30 .*SequenceDatasetIterator: 30 samples")
+    refused(loader, moved(loader.state_dict(), n_samples=40), "had 40 samples, now it has 30")
+    refused(loader, loader_of(numbers_to(31)).state_dict(), "of another dataset")
 
 
 @pytest.mark.parametrize("shuffle", [False, BlockShuffled(block_lengths=10, window=3)])
@@ -294,14 +233,3 @@ def test_a_state_with_random_layers_drawn_anew_is_refused_where_they_stay() -> N
 
     refused(loader_of(iterator, redraw=False), loader_of(iterator).state_dict(), "redraw")
     refused(loader_of(iterator), loader_of(iterator, redraw=False).state_dict(), "redraw")
-
-
-def test_loading_a_state_ends_the_iteration_under_way() -> None:
-    loader = loader_of(numbers_to(30))
-    batches = iter(loader)
-    next(batches)
-
-    loader.load_state_dict(loader.state_dict())
-
-    with pytest.raises(RuntimeError, match="given a state"):
-        next(batches)

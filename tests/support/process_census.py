@@ -47,8 +47,8 @@ def descriptors() -> list[str]:
     return sorted(found)
 
 
-#: Threads that are nobody's: those of the executors, which end by themselves, and the one of progress bars.
-_STAYING = ("data_stack-compute", "data_stack-wait", "data_stack-parquet", "tqdm_monitor")
+#: Threads of the executors, which end when they are idle, and of progress bars.
+_STAYING = ("data_stack-", "tqdm_monitor")
 
 
 class Census(NamedTuple):

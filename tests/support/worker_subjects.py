@@ -93,13 +93,13 @@ class Told:
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def freeze(self) -> None:
-        """Wait for oneself in native code, without letting go of Python's lock."""
+        """Wait for oneself in native code, without releasing the GIL."""
         mutex = ctypes.create_string_buffer(64)
         for _ in range(2):
             ctypes.PyDLL(None).pthread_mutex_lock(mutex)
 
     def sleep(self) -> None:
-        time.sleep(5.7)
+        time.sleep(0.7)
 
     def sleep_long(self) -> None:
         time.sleep(600)
