@@ -1,7 +1,6 @@
-"""Loads real data by name from a cold store, reports what it is, and draws it; called by ``make quickstart``.
+"""Loads a dataset by name into an empty store, prints a report, and draws samples; called by ``make quickstart``.
 
-All is written to the current folder: the store to ``.quickstart``, emptied first so that every step is seen, and the
-contact sheet to ``quickstart.png``.
+Writes to the current folder: the store to ``.quickstart``, which it empties first, and the contact sheet to ``quickstart.png``.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ STORE, SHEET = Path(".quickstart"), Path("quickstart.png")
 
 
 def the_code() -> tuple[Any, Any, Any, Any]:
-    """Three lines; the store is the one that DATA_STACK_HOME names."""
+    """Load the first sample from the store that DATA_STACK_HOME names."""
     import data_stack
 
     train = data_stack.load("digits", split="train")
@@ -27,10 +26,10 @@ def the_code() -> tuple[Any, Any, Any, Any]:
 
 
 def main() -> None:
-    """Prepare and report, draw, and do it again in three lines."""
+    """Prepare the dataset, print its report, and draw samples."""
     shutil.rmtree(STORE, ignore_errors=True)
     os.environ["DATA_STACK_HOME"] = str(STORE.absolute())
-    # The output may go to a log or a terminal of any encoding; none of them shall stop a first impression.
+    # The output may go to a log or a terminal of any encoding.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     print("Loading the dataset 'digits' into an empty store.\n")
@@ -42,13 +41,13 @@ def main() -> None:
     contact_sheet(train).save(SHEET)
 
     lines = [line for line in inspect.getsource(the_code).splitlines()[2:-1] if line.strip()]
-    print(f"\nThe first sample of {len(train):,} is a picture of {image.shape[0]} × {image.shape[1]} pixels, of a {label}.")
-    print(f"A hundred of them are on the contact sheet {SHEET}.\n")
+    print(f"\nThe first of {len(train):,} samples is an image of {image.shape[0]} × {image.shape[1]} pixels that shows a {label}.")
+    print(f"{SHEET} shows a hundred samples.\n")
     print("In Python:\n")
     print(textwrap.indent(textwrap.dedent("\n".join(lines)), "    "))
     command = Path(os.path.relpath(sys.executable)).with_name("data-stack")
-    print(f"\nThe bytes are in {STORE}; this reads them all again:  {command} verify --storage {STORE}")
-    print("Without --storage and DATA_STACK_HOME they go to your cache folder. README.md goes on from here.")
+    print(f"\nThe store is {STORE}. To verify its checksums, run:  {command} verify --storage {STORE}")
+    print("Without --storage and DATA_STACK_HOME, data_stack stores datasets in your cache folder. README.md has the next steps.")
 
 
 if __name__ == "__main__":
