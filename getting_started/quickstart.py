@@ -41,7 +41,7 @@ def main() -> None:
     contact_sheet(train).save(SHEET)
 
     lines = [line for line in inspect.getsource(the_code).splitlines()[2:-1] if line.strip()]
-    print(f"\nThe first of {len(train):,} samples is an image of {image.shape[0]} × {image.shape[1]} pixels that shows a {label}.")
+    print(f"\nThe first of {len(train):,} samples is an image of a {label}, {image.shape[0]} × {image.shape[1]} pixels.")
     print(f"{SHEET} shows a hundred samples.\n")
     print("In Python:\n")
     print(textwrap.indent(textwrap.dedent("\n".join(lines)), "    "))
