@@ -31,14 +31,17 @@ Exit codes:
 """
 
 _name = click.argument("name", metavar="NAME")
-_split = click.option("--split", metavar="SPLIT", help="One split; default: all of them (show: the first).")
+_split = click.option("--split", metavar="SPLIT", help="One split.  [default: all splits; show: the first]")
+_option = click.option(
+    "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON or text."
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
 @click.version_option(package_name="datastack", message="data-stack %(version)s")
 @common_options
 def data_stack() -> None:
-    """Any dataset, from any store: list, prepare, look at and verify datasets."""
+    """List, prepare, show, verify and copy datasets."""
 
 
 @data_stack.command("list")
@@ -47,7 +50,7 @@ def data_stack() -> None:
 def list_datasets(settings: Settings) -> None:
     """List the installed datasets.
 
-    Tells which versions of them are prepared in the store, and imports none if the store can list what it has.
+    Shows which versions are prepared in the store. Imports no plugin if the store can list its resources.
     """
     from data_stack.plugins.manager import default_manager
     from data_stack.plugins.record import DATASETS_GROUP
@@ -83,9 +86,9 @@ def list_datasets(settings: Settings) -> None:
 @common_options
 @pass_settings
 def info(settings: Settings, name: str) -> None:
-    """Tell what a dataset is, retrieving nothing.
+    """Describe a dataset without downloading it.
 
-    Description, splits, options, licence, and where its files are published with which digests.
+    Prints description, splits, options, licence, and the URLs and checksums of its files.
     """
     from data_stack.cli.datasets import collect_facts
 
@@ -120,12 +123,14 @@ def info(settings: Settings, name: str) -> None:
 
 @data_stack.command()
 @_name
-@click.option("--engine", metavar="NAME", help="Where to prepare the shards: processes, spark …  [default: here, in turn]")
-@click.option("--processes", "n_processes", type=click.IntRange(1, 1024), metavar="N", help="How many; means --engine processes.")
-@click.option("--master", metavar="URL", help="Of a cluster, e.g. spark://host:7077 or 'local[4]'; means --engine spark.")
-@click.option("--again", is_flag=True, help="Prepare it also if it is ready, from the sources that are kept.")
+@click.option("--engine", metavar="NAME", help="Engine that prepares the shards: processes, spark …  [default: this process]")
 @click.option(
-    "--keep-steps", is_flag=True, help="Keep steps and shards when the code raises, and use those that other code has done."
+    "--processes", "n_processes", type=click.IntRange(1, 1024), metavar="N", help="How many; implies --engine processes."
+)
+@click.option("--master", metavar="URL", help="Spark cluster, e.g. spark://host:7077 or 'local[4]'; implies --engine spark.")
+@click.option("--again", is_flag=True, help="Prepare it even if it is ready; downloaded sources are reused.")
+@click.option(
+    "--keep-steps", is_flag=True, help="Keep finished steps and shards if the code raises, and reuse those of other code."
 )
 @common_options
 @pass_settings
@@ -140,11 +145,11 @@ def prepare(
 ) -> None:
     """Prepare a dataset ahead of time.
 
-    Retrieves and preprocesses it, so that loading it later only opens files. What is there is not fetched again, and what
-    was interrupted goes on where it was, if the dataset's code is the same. If that code raises, it starts over next time.
+    Downloads and preprocesses the dataset, so that loading it later only opens files. Files that are stored are not downloaded
+    again. After an interruption the command resumes if the dataset's code is unchanged; if that code raises, it starts over.
 
-    A dataset that has shards can prepare them at once, in processes of this machine or on a Spark cluster (with the package
-    datastack-spark); another one is prepared there as a whole. The store must be reachable from all machines that take part.
+    A dataset with shards can prepare them in parallel, in processes of this machine or on a Spark cluster (with the package
+    datastack-spark); other datasets run there as one task. All machines must reach the store.
     """
     from data_stack.cli.datasets import engine_of, prepare_dataset
 
@@ -174,13 +179,13 @@ def prepare(
 @data_stack.command()
 @_name
 @_split
-@click.option("--statistics", is_flag=True, help="Read all samples: missing values, extremes, means, distinct values.")
-@click.option("--duplicates", is_flag=True, help="Read all samples: which are equal, within and between the splits.")
+@click.option("--statistics", is_flag=True, help="Read all samples; add missing values, extremes, means, distinct values.")
+@click.option("--duplicates", is_flag=True, help="Read all samples; add equal ones within and between splits.")
 @click.option(
     "--format",
     "report_format",
     type=click.Choice(["text", "markdown", "html"]),
-    help="How to print it.  [default: text]",
+    help="Output format.  [default: text]",
 )
 @dataset_options
 @common_options
@@ -194,9 +199,9 @@ def report(
     report_format: str | None,
     options: tuple[str, ...],
 ) -> None:
-    """Report samples, classes, sizes and digests.
+    """Report samples, classes, sizes and checksums.
 
-    The dataset is prepared first if it is not ready.
+    Prepares the dataset first if it is not ready.
     """
     if settings.as_json and report_format is not None:
         raise click.UsageError("--json and --format both say how to print")
@@ -219,10 +224,10 @@ def report(
 
 @data_stack.command()
 @_name
-@click.option("-o", "--output", required=True, metavar="FILE", help="The picture to write, .png or .jpg.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The image file to write, .png or .jpg.")
 @_split
 @click.option(
-    "-n", "--samples", "n_samples", type=click.IntRange(min=1), help="How many at most.  [default: 100 pictures, 24 rows]"
+    "-n", "--samples", "n_samples", type=click.IntRange(min=1), help="Maximum number of samples.  [default: 100 images, 24 rows]"
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Draw random samples instead of the first of each class.")
 @dataset_options
@@ -239,7 +244,7 @@ def show(
 ) -> None:
     """Draw samples with their labels.
 
-    As many of each class as there is room for. The dataset is prepared first if it is not ready.
+    Draws equally many samples of each class. Prepares the dataset first if it is not ready.
     """
     if Path(output).suffix.lower() not in (".png", ".jpg", ".jpeg"):
         raise click.BadParameter(f"{output!r} ends neither in .png nor in .jpg", param_hint="'-o'")
@@ -261,15 +266,15 @@ def show(
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
 @click.option("--sha256", metavar="HEX", help="SHA-256 that the file must have.")
 @click.option("--md5", metavar="HEX", help="MD5 that the file must have.")
-@click.option("--unverified", is_flag=True, help="Store a file that no digest is known of.")
+@click.option("--unverified", is_flag=True, help="Store the file without verifying it.")
 @common_options
 @pass_settings
 def import_file(settings: Settings, identifier: str, path: str, sha256: str | None, md5: str | None, unverified: bool) -> None:
-    """Store a file fetched by other means.
+    """Store a file that you downloaded yourself.
 
-    For example: data-stack import-file digits/raw/digits.csv.gz ~/Downloads/digits.csv.gz
+    For example: data-stack import-file digits/1.0.0/raw/digits.csv.gz ~/Downloads/digits.csv.gz
 
-    It must have the digest that the installed dataset defines for IDENTIFIER, or else the one given. The error of a failed
+    The file must have the checksum that the installed dataset defines for IDENTIFIER, or the given one. The error of a failed
     download names the identifier.
     """
     from data_stack.cli.datasets import import_dataset
@@ -288,9 +293,9 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
 @pass_settings
 @click.pass_context
 def doctor(context: click.Context, settings: Settings) -> None:
-    """Check environment, store and all plugins.
+    """Check the environment, the store and all plugins.
 
-    Imports every plugin; exits with 1 if one of them, or the store, is broken, or if the original DataStack is in the way.
+    Imports every plugin. Exits with 1 if a plugin or the store is broken, or if the original DataStack is installed too.
     """
     from data_stack.cli.examination import run_checks
 

@@ -20,13 +20,19 @@ _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
 @click.command("convert")
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")
-@click.option("--from", "source_format", metavar=_FORMAT, help=f"The format of SRC: {_FORMATS}.  [default: as it looks]")
-@click.option("--to", "target_format", metavar=_FORMAT, help="The format of DST.  [default: by its suffix; records without one]")
-@click.option("--columns", metavar="A,NEW=OLD", help="Only these columns; NEW=OLD renames one, and names one of tuples: image=0.")
-@click.option("--shardlen", type=click.IntRange(min=1), help="Samples in a shard, of records, webdataset and parquet.")
-@click.option("--verify/--no-verify", default=True, show_default=True, help="Read all samples back, and compare them.")
+@click.option("--from", "source_format", metavar=_FORMAT, help=f"The format of SRC: {_FORMATS}.  [default: detected]")
+@click.option("--to", "target_format", metavar=_FORMAT, help="The format of DST.  [default: by its suffix, else records]")
+@click.option("--columns", metavar="A,NEW=OLD", help="Only these columns; NEW=OLD renames one, or names a position: image=0.")
+@click.option("--shardlen", type=click.IntRange(min=1), help="Samples per shard, for records, webdataset and parquet.")
 @click.option(
-    "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON, or else text."
+    "--verify",
+    type=click.Choice(["all", "sample", "none"]),
+    default="all",
+    show_default=True,
+    help="Samples to read back and compare.",
+)
+@click.option(
+    "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON or text."
 )
 @common_options
 @click.make_pass_decorator(Settings, ensure=True)
@@ -45,12 +51,12 @@ def convert_dataset(
 
     For example: data-stack convert train.h5 train --columns image=x,label=y
 
-    SRC is a file, a folder, an installed dataset (mnist:train), or lies in a store (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME);
-    DST is a file or a folder, here or in a store. Formats: records, hdf5 (.h5), npz, torch (.pt), webdataset (.tar, or a folder
+    SRC is a file, a folder, an installed dataset (mnist:train), or a URL (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME);
+    DST is a file or a folder, local or in a store. Formats: records, hdf5 (.h5), npz, torch (.pt), webdataset (.tar, or a folder
     of shards), parquet (a folder of files), images (a folder for each class).
 
-    Nothing that is there is overwritten. DST has its name when all samples were read back and compared with SRC; a conversion
-    that is interrupted leaves nothing, and is begun anew.
+    An existing DST is never overwritten. DST appears under its name when it is complete and compared with SRC; an interrupted
+    conversion leaves nothing and starts over.
     """
     from data_stack.formats.conversion import convert
 

@@ -19,21 +19,21 @@ _source = click.argument("source", metavar="SRC")
 @click.group("parquet")
 @common_options
 def parquet() -> None:
-    """Look at Parquet datasets, make their metadata anew, copy them.
+    """Describe, copy and measure Parquet datasets, and rebuild their metadata.
 
-    SRC is a folder or file, or lies in a store (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME, hdfs://…).
+    SRC is a folder, a file or a URL (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME, hdfs://…).
     """
 
 
 @parquet.command("info")
 @_source
-@click.option("--values", is_flag=True, help="Print the values in the row-group indexes, too.")
+@click.option("--values", is_flag=True, help="Also print the values in the row-group indexes.")
 @common_options
 @_pass_settings
 def info(settings: Settings, source: str, values: bool) -> None:
-    """Tell what a Parquet dataset holds; only footers are read.
+    """Describe a Parquet dataset; reads only footers.
 
-    Its schema and where that comes from, files, row groups, sizes, compression, row-group indexes, and what is kept beside them.
+    Prints the schema and its origin, files, row groups, sizes, compression, row-group indexes and other metadata.
     """
     from data_stack.cli.parquet_facts import facts_of
 
@@ -61,17 +61,17 @@ def info(settings: Settings, source: str, values: bool) -> None:
     "schema_file",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE.json",
-    help='The schema, as `info --json` prints it under "schema".  [default: the one that is there, or that the columns tell]',
+    help='The schema, as `info --json` prints it under "schema".  [default: the existing one, or inferred from the columns]',
 )
 @click.option(
-    "--petastorm", is_flag=True, help="Write what Petastorm needs, too; where it is there already, it is kept up to date."
+    "--petastorm", is_flag=True, help="Also write Petastorm's metadata; existing metadata of Petastorm is always updated."
 )
 @common_options
 @_pass_settings
 def generate(settings: Settings, source: str, schema_file: str | None, petastorm: bool) -> None:
-    """Write the manifest and _common_metadata of a Parquet dataset, out of the footers of its files.
+    """Rebuild the manifest and _common_metadata of a Parquet dataset from the footers of its files.
 
-    For a dataset that others wrote, or appended to. No row is read, and no Spark is needed.
+    Use it for datasets that other tools wrote or appended to. It reads no rows and needs no Spark.
     """
     from data_stack.formats.parquet.metadata_generation import generate_metadata
 
@@ -95,28 +95,26 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
 @_source
 @click.argument("target", metavar="DST")
 @click.option("--fields", "fields", multiple=True, metavar="REGEX", help="Only fields whose whole name matches; may be repeated.")
-@click.option(
-    "--not-null", "not_null", multiple=True, metavar="FIELD", help="Leave out rows where this is null; may be repeated."
-)
+@click.option("--not-null", "not_null", multiple=True, metavar="FIELD", help="Skip rows where FIELD is null; may be repeated.")
 @click.option("--partition-by", multiple=True, metavar="FIELD", help="Fields that become folders.  [default: as in SRC]")
 @click.option(
-    "--row-group-mb", type=click.FloatRange(min=0, min_open=True), default=32.0, show_default=True, help="Before compression."
+    "--row-group-mb", type=click.FloatRange(min=0, min_open=True), default=32.0, show_default=True, help="Uncompressed size."
 )
-@click.option("--file-mb", type=click.FloatRange(min=0, min_open=True), default=512.0, show_default=True, help="As stored.")
+@click.option("--file-mb", type=click.FloatRange(min=0, min_open=True), default=512.0, show_default=True, help="Size on disk.")
 @click.option(
     "--compression",
     type=click.Choice(["zstd", "snappy", "gzip", "lz4", "brotli", "none"]),
     default="zstd",
     show_default=True,
-    help="Of all but the cells that are compressed themselves.",
+    help="Compression of all cells but those that are compressed already.",
 )
-@click.option("--overwrite", is_flag=True, help="Remove the dataset at DST first.")
+@click.option("--overwrite", is_flag=True, help="Delete the dataset at DST first.")
 @common_options
 @_pass_settings
 def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...], **options: Any) -> None:
-    """Copy a Parquet dataset: some fields, rows without nulls, other files. No cell is decoded.
+    """Copy a Parquet dataset: all or some fields, optionally without nulls, into new files. Decodes no cell.
 
-    An interrupted copy goes on where it was. Row-group indexes are built anew for the copy.
+    An interrupted copy resumes. Row-group indexes are rebuilt for the copy.
     """
     from dataclasses import asdict
 
@@ -132,26 +130,26 @@ def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...
 @parquet.command("throughput")
 @_source
 @click.option("--fields", "fields", multiple=True, metavar="REGEX", help="Only fields whose whole name matches; may be repeated.")
-@click.option("--workers", type=click.IntRange(0, 1024), metavar="N", help="Threads or processes.  [default: one a processor]")
+@click.option("--workers", type=click.IntRange(0, 1024), metavar="N", help="Threads or processes.  [default: one per processor]")
 @click.option(
     "--worker-kind",
     type=click.Choice(["auto", "inline", "threads", "processes"]),
     default="auto",
     show_default=True,
-    help="Who reads and decodes.",
+    help="Kind of workers that read and decode.",
 )
-@click.option("--batch-size", type=click.IntRange(min=1), default=256, show_default=True, help="Rows of a batch.")
-@click.option("--shuffle/--no-shuffle", default=True, show_default=True, help="Row groups at random, and their rows.")
-@click.option("--window", type=click.IntRange(min=1), default=8, show_default=True, help="Row groups that are mixed.")
-@click.option("--warmup", type=click.IntRange(min=0), default=1, show_default=True, help="Epochs that do not count.")
-@click.option("--epochs", type=click.IntRange(min=1), default=1, show_default=True, help="Epochs that count.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=256, show_default=True, help="Rows per batch.")
+@click.option("--shuffle/--no-shuffle", default=True, show_default=True, help="Shuffle row groups and rows.")
+@click.option("--window", type=click.IntRange(min=1), default=8, show_default=True, help="Row groups to shuffle together.")
+@click.option("--warmup", type=click.IntRange(min=0), default=1, show_default=True, help="Epochs to run before measuring.")
+@click.option("--epochs", type=click.IntRange(min=1), default=1, show_default=True, help="Epochs to measure.")
 @common_options
 @_pass_settings
 def throughput(settings: Settings, /, source: str, fields: tuple[str, ...], **options: Any) -> None:
-    """Measure how fast a Parquet dataset is read, in whole epochs.
+    """Measure the read throughput of a Parquet dataset over whole epochs.
 
-    Rows and bytes a second, the time to the first batch, and memory. The first epoch fills the caches and does not
-    count, unless --warmup 0 is given.
+    Prints rows and bytes per second, the time to the first batch, and memory. The first epoch fills the caches and is not
+    measured, unless you pass --warmup 0.
     """
     from data_stack.cli.parquet_facts import measure
 

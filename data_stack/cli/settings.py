@@ -115,7 +115,7 @@ def common_options(command: _Command) -> _Command:
     """Give a command, or the group before it, the options of :class:`Settings`; where both have one, the later counts."""
     for names, options in (
         (("--debug",), {"is_flag": True, "default": None, "help": "Show tracebacks and all log messages."}),
-        (("--offline",), {"is_flag": True, "default": None, "help": "Touch no network. [env: DATA_STACK_OFFLINE]"}),
+        (("--offline",), {"is_flag": True, "default": None, "help": "Use no network. [env: DATA_STACK_OFFLINE]"}),
         (("--json", "as_json"), {"is_flag": True, "default": None, "help": "Print JSON on standard output."}),
         (("--storage",), {"metavar": "URL_OR_PATH", "help": _STORAGE_HELP}),
     ):

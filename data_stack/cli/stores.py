@@ -24,7 +24,7 @@ __all__ = ["copy", "du", "gc", "remove", "verify"]
 _name = click.argument("name", metavar="NAME")
 _names = click.argument("names", metavar="[NAME]...", nargs=-1)
 _jobs = click.option(
-    "--jobs", "n_threads", type=click.IntRange(1, 64), default=4, show_default=True, help="How many resources at a time."
+    "--jobs", "n_threads", type=click.IntRange(1, 64), default=4, show_default=True, help="Resources processed in parallel."
 )
 
 
@@ -35,11 +35,10 @@ _jobs = click.option(
 @pass_settings
 @click.pass_context
 def verify(context: click.Context, settings: Settings, names: tuple[str, ...], n_threads: int) -> None:
-    """Hold stored bytes against their digests.
+    """Verify stored resources against their checksums.
 
-    Reads every resource of the datasets NAME, or all of the store, and compares it with what its store recorded and its
-    manifest lists; no plugin is needed. Exits with 1 if anything is damaged or missing. What no resource needs is told by
-    `gc --dry-run`.
+    Reads every resource of the datasets NAME, or of the whole store, and compares it with the checksums of the store and the
+    manifest. Needs no plugin. Exits with 1 if a resource is damaged or missing. `gc --dry-run` lists garbage.
     """
     from data_stack.repository.verification import verify_storage
 
@@ -63,9 +62,9 @@ def verify(context: click.Context, settings: Settings, names: tuple[str, ...], n
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")
 @_names
-@click.option("--deep", is_flag=True, help="Read what DST has already, and replace what is damaged there.")
+@click.option("--deep", is_flag=True, help="Also read what DST has, and replace damaged resources.")
 @_jobs
-@click.option("--dry-run", is_flag=True, help="Only tell what would be copied.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
 @common_options
 @pass_settings
 @click.pass_context
@@ -83,9 +82,9 @@ def copy(
 
     For example: data-stack copy /data/sets 'mongodb://host/datasets' digits mnist
 
-    SRC and DST are folders or URLs of stores; without NAME everything in SRC is copied. Every byte is hashed on its way and
-    held against the manifest. What DST has already is neither read nor sent: run the same command again after an
-    interruption, and it goes on with the file that broke off. A dataset is ready at DST once all of it is there.
+    SRC and DST are folders or URLs of stores; without NAME everything in SRC is copied. Every byte is verified against its
+    checksum. What DST has already is not copied again, so after an interruption the same command continues. A dataset is
+    ready at DST once it is complete.
     """
     _check_names(names)
     if settings.storage is not None:
@@ -126,17 +125,17 @@ def copy(
 
 @click.command()
 @_name
-@click.option("--version", "version", metavar="V", help="Which version.  [default: the only one there is]")
-@click.option("--all-versions", is_flag=True, help="All versions, and all else that lies below NAME.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
-@click.option("--yes", is_flag=True, help="Do not ask. Nothing is asked where standard input is no terminal.")
+@click.option("--version", "version", metavar="V", help="Which version.  [default: the only stored version]")
+@click.option("--all-versions", is_flag=True, help="All versions, and everything else below NAME.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation (never asked without a terminal).")
 @common_options
 @pass_settings
 def remove(settings: Settings, name: str, version: str | None, all_versions: bool, dry_run: bool, yes: bool) -> None:
     """Remove a dataset from the store.
 
-    Its plugin need not be installed, and stays. The manifest goes first: a removal that was interrupted leaves nothing that
-    looks ready, and the same command goes on. Others' datasets and other versions are not touched.
+    The plugin need not be installed, and is not removed. The manifest is deleted first, so an interrupted removal leaves no
+    dataset that looks ready; the same command continues. Other datasets and versions stay.
     """
     _check_names((name,))
     if version is not None and all_versions:
@@ -165,16 +164,16 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
 
 @click.command()
 @click.option(
-    "--grace", default="24h", show_default=True, metavar="TIME", help="Keep what was replaced since: 90s, 30m, 24h, 7d."
+    "--grace", default="24h", show_default=True, metavar="TIME", help="Keep content replaced within this time: 90s, 30m, 24h, 7d."
 )
-@click.option("--dry-run", is_flag=True, help="Only tell what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @common_options
 @pass_settings
 def gc(settings: Settings, grace: str, dry_run: bool) -> None:
-    """Free what no resource needs any more.
+    """Delete garbage from the store.
 
-    What writers that died left behind goes at once; replaced versions, and content that nothing refers to, after the grace
-    period. It may run beside readers and writers, and be interrupted and run again.
+    Deletes what crashed writers left at once, and replaced versions and unreferenced content after the grace period. May run
+    beside readers and writers, and be interrupted and run again.
     """
     from data_stack.repository.removal import collect_garbage
 
@@ -199,10 +198,10 @@ def gc(settings: Settings, grace: str, dry_run: bool) -> None:
 @common_options
 @pass_settings
 def du(settings: Settings, names: tuple[str, ...]) -> None:
-    """Tell how much is stored.
+    """Show disk usage.
 
-    Resources and bytes of the datasets NAME, or of all: raw (as retrieved), preprocessed (what is opened), other. Unique
-    counts equal content once. Reads no data. `gc --dry-run` tells what is garbage.
+    Prints resources and bytes of the datasets NAME, or of all: raw (as downloaded), preprocessed, other. "Unique" counts equal
+    content once. Reads no data. `gc --dry-run` lists garbage.
     """
     _check_names(names)
     from data_stack.repository.inventory import disk_usage
