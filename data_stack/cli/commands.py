@@ -32,9 +32,6 @@ Exit codes:
 
 _name = click.argument("name", metavar="NAME")
 _split = click.option("--split", metavar="SPLIT", help="One split.  [default: all splits; show: the first]")
-_option = click.option(
-    "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON or text."
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)

@@ -24,13 +24,7 @@ _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
 @click.option("--to", "target_format", metavar=_FORMAT, help="The format of DST.  [default: by its suffix, else records]")
 @click.option("--columns", metavar="A,NEW=OLD", help="Only these columns; NEW=OLD renames one, or names a position: image=0.")
 @click.option("--shardlen", type=click.IntRange(min=1), help="Samples per shard, for records, webdataset and parquet.")
-@click.option(
-    "--verify",
-    type=click.Choice(["all", "sample", "none"]),
-    default="all",
-    show_default=True,
-    help="Samples to read back and compare.",
-)
+@click.option("--verify/--no-verify", default=True, show_default=True, help="Read all samples back and compare them.")
 @click.option(
     "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON or text."
 )

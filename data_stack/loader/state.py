@@ -60,7 +60,9 @@ class LoaderState:
             raise LoaderStateError(f"this state of a loader lacks {', '.join(missing)}; it must be what state_dict() gave")
         check_seal({name: state[name] for name in ["data_stack_loader", *names, "digest"]}, "a loader")
         # some checkpoints make numpy's integers, or arrays, of numbers
-        values = {name: value if isinstance(value := state[name], (str, Mapping)) else int(value) for name in names}
+        values: dict[str, Any] = {
+            name: value if isinstance(value := state[name], (str, Mapping)) else int(value) for name in names
+        }
         return cls(**values)
 
     def check_is_of(self, own: LoaderState, iterator: object) -> None:

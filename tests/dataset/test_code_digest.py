@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from data_stack.dataset import code_digest as code_digest_module
-from data_stack.dataset.code_digest import find_changed_module, code_digest, module_digests
+from data_stack.dataset.code_digest import code_digest, find_changed_module, module_digests
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.prepared import PreparedResources, Resources

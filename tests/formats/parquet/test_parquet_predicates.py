@@ -109,22 +109,28 @@ def test_what_does_not_suit_the_columns_is_an_error(predicate: Any, error: type[
         selected(as_predicate(predicate), lists=[[1]] * 5, **ROWS)
 
 
+NO_PREDICATES: list[Any] = [[], [[]], [("a", ">")], [("a", "~", 3)], [("a", "in", 3)], 3, col(0) > 1, pc.scalar(True), in_set]
+NO_VALUES: list[Any] = ["abc", [{}], 3]
+NO_FIELDS: list[Any] = [[], "a", [3]]
+NO_FRACTIONS: list[Any] = [[80, 20], [1.0], [-0.1, 0.2]]
+NO_PARTS: list[Any] = [[], [3]]
+
+
 @pytest.mark.parametrize(
-    "make",
+    ("make", "mistake"),
     [
-        *(lambda wrong=wrong: as_predicate(wrong) for wrong in ([], [[]], [("a", ">")], [("a", "~", 3)], [("a", "in", 3)], 3)),
-        *(lambda wrong=wrong: as_predicate(wrong) for wrong in (col(0) > 1, pc.scalar(True), in_set)),
-        *(lambda wrong=wrong: in_set(wrong, "a") for wrong in ("abc", [{}], 3)),
-        *(lambda wrong=wrong: in_lambda(wrong, len) for wrong in ([], "a", [3])),
-        *(lambda wrong=wrong: in_pseudorandom_split(wrong, 1, "a") for wrong in ([80, 20], [1.0], [-0.1, 0.2])),
-        *(lambda wrong=wrong: in_reduce(wrong, all) for wrong in ([], [3])),
-        lambda: in_negate(3),
-        lambda: bool(in_set([1], "a")),
+        *((as_predicate, each) for each in NO_PREDICATES),
+        *((lambda values: in_set(values, "a"), each) for each in NO_VALUES),
+        *((lambda fields: in_lambda(fields, len), each) for each in NO_FIELDS),
+        *((lambda fractions: in_pseudorandom_split(fractions, 1, "a"), each) for each in NO_FRACTIONS),
+        *((lambda parts: in_reduce(parts, all), each) for each in NO_PARTS),
+        (in_negate, 3),
+        (bool, in_set([1], "a")),
     ],
 )
-def test_mistakes_in_writing_are_errors(make: Any) -> None:
+def test_mistakes_in_writing_are_errors(make: Any, mistake: Any) -> None:
     with pytest.raises(ConfigError):
-        make()
+        make(mistake)
 
 
 def test_the_content_of_predicates_tells_them_apart() -> None:
