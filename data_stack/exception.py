@@ -19,7 +19,7 @@
     │   └── MissingFileError (FileNotFoundError)      there is no file at that path
     ├── StorageError (OSError)                        the store could not read or write
     │   ├── ReadOnlyStorageError                      … because it was opened for reading only
-    │   ├── StorageConflictError                      … because somebody else had replaced the resource meanwhile
+    │   ├── StorageConflictError                      … because another writer had replaced the resource
     │   ├── StorageFullError                          … because there is no room left
     │   └── StorageUnavailableError                   … because its server did not answer in time, or refused
     ├── UnsupportedStorageOperationError (NotImplementedError)   a third party's connector lacks an optional operation
@@ -226,7 +226,7 @@ class StorageUnavailableError(StorageError):
 
 
 class StorageConflictError(StorageError):
-    """A resource is not what the writer expected to replace: somebody else was first. Nothing was published."""
+    """Another writer has replaced the resource that the writer expected to replace. Nothing was published."""
 
 
 class ReadOnlyStorageError(StorageError):
@@ -352,7 +352,7 @@ class TaskError(DataStackError, RuntimeError):
         task: its name, e.g. ``'shard {"file": "raw/part-0.csv"}'``.
         n_attempts: how often it was tried.
         problem: how the last attempt ended, and where.
-        traceback_text: the traceback there; empty if there is none.
+        traceback_text: the traceback there; may be empty.
     """
 
     def __init__(self, task: str, n_attempts: int, problem: str, traceback_text: str = "") -> None:
@@ -408,8 +408,8 @@ def describe_error(error: BaseException) -> str:
     """Type and message of an error of foreign code."""
     try:
         message = str(error)
-    except Exception:  # noqa: BLE001  # whatever the __str__ of a user's exception raises: what failed is still to be told
-        message = "(its text could not be made)"
+    except Exception:  # noqa: BLE001  # the __str__ of a user's exception may raise anything
+        message = "(its message could not be formatted)"
     return f"{type(error).__name__}: {message}".rstrip(": ")
 
 

@@ -9,7 +9,16 @@ from typing import Any
 
 import click
 
-from data_stack.cli.settings import Settings, common_options, echo, parse_options, print_json
+from data_stack.cli.settings import (
+    Settings,
+    common_options,
+    dataset_options,
+    echo,
+    locate,
+    parse_options,
+    pass_settings,
+    print_json,
+)
 
 __all__ = ["convert_dataset"]
 
@@ -25,11 +34,9 @@ _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
 @click.option("--columns", metavar="A,NEW=OLD", help="Only these columns; NEW=OLD renames one, or names a position: image=0.")
 @click.option("--shardlen", type=click.IntRange(min=1), help="Samples per shard, for records, webdataset and parquet.")
 @click.option("--verify/--no-verify", default=True, show_default=True, help="Read all samples back and compare them.")
-@click.option(
-    "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON or text."
-)
+@dataset_options
 @common_options
-@click.make_pass_decorator(Settings, ensure=True)
+@pass_settings
 def convert_dataset(
     settings: Settings,
     source: str,
@@ -56,7 +63,7 @@ def convert_dataset(
 
     report = convert(
         _source(settings, source, parse_options(options), source_format),
-        _locate(target),
+        locate(target),
         source_format=source_format,
         target_format=target_format,
         columns=columns,
@@ -74,31 +81,19 @@ def convert_dataset(
     echo("columns: " + ", ".join(f"{name} ({kind})" for name, kind in report.columns.items()))
 
 
-def _locate(text: str) -> Any:
-    """A path, or what lies in a store, also in one of a plugin's scheme."""
-    from data_stack.io.location import location_of
-    from data_stack.io.url import split_url
-    from data_stack.repository.default_storage import as_storage_connector
-
-    if "://" not in text:
-        return location_of(text)
-    store, name = split_url(text)
-    return location_of(name if store is None else (as_storage_connector(store), name))
-
-
 def _source(settings: Settings, text: str, options: Mapping[str, Any], source_format: str | None) -> Any:
-    """What lies at a path or URL, or else the samples of an installed dataset.
+    """A path or URL, or else the samples of an installed dataset.
 
     Raises:
-        ConfigError: it is neither, or a dataset of several splits without the name of one.
+        ConfigError: there is neither, or the dataset has several splits and none is named.
     """
     from data_stack.exception import ConfigError, DatasetNotFoundError
     from data_stack.repository.repository import default_repository
 
     if "://" in text or os.path.exists(os.path.expanduser(text)):
         if options or settings.storage is not None:
-            raise click.UsageError("--storage and -O are for an installed dataset; SRC is none")
-        return _locate(text)
+            raise click.UsageError("--storage and -O are for an installed dataset; SRC is a file, folder or URL")
+        return locate(text)
     if source_format is not None:
         raise ConfigError(f"there is nothing at {text!r}")
     repository, connector = default_repository(), settings.connector()

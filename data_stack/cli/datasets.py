@@ -4,137 +4,84 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from data_stack.dataset.declarative import DatasetFactory, PreparationReport, dataset_folder
-from data_stack.exception import (
-    ConfigError,
-    DatasetNotFoundError,
-    PluginError,
-)
+from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError
 from data_stack.plugins.manager import default_manager
-from data_stack.plugins.record import DATASETS_GROUP, PluginRecord
 from data_stack.repository.inventory import take_inventory
-from data_stack.repository.repository import DatasetDescription, default_repository
+from data_stack.repository.repository import default_repository
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from data_stack.dataset.engine import PreparationEngine
-    from data_stack.dataset.factory import BaseDatasetFactory
     from data_stack.io.storage_connectors import StorageConnector
 
-__all__ = [
-    "Dataset",
-    "engine_of",
-    "import_dataset",
-    "list_installed",
-]
+__all__ = ["collect_facts", "engine_of", "import_dataset", "prepare_dataset"]
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """An installed dataset and the store to keep it in.
+def collect_facts(name: str, connector: StorageConnector) -> dict[str, Any]:
+    """A dataset's description and its state in a store, as plain JSON data; prepares nothing.
 
-    Attributes:
-        name: what it was asked for by.
-        factory: makes its iterators; a DatasetFactory, or one in the original's manner.
-        connector: the store.
-        description: what its author says of it.
+    Raises:
+        DatasetNotFoundError, PluginError: there is no dataset of that name, or its plugin is broken.
     """
-
-    name: str
-    factory: BaseDatasetFactory
-    connector: StorageConnector
-    description: DatasetDescription
-
-    @classmethod
-    def find(cls, name: str, connector: StorageConnector) -> Dataset:
-        """Import the plugin of a dataset; nothing is prepared.
-
-        Raises:
-            DatasetNotFoundError, PluginError: there is none of that name, or its plugin is broken.
-        """
-        repository = default_repository()
-        description = repository.describe(name)
-        return cls(name, repository.get_factory(name, connector), connector, description)
-
-    @property
-    def declared(self) -> DatasetFactory | None:
-        """The factory, if it is one that declares what it is made of."""
-        return self.factory if isinstance(self.factory, DatasetFactory) else None
-
-    def facts(self) -> dict[str, Any]:
-        """All that is known of the dataset before any byte of it is there, as plain JSON data."""
-        factory = self.declared
-        described = asdict(self.description)
-        card = {key: described[key] for key in ("version", "license", "homepage", "citation")} if factory is not None else None
-        sources = factory.sources if factory is not None else ()
-        return {
-            "name": self.name,
-            "card": card,
-            "description": self.description.description,
-            "factory": f"{type(self.factory).__module__}:{type(self.factory).__qualname__}",
-            "distribution": f"{self.description.distribution} {self.description.distribution_version}",
-            "splits": list(self.description.splits) if factory is not None else None,
-            "options": list(self.description.options),
-            "sources": [
-                {
-                    "identifier": self.name_in_store(source.identifier),
-                    "size": source.size,
-                    "sha256": source.sha256,
-                    "md5_sum": source.md5_sum,
-                    "places": list(source.sources),
-                }
-                for source in sources
-            ],
-            "prepared": factory.is_ready() if factory is not None else None,
-            "reason": factory.readiness().reason if factory is not None else None,
-            "stored_versions": take_inventory(self.connector, [factory.card.name]).prepared_versions.get(factory.card.name, [])
-            if factory is not None
-            else [],
-            "storage": repr(self.connector),
-        }
-
-    def name_in_store(self, name: str) -> str:
-        """The identifier in the store of a resource that the author names ``name``."""
-        return f"{dataset_folder(self.declared)}/{name}" if self.declared is not None else name
-
-    def prepare(
-        self, engine: PreparationEngine | None = None, *, again: bool = False, keep_steps: bool = False
-    ) -> PreparationReport:
-        """Make the dataset ready.
-
-        Args:
-            engine: prepares its shards; None: this process does.
-            again: also if it is ready.
-            keep_steps: as for :meth:`DatasetFactory.prepare`.
-        """
-        if self.declared is None:
-            raise ConfigError(
-                f"dataset {self.name!r} is written in the original's manner ({type(self.factory).__qualname__}) and cannot be "
-                f"prepared ahead of time; loading a split prepares it, e.g. `data-stack report {self.name} --split train`"
-            )
-        return self.declared.prepare(engine=engine, again=again, keep_steps=keep_steps)
-
-    def size_in_store(self) -> int | None:
-        """Bytes of the prepared resources; None if that is not known."""
-        manifest = self.declared.manifest() if self.declared is not None else None
-        return None if manifest is None else manifest.size
-
-    def contact_sheet(self, split: str | None, options: Mapping[str, Any], **how: Any) -> Image:
-        """Prepare the dataset and draw samples of a split, the first one if none is named."""
-        from data_stack.display.contact_sheet import contact_sheet
-
-        loaded = default_repository().load(self.name, split, self.connector, **options)
-        return contact_sheet(next(iter(loaded.values())) if isinstance(loaded, dict) else loaded, **how)
+    repository = default_repository()
+    description, factory = repository.describe(name), repository.get_factory(name, connector)
+    facts = asdict(description)
+    known = {
+        "name": name,
+        "card": None,
+        "description": description.description,
+        "factory": f"{type(factory).__module__}:{type(factory).__qualname__}",
+        "distribution": f"{description.distribution} {description.distribution_version}",
+        "splits": None,
+        "options": list(description.options),
+        "sources": [],
+        "prepared": None,
+        "reason": None,
+        "stored_versions": [],
+        "storage": repr(connector),
+    }
+    if not isinstance(factory, DatasetFactory):
+        return known
+    versions = take_inventory(connector, [factory.card.name]).prepared_versions
+    return known | {
+        "card": {key: facts[key] for key in ("version", "license", "homepage", "citation")},
+        "splits": list(description.splits),
+        "sources": [
+            {
+                "identifier": f"{dataset_folder(factory)}/{source.identifier}",
+                "size": source.size,
+                "sha256": source.sha256,
+                "md5_sum": source.md5_sum,
+                "places": list(source.sources),
+            }
+            for source in factory.sources
+        ],
+        "prepared": factory.is_ready(),
+        "reason": factory.readiness().reason,
+        "stored_versions": versions.get(factory.card.name, []),
+    }
 
 
-def list_installed() -> list[PluginRecord]:
-    """All datasets that plugins name, usable or not; nothing is imported."""
-    return [record for record in default_manager().records() if record.group == DATASETS_GROUP]
+def prepare_dataset(
+    name: str, connector: StorageConnector, engine: PreparationEngine | None, *, again: bool, keep_steps: bool
+) -> tuple[PreparationReport, int | None]:
+    """Prepare a dataset; return what was done, and the bytes of the prepared resources, if known.
+
+    Raises:
+        ConfigError: it is a legacy factory.
+    """
+    factory = default_repository().get_factory(name, connector)
+    if not isinstance(factory, DatasetFactory):
+        raise ConfigError(
+            f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}) and cannot be prepared ahead of time; "
+            f"loading a split prepares it, e.g. `data-stack report {name} --split train`"
+        )
+    report = factory.prepare(engine=engine, again=again, keep_steps=keep_steps)
+    manifest = factory.manifest()
+    return report, None if manifest is None else manifest.size
 
 
 def import_dataset(
@@ -146,7 +93,7 @@ def import_dataset(
     md5_sum: str | None,
     unverified: bool,
 ) -> dict[str, Any]:
-    """Store a file under ``identifier`` after holding it against the digest that is known of it.
+    """Store a file under ``identifier`` after checking its digest.
 
     Raises:
         ConfigError: no digest is known, none was given, and ``unverified`` is false.
@@ -159,9 +106,9 @@ def import_dataset(
     name = check_identifier(identifier).partition("/")[0]
     known: dict[str, ResourceDefinition] = {}
     with contextlib.suppress(DatasetNotFoundError, PluginError):
-        dataset = Dataset.find(name, connector)
-        if dataset.declared is not None:
-            known = {dataset.name_in_store(source.identifier): source for source in dataset.declared.sources}
+        factory = default_repository().get_factory(name, connector)
+        if isinstance(factory, DatasetFactory):
+            known = {f"{dataset_folder(factory)}/{source.identifier}": source for source in factory.sources}
     source = known.get(identifier, ResourceDefinition(identifier, path))
     definition = replace(source, identifier=identifier, source=path, mirrors=())
     if not unverified and not any((definition.sha256, definition.md5_sum, sha256, md5_sum)):
@@ -184,7 +131,7 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> 
     """The engine that the options of a command ask for; None if they ask for none.
 
     Args:
-        kind: ``"processes"``, or an engine of a plugin such as ``"spark"``; None: as the other options have it.
+        kind: ``"processes"``, or an engine of a plugin such as ``"spark"``; None: as the other options imply.
         n_processes: of this machine.
         master: of a cluster.
 

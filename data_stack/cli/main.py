@@ -29,7 +29,7 @@ _OFFLINE = "DATA_STACK_OFFLINE"
 for _command in (verify, copy, remove, gc, du, convert_dataset, parquet):
     data_stack.add_command(_command)
 
-#: The caller's mistakes; everything else of our tree is the data's or the operation's failure.
+#: Errors of the caller; all other errors of data_stack are failures of the data or the operation.
 _USAGE_ERRORS = (DatasetNotFoundError, ConfigError, MalformedIdentifierError)
 
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logger.addHandler(handler)
     try:
         code = data_stack.main(args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings)
-        sys.stdout.flush()  # a full disk or a reader that left shows here, not after main
+        sys.stdout.flush()  # raises here, not after main, if the disk is full or the reader has left
         return code if isinstance(code, int) else _OK
     except click.Abort:
         return _fail("interrupted", _INTERRUPTED)
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _show_traceback(settings)
         return _fail(str(error), _USAGE if isinstance(error, _USAGE_ERRORS) else _FAILED)
     except BrokenPipeError:
-        # Nothing to tell, and nobody to tell it to. What is buffered must not fail again when Python exits.
+        # The reader has left. Flushing the buffer when Python exits must not fail again.
         _discard_stdout()
         return _FAILED
     except OSError as error:
@@ -72,14 +72,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Names in a log cannot steer the terminal either."""
+    """Escapes control characters in log messages."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record), keep="\n\t")
 
 
 def _prepare_streams() -> None:
-    """Make output safe: text of any script in any locale, and no file of ours under the number of a closed stream."""
+    """Make output safe: any text in any locale, and no other file under the number of a closed stream."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # open as long as the process
@@ -100,6 +100,6 @@ def _show_traceback(settings: Settings) -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    with contextlib.suppress(OSError):  # stderr may be gone too; the exit code still tells
+    with contextlib.suppress(OSError):  # stderr may be closed too
         echo(f"data-stack: {message}", err=True)
     return code

@@ -1,4 +1,4 @@
-"""The commands ``data-stack parquet …``: what a Parquet dataset is, its metadata made anew, and copies of it."""
+"""The commands ``data-stack parquet …``: facts, metadata, copies and throughput of Parquet datasets."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from data_stack.cli.settings import Settings, common_options, echo, print_json
+from data_stack.cli.settings import Settings, common_options, echo, locate, pass_settings, print_json
 from data_stack.dataset.reports.markup import columns
 
 __all__ = ["parquet"]
 
-_pass_settings = click.make_pass_decorator(Settings, ensure=True)
 _source = click.argument("source", metavar="SRC")
 
 
@@ -29,7 +28,7 @@ def parquet() -> None:
 @_source
 @click.option("--values", is_flag=True, help="Also print the values in the row-group indexes.")
 @common_options
-@_pass_settings
+@pass_settings
 def info(settings: Settings, source: str, values: bool) -> None:
     """Describe a Parquet dataset; reads only footers.
 
@@ -37,7 +36,7 @@ def info(settings: Settings, source: str, values: bool) -> None:
     """
     from data_stack.cli.parquet_facts import facts_of
 
-    facts = facts_of(locate(source), with_values=values)
+    facts = facts_of(_folder(source), with_values=values)
     if settings.as_json:
         print_json(facts)
         return
@@ -63,11 +62,10 @@ def info(settings: Settings, source: str, values: bool) -> None:
     metavar="FILE.json",
     help='The schema, as `info --json` prints it under "schema".  [default: the existing one, or inferred from the columns]',
 )
-@click.option(
-    "--petastorm", is_flag=True, help="Also write Petastorm's metadata; existing metadata of Petastorm is always updated."
 )
+@click.option("--petastorm", is_flag=True, help="Write Petastorm's metadata too; existing ones are always updated.")
 @common_options
-@_pass_settings
+@pass_settings
 def generate(settings: Settings, source: str, schema_file: str | None, petastorm: bool) -> None:
     """Rebuild the manifest and _common_metadata of a Parquet dataset from the footers of its files.
 
@@ -76,7 +74,7 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
     from data_stack.formats.parquet.metadata_generation import generate_metadata
 
     schema = None if schema_file is None else _schema(schema_file)
-    report = generate_metadata(locate(source), schema=schema, petastorm=petastorm)
+    report = generate_metadata(_folder(source), schema=schema, petastorm=petastorm)
     _tell(
         settings,
         {
@@ -88,7 +86,7 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
         },
     )
     if report.dropped_indexes:
-        echo("Its row-group indexes were of other row groups and are removed; build them again: build_indexes().", err=True)
+        echo("Its row-group indexes were out of date and are removed; build them again: build_indexes().", err=True)
 
 
 @parquet.command("copy")
@@ -110,7 +108,7 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
 )
 @click.option("--overwrite", is_flag=True, help="Delete the dataset at DST first.")
 @common_options
-@_pass_settings
+@pass_settings
 def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...], **options: Any) -> None:
     """Copy a Parquet dataset: all or some fields, optionally without nulls, into new files. Decodes no cell.
 
@@ -121,10 +119,10 @@ def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...
     from data_stack.formats.parquet.dataset_copying import copy_dataset
 
     options["partition_by"] = options["partition_by"] or None
-    report = copy_dataset(locate(source), locate(target), fields=fields or None, **options)
+    report = copy_dataset(_folder(source), _folder(target), fields=fields or None, **options)
     _tell(settings, asdict(report))
     if report.dropped_indexes:
-        echo("Row-group indexes of SRC that are out of date, or of fields that are left out, were not copied.", err=True)
+        echo("Row-group indexes of SRC that are out of date, or of fields that are not copied, were not copied.", err=True)
 
 
 @parquet.command("throughput")
@@ -144,7 +142,7 @@ def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...
 @click.option("--warmup", type=click.IntRange(min=0), default=1, show_default=True, help="Epochs to run before measuring.")
 @click.option("--epochs", type=click.IntRange(min=1), default=1, show_default=True, help="Epochs to measure.")
 @common_options
-@_pass_settings
+@pass_settings
 def throughput(settings: Settings, /, source: str, fields: tuple[str, ...], **options: Any) -> None:
     """Measure the read throughput of a Parquet dataset over whole epochs.
 
@@ -153,7 +151,7 @@ def throughput(settings: Settings, /, source: str, fields: tuple[str, ...], **op
     """
     from data_stack.cli.parquet_facts import measure
 
-    _tell(settings, measure(locate(source), fields or None, **options))
+    _tell(settings, measure(_folder(source), fields or None, **options))
 
 
 def _tell(settings: Settings, facts: dict[str, Any]) -> None:
@@ -172,16 +170,9 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def locate(text: str) -> Any:
-    """What a path or URL means: ``mongodb://host/database/sets/frames`` is ``sets/frames`` in a database."""
-    from data_stack.io.location import location_of
-    from data_stack.io.url import scheme_of, split_url
-    from data_stack.repository.default_storage import as_storage_connector
-
-    if scheme_of(text) in (None, "file", "hdfs", "viewfs"):
-        return text
-    store, name = split_url(text)
-    return location_of((as_storage_connector(store), name)).as_folder()
+def _folder(text: str) -> Any:
+    source = locate(text)
+    return source if isinstance(source, str) else source.as_folder()
 
 
 def _schema(path: str) -> Any:
@@ -192,5 +183,5 @@ def _schema(path: str) -> Any:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path!r} is no JSON: {error!s:.200}") from error
+        raise ConfigError(f"{path!r} is not JSON: {error!s:.200}") from error
     return Schema.from_json(content.get("schema", content) if isinstance(content, dict) else content)

@@ -1,4 +1,4 @@
-"""What ``data-stack parquet info`` and ``throughput`` tell, apart from printing."""
+"""The facts and figures of ``data-stack parquet info`` and ``throughput``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["facts_of", "measure"]
 
 
 def facts_of(source: Any, *, with_values: bool = False) -> dict[str, Any]:
-    """What the footers of a dataset tell, as plain JSON data.
+    """The facts in the footers of a dataset, as plain JSON data.
 
     Args:
         source: as for ``ParquetDataset``.
@@ -116,7 +116,7 @@ def measure(
     warmup: int = 1,
     epochs: int = 1,
 ) -> dict[str, Any]:
-    """Read whole epochs of a dataset, each out of the files again, and measure that.
+    """Measure the throughput of reading whole epochs of a dataset, each from the files again.
 
     Args:
         source: as for :class:`~data_stack.formats.parquet.ParquetDataset`.
@@ -126,11 +126,11 @@ def measure(
         batch_size: likewise.
         shuffle: row groups in a random order, and the rows of ``window`` of them.
         window: row groups that are mixed.
-        warmup: epochs before those that count.
-        epochs: that count.
+        warmup: epochs before the measured ones.
+        epochs: measured epochs.
 
     Returns:
-        Plain data: figures of the epochs that count, but ``first_batch_seconds`` is that of the first epoch of all.
+        Plain data: figures of the measured epochs; ``first_batch_seconds`` is of the first epoch of all.
 
     Raises:
         ConfigError, ResourceNotFoundError, DatasetFileCorruptError: as ``ParquetDataset``, or there are no rows.
@@ -142,7 +142,7 @@ def measure(
     first_batch, n_rows, seconds = 0.0, 0, 0.0
     for epoch in range(warmup + epochs):
         start = time.perf_counter()
-        dataset = ParquetDataset(source, fields)  # of its own for each epoch: what one keeps in memory is not read again
+        dataset = ParquetDataset(source, fields)  # a new one for each epoch, without row groups in memory
         with Loader(dataset, batch_size, shuffle=order, seed=epoch, workers=workers, worker_kind=worker_kind) as loader:
             for batch in loader:
                 first_batch = first_batch or time.perf_counter() - start

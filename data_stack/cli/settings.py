@@ -6,7 +6,6 @@ import contextlib
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -23,9 +22,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Settings",
     "common_options",
+    "dataset_options",
     "echo",
+    "locate",
     "parse_options",
-    "parse_seconds",
     "pass_settings",
     "print_columns",
     "print_json",
@@ -34,8 +34,6 @@ __all__ = [
 _STORAGE_HELP = """The store: a folder, or a URL: mongodb://…, s3://…, file://…, a plugin's scheme.
 [env: DATA_STACK_HOME; default: the user's cache folder]"""
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)", re.ASCII)
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -48,7 +46,7 @@ class Settings:
         storage: URL or path of the store; None: the default one.
         as_json: print JSON on stdout instead of text.
         debug: show tracebacks and all log messages.
-        stdout: where JSON goes, while everything else that is printed goes to stderr.
+        stdout: where JSON goes; all other output goes to stderr then.
     """
 
     storage: str | None = None
@@ -57,7 +55,7 @@ class Settings:
     stdout: TextIO | None = None
 
     def connector(self) -> StorageConnector:
-        """The store that was asked for, or the default one; nothing is created or contacted yet.
+        """The chosen store, or the default one; nothing is created or contacted yet.
 
         Raises:
             ConfigError: the URL names no store.
@@ -67,13 +65,13 @@ class Settings:
         return as_storage_connector(self.storage)
 
     def existing_connector(self, *, may_be_new: bool = False) -> StorageConnector:
-        """The same for commands that only look: a folder that was named has to be there, so that a typo is no empty store.
+        """The store for commands that only read; a folder must exist, so that a typo does not look like an empty store.
 
         Args:
-            may_be_new: for commands that tell of what is installed too: ``DATA_STACK_HOME`` may name what ``prepare`` will make.
+            may_be_new: whether the folder of ``DATA_STACK_HOME`` may be missing.
 
         Raises:
-            StorageError: it is not there, or a file.
+            StorageError: the folder does not exist, or is a file.
             ConfigError: the URL names no store.
         """
         from data_stack.repository.default_storage import HOME, check_there
@@ -83,8 +81,12 @@ class Settings:
         return connector
 
 
-#: Hands a command its Settings.
+#: Passes the Settings to a command.
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
+
+dataset_options = click.option(
+    "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON, or else text."
+)
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
@@ -105,10 +107,16 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-def parse_seconds(text: str) -> float | None:
-    """A duration such as ``"24h"``, ``"30m"`` or ``"90"`` (seconds); None if it is not one."""
-    match = _DURATION.fullmatch(text.strip())
-    return None if match is None else float(match[1]) * _SECONDS[match[2]]
+def locate(text: str) -> Any:
+    """A path or URL as it is, or a place in a store, also of a plugin's scheme: ``mongodb://host/database/sets/train``."""
+    from data_stack.io.location import location_of
+    from data_stack.io.url import scheme_of, split_url
+    from data_stack.repository.default_storage import as_storage_connector
+
+    if "://" not in text or scheme_of(text) in ("file", "hdfs", "viewfs"):
+        return text
+    store, name = split_url(text)
+    return location_of((as_storage_connector(store), name))
 
 
 def common_options(command: _Command) -> _Command:
@@ -127,12 +135,12 @@ def _take(context: click.Context, parameter: click.Parameter, value: Any) -> Non
     if value is None:
         return
     if parameter.name == "offline":
-        os.environ["DATA_STACK_OFFLINE"] = "1"  # main restores it; thus it reaches factories in the original's manner too
+        os.environ["DATA_STACK_OFFLINE"] = "1"  # legacy factories read it too; main restores it
         return
     settings = context.ensure_object(Settings)
     setattr(settings, str(parameter.name), value)
     if parameter.name == "as_json" and settings.stdout is None:
-        # Plugins may print while they are imported or at work; what is on stdout must stay JSON.
+        # Plugins may print; stdout must stay JSON.
         settings.stdout = sys.stdout
         context.with_resource(contextlib.redirect_stdout(sys.stderr))
     if parameter.name == "debug":
@@ -140,13 +148,13 @@ def _take(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 def print_json(value: Any) -> None:
-    """Write ``value`` on stdout, in ASCII so that no locale can spoil it."""
+    """Write ``value`` on stdout, in ASCII for any locale."""
     settings = click.get_current_context().find_object(Settings)
     click.echo(json.dumps(value, indent=2, default=str), file=settings.stdout if settings else None)
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
-    """Write a line, or several, on stdout or stderr; a stranger's names, labels and messages cannot steer the terminal."""
+    """Write lines on stdout or stderr, with control characters escaped."""
     click.echo(printable(text, keep="\n\t"), err=err)
 
 

@@ -12,7 +12,6 @@ from data_stack.cli.settings import (
     Settings,
     common_options,
     echo,
-    parse_seconds,
     pass_settings,
     print_columns,
     print_json,
@@ -54,7 +53,7 @@ def verify(context: click.Context, settings: Settings, names: tuple[str, ...], n
         f"{found.storage}; {len(found.faults)} faults"
     )
     if found.n_without_digest:
-        echo(f"of {found.n_without_digest} resources no digest is known; they were read, but compared with nothing")
+        echo(f"{found.n_without_digest} resources have no digest; they were read, but not compared")
     context.exit(1 if found.state == "faulty" else 0)
 
 
@@ -88,7 +87,7 @@ def copy(
     """
     _check_names(names)
     if settings.storage is not None:
-        raise click.UsageError("copy takes its stores as SRC and DST; --storage is not for it")
+        raise click.UsageError("copy takes its stores as SRC and DST, not --storage")
     from data_stack.exception import IncompleteCopyError, StorageError
     from data_stack.repository.copies import copy_datasets
     from data_stack.repository.default_storage import as_storage_connector, check_there
@@ -100,7 +99,7 @@ def copy(
     except IncompleteCopyError as error:
         report = error.report
     except (StorageError, KeyboardInterrupt):
-        echo("What is copied stays. The same command goes on from there.", err=True)
+        echo("The resources copied so far stay; the same command resumes.", err=True)
         raise
     if settings.as_json:
         counts = {each: {"resources": report.count(each), "bytes": report.size(each)} for each in ("copied", "present")}
@@ -164,12 +163,12 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
 
 @click.command()
 @click.option(
-    "--grace", default="24h", show_default=True, metavar="TIME", help="Keep content replaced within this time: 90s, 30m, 24h, 7d."
+    "--grace-hours", type=click.IntRange(0, 100_000), default=24, show_default=True, help="Keep content replaced within these hours."
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @common_options
 @pass_settings
-def gc(settings: Settings, grace: str, dry_run: bool) -> None:
+def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     """Delete garbage from the store.
 
     Deletes what crashed writers left at once, and replaced versions and unreferenced content after the grace period. May run
@@ -177,15 +176,12 @@ def gc(settings: Settings, grace: str, dry_run: bool) -> None:
     """
     from data_stack.repository.removal import collect_garbage
 
-    seconds = parse_seconds(grace)
-    if seconds is None:
-        raise click.BadParameter(f"{grace!r} is no duration; write 90s, 30m, 24h or 7d, not less than 0", param_hint="'--grace'")
     connector = settings.existing_connector()
-    garbage = collect_garbage(connector, seconds, dry_run=dry_run)
+    garbage = collect_garbage(connector, 3600.0 * grace_hours, dry_run=dry_run)
     n_bytes = sum(each.size or 0 for each in garbage)
     if settings.as_json:
         items = [{"name": each.name, "size": each.size, "reason": each.reason} for each in garbage]
-        print_json({"storage": repr(connector), "dry_run": dry_run, "grace_seconds": seconds, "bytes": n_bytes, "garbage": items})
+        print_json({"storage": repr(connector), "dry_run": dry_run, "bytes": n_bytes, "garbage": items})
         return
     if garbage:
         rows = [(each.name, size_text(each.size), each.reason) for each in garbage]
@@ -221,6 +217,6 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
 
 
 def _check_names(names: tuple[str, ...]) -> None:
-    # What looks like a URL may hold a password, so it must not come back in an error of ours.
+    # A URL may hold a password, which must not appear in an error message.
     if any("://" in name for name in names):
         raise click.UsageError("NAME is the name of a dataset, not a URL; a store goes before it (copy) or with --storage")

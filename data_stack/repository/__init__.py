@@ -1,4 +1,4 @@
-"""Datasets by name, and where they are kept."""
+"""Datasets by name, and their stores."""
 
 from __future__ import annotations
 

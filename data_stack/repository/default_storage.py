@@ -1,4 +1,4 @@
-"""Where datasets are kept when nobody says otherwise, and stores by URL with the schemes of plugins."""
+"""The default store, and stores by URL with the schemes of plugins."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def as_storage_connector(storage: Storage | None) -> StorageConnector:
     """``storage`` itself if it is a connector; the one at a URL or path; the default one for None.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: it is something else.
     """
     if storage is None:
         return default_storage()
@@ -75,7 +75,7 @@ def as_storage_connector(storage: Storage | None) -> StorageConnector:
 
 
 def existing_storage(storage: Storage | None) -> StorageConnector:
-    """As :func:`as_storage_connector`; a folder that is named by its path or URL has to be there.
+    """As :func:`as_storage_connector`, but a folder named by path or URL must exist.
 
     Raises:
         ConfigError: it is no store. StorageError: there is no such folder.
@@ -87,12 +87,11 @@ def existing_storage(storage: Storage | None) -> StorageConnector:
 
 
 def check_there(connector: StorageConnector, *, may_be_new: bool = False) -> None:
-    """Make sure that there is a store to look at: an empty answer would hide that its path is wrong, or its disk not mounted.
+    """Check that the folder of a store exists: a missing one is a wrong path or a disk that is not mounted, not an empty store.
 
     Args:
-        connector: the store; only folders are looked for. Others make what they need at the first write, so an empty one and
-            one that is not there are the same (a database of MongoDB), or they tell of it themselves.
-        may_be_new: whether the folder may not have been made yet.
+        connector: the store; only folders are checked.
+        may_be_new: whether the folder may be missing.
 
     Raises:
         StorageError: there is no such folder, or it is a file.

@@ -1,4 +1,4 @@
-"""Encoders by kind, those of plugins among them: new ones, and those that were kept."""
+"""Makes and restores encoders by kind, including the kinds of plugins."""
 
 from __future__ import annotations
 
@@ -45,17 +45,12 @@ def encoder_from_state(state: Any) -> Encoder:
     Raises:
         ConfigError: it is no state, or of an unknown kind.
     """
-    return encoder_from_known_state(state, default_manager().encoder_kinds() if _names_others(state) else None)
+    try:
+        return encoder_from_known_state(state)
+    except ConfigError:
+        return encoder_from_known_state(state, default_manager().encoder_kinds())
 
 
 def load_encoder(storage_connector: StorageConnector, identifier: str) -> Encoder:
     """As ``data_stack.dataset.encoders.load_encoder``, also of a kind that a plugin brings; imports the plugins."""
     return load_known_encoder(storage_connector, identifier, default_manager().encoder_kinds())
-
-
-def _names_others(state: Any) -> bool:
-    """Whether an encoder in ``state`` is of a kind that is not built in."""
-    if isinstance(state, dict):
-        kind = state.get("kind")
-        return (isinstance(kind, str) and kind not in BUILT_IN_KINDS) or any(map(_names_others, state.values()))
-    return isinstance(state, list) and any(map(_names_others, state))

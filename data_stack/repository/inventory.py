@@ -1,4 +1,4 @@
-"""What lies in a store: datasets, their versions, the resources of each, and what manifests say of them; no plugin is needed."""
+"""Lists the datasets in a store, their versions and resources, with the facts of the manifests; needs no plugin."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _MARKS = (MANIFEST, JOURNAL)
 
 @dataclass(frozen=True, slots=True)
 class ExpectedResource:
-    """A resource of a store, and what the manifest of its dataset says of it.
+    """A resource of a store, with the facts of its dataset's manifest.
 
     Attributes:
         identifier: its name in the store.
-        size: length in bytes; None if that is not known.
-        sha256: 64 hex digits; None if that is not known.
-        is_prepared: whether it is opened.
+        size: length in bytes; None if unknown.
+        sha256: 64 hex digits; None if unknown.
+        is_prepared: whether it is a result of the preparation.
         is_source: whether the dataset was prepared from it.
     """
 
@@ -52,11 +52,11 @@ class StoredVersion:
     """A version of a dataset in a store, ready or not.
 
     Attributes:
-        folder: what all of it lies below: ``"digits/1.0.0"``, or ``"digits"`` for a dataset without folders of versions.
-        identifiers: of what lies there, as far as the store can list it; manifest and journal are among them.
-        data: the bytes of its manifest; None: it has none.
-        manifest: what those say; None if there are none, or if they are damaged.
-        problem: why they are damaged.
+        folder: that of all its resources: ``"digits/1.0.0"``, or ``"digits"`` for a dataset without folders of versions.
+        identifiers: of its resources, with manifest and journal, as far as the store can list them.
+        data: the bytes of its manifest; None if it has no manifest.
+        manifest: the parsed manifest; None if it is missing or damaged.
+        problem: why the manifest is damaged.
     """
 
     folder: str
@@ -72,28 +72,28 @@ class StoredVersion:
 
     @property
     def version(self) -> str | None:
-        """Its version; None if neither folder nor manifest tells."""
+        """Its version; None if neither folder nor manifest names it."""
         return self.folder.partition("/")[2] or (self.manifest.version if self.manifest is not None else None)
 
     @property
     def is_begun(self) -> bool:
-        """Whether something of it is being prepared, copied or removed, or was when that was interrupted."""
+        """Whether it is being prepared, copied or removed, or that was interrupted."""
         return f"{self.folder}/{JOURNAL}" in self.identifiers
 
     @property
     def is_taken_away(self) -> bool:
-        """Whether its manifest stands for one that was taken away in a store that cannot delete."""
+        """Whether its manifest is the placeholder of a removed one, in a store that cannot delete."""
         return self.data is not None and self.data.strip() == b"{}"
 
     def resources(self, connector: StorageConnector) -> dict[str, ExpectedResource]:
-        """What lies there or should, by identifier: what the manifest lists, its sources if they were kept, and whatever else."""
+        """Present and expected resources by identifier: those of the manifest, its sources if they were kept, and all others."""
         found = {identifier: ExpectedResource(identifier) for identifier in self.identifiers}
         if self.manifest is None:
             return found
         for source in self.manifest.sources:
             identifier = f"{self.folder}/{source.identifier}"
             if identifier in found or connector.has_resource(identifier):  # sources need not be kept
-                # Of an adopted dataset the manifest says what its sources should have been, not what is there.
+                # The manifest of an adopted dataset lists the sources of the definition, not the stored bytes.
                 known = (None, None) if self.manifest.adopted else (source.size, source.sha256)
                 found[identifier] = ExpectedResource(identifier, *known, is_source=True)
         for record in self.manifest.prepared:
@@ -105,13 +105,13 @@ class StoredVersion:
 
 @dataclass(frozen=True)
 class Inventory:
-    """What lies in a store, or below some names in it.
+    """The resources of a store, or of some datasets in it.
 
     Attributes:
         connector: the store.
-        versions: by their folders.
-        loose: identifiers of what belongs to no version of a dataset.
-        is_listed: False where the store cannot list, and ``versions`` are those of which a manifest was asked for.
+        versions: by folder.
+        loose: identifiers that belong to no version of a dataset.
+        is_listed: False if the store cannot list; ``versions`` are then those whose manifest was asked for.
     """
 
     connector: StorageConnector
@@ -121,7 +121,7 @@ class Inventory:
 
     @property
     def prepared_versions(self) -> dict[str, list[str]]:
-        """The versions of each dataset that have a manifest, sorted; ``"?"`` where it does not tell its version."""
+        """The versions of each dataset that have a manifest, sorted; ``"?"`` for an unknown version."""
         versions: dict[str, list[str]] = {}
         for each in self.versions.values():
             if each.data is not None and not each.is_taken_away:
@@ -135,7 +135,7 @@ class Inventory:
         return version if version in self.versions else name if slash else ""
 
     def resources(self) -> dict[str, ExpectedResource]:
-        """All resources that lie there or should, sorted by identifier."""
+        """All present and expected resources, sorted by identifier."""
         found = {identifier: ExpectedResource(identifier) for identifier in self.loose}
         for version in self.versions.values():
             found |= version.resources(self.connector)
@@ -143,18 +143,18 @@ class Inventory:
 
 
 def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *, must_exist: bool = False) -> Inventory:
-    """Look what lies in a store; reads manifests and nothing else.
+    """List the datasets in a store; reads nothing but manifests.
 
     ::
 
         data_stack.take_inventory("/data/sets").prepared_versions    # {"digits": ["1.0.0"], …}
 
-    Where the store cannot list, the versions of installed plugins are looked for, and the layout without versions.
+    In a store that cannot list, it looks for the versions of installed plugins, and for the layout without versions.
 
     Args:
         storage: a connector, URL or path; None for the default store.
-        names: datasets, or versions as ``"digits/1.0.0"``; none: all of the store.
-        must_exist: whether a folder that is not there is an error, and a name of which nothing is stored.
+        names: datasets, or versions as ``"digits/1.0.0"``; empty for the whole store.
+        must_exist: whether a missing folder, or a name of which nothing is stored, is an error.
 
     Raises:
         MalformedIdentifierError: no dataset can have such a name.
@@ -177,7 +177,7 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
         folder, _, rest = identifier.rpartition("/")
         if rest in _MARKS and folder and folder.count("/") < 2 and folder not in versions:
             found = _look_at(connector, folder, has_manifest=f"{folder}/{MANIFEST}" in identifiers)
-            if found is not None and not _is_part_of(versions.get(found.name), found):
+            if found is not None:
                 versions[folder] = found
     inventory = Inventory(connector, versions, [], is_listed)
     for identifier in identifiers:
@@ -200,7 +200,7 @@ def _folders_of_plugins(names: Sequence[str]) -> Iterator[str]:
 
 
 def _look_at(connector: StorageConnector, folder: str, *, has_manifest: bool) -> StoredVersion | None:
-    """The version below a folder; None if what lies there is something else, such as records with a manifest of their own."""
+    """The version in a folder; None if the manifest is of another kind, such as that of records."""
     name, _, version = folder.partition("/")
     found = StoredVersion(folder, data=_read(connector, f"{folder}/{MANIFEST}") if has_manifest else None)
     if found.data is None:
@@ -214,13 +214,6 @@ def _look_at(connector: StorageConnector, folder: str, *, has_manifest: bool) ->
     return found if is_here else None
 
 
-def _is_part_of(whole: StoredVersion | None, version: StoredVersion) -> bool:
-    if whole is None or whole.manifest is None or whole.folder == version.folder:
-        return False
-    inside = version.folder.partition("/")[2] + "/"
-    return any(record.identifier.startswith(inside) for record in whole.manifest.prepared)
-
-
 def _is_of_others(data: bytes) -> bool:
     try:
         fields = json.loads(data)
@@ -232,11 +225,11 @@ def _is_of_others(data: bytes) -> bool:
 def _read(connector: StorageConnector, identifier: str) -> bytes | None:
     try:
         with connector.get_resource(identifier) as resource:
-            return bytes(resource.read(MAX_BYTES + 1)[:MAX_BYTES])  # cut short, it does not have its digest
+            return bytes(resource.read(MAX_BYTES + 1)[:MAX_BYTES])  # a truncated manifest fails its digest
     except ResourceNotFoundError:  # removed in between
         return None
     except DatasetFileCorruptError:
-        return b""  # damaged: no manifest of anything
+        return b""
 
 
 # ---------------------------------------------------------------------- how much
@@ -244,15 +237,15 @@ def _read(connector: StorageConnector, identifier: str) -> bytes | None:
 
 @dataclass(slots=True)
 class DatasetUsage:
-    """How much of a version of a dataset is stored.
+    """The size of a stored version of a dataset.
 
     Attributes:
         name: of the dataset.
-        version: None where neither folder nor manifest tells it.
-        n_resources: how many.
+        version: None if unknown.
+        n_resources: number of resources.
         raw: bytes as retrieved.
-        preprocessed: bytes of what is opened.
-        other: bytes of all else.
+        preprocessed: bytes of the prepared resources.
+        other: all other bytes.
         total: all bytes.
     """
 
@@ -267,14 +260,14 @@ class DatasetUsage:
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """How much a store holds.
+    """The size of a store.
 
     Attributes:
         storage: the store, without credentials.
         datasets: by version.
-        n_resources: how many in all.
+        n_resources: number of resources.
         total: their bytes.
-        unique: bytes, equal content once.
+        unique: bytes, equal content counted once.
     """
 
     storage: str
@@ -289,8 +282,8 @@ def disk_usage(storage: Storage | None = None, names: Sequence[str] = (), *, n_t
 
     Args:
         storage: a connector, URL or path; None for the default store.
-        names: datasets, or versions of them; none: all of the store.
-        n_threads: resources that are asked for at a time.
+        names: datasets, or versions of them; empty for the whole store.
+        n_threads: resources to ask for at a time.
 
     Raises:
         DatasetNotFoundError: nothing is stored of one of ``names``.
@@ -300,7 +293,7 @@ def disk_usage(storage: Storage | None = None, names: Sequence[str] = (), *, n_t
     infos: dict[str, ResourceInfo] = {}
 
     def ask(identifier: str) -> None:
-        with contextlib.suppress(ResourceNotFoundError, DatasetFileCorruptError):  # `data-stack verify` tells of these
+        with contextlib.suppress(ResourceNotFoundError, DatasetFileCorruptError):  # `data-stack verify` reports these
             infos[identifier] = connector.stat(identifier)
 
     Workers(expected, ask, n_threads).run()
@@ -325,7 +318,7 @@ def disk_usage(storage: Storage | None = None, names: Sequence[str] = (), *, n_t
 
 
 def _kind(expected: ExpectedResource, folder: str) -> str:
-    """``"raw"``, ``"preprocessed"`` or ``"other"``: what the manifest says, or else the folder."""
+    """``"raw"``, ``"preprocessed"`` or ``"other"``, by the manifest or else by the folder."""
     first = expected.identifier.removeprefix(f"{folder}/").partition("/")[0]
     if expected.is_source or (first == "raw" and not expected.is_prepared):
         return "raw"

@@ -1,4 +1,4 @@
-"""Datasets by name in one line: what ``data_stack.load``, ``data_stack.datasets`` and ``data_stack.describe`` do."""
+"""``data_stack.load``, ``data_stack.datasets`` and ``data_stack.describe``, which ask the default repository."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load(
 def load(
     name: str, split: str | None = None, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
 ) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]:
-    """The samples of a dataset, prepared first if they are not there yet, as an iterator that knows what it is of.
+    """Load the samples of a dataset; prepare them first if necessary.
 
     ::
 
@@ -40,14 +40,12 @@ def load(
         split: name of the split; None for all of them.
         storage: where the dataset is kept: a connector, a path or a URL; None for ``$DATA_STACK_HOME``, or else the user's
             cache folder.
-        progress: draw bars while the dataset is retrieved, prepared and opened: True, False, or None for bars in notebooks and on
-            terminals. A dataset that has an option ``progress`` of its own gets it as that, and so does a legacy factory, which
-            takes what it likes; then bars are drawn as for None.
+        progress: whether to draw bars while the dataset is retrieved, prepared and opened; None: in notebooks and on terminals.
         config: further options of the dataset, see :func:`describe`.
 
     Returns:
-        An InformedDatasetIterator. For split None: a dict of one for each split, in the dataset's order. A legacy factory that
-        declares no splits gives its one iterator instead; types cannot tell, so say ``cast`` there, or name a split.
+        An InformedDatasetIterator. For split None: a dict of one for each split, in the dataset's order; a legacy factory that
+        declares no splits returns its one iterator instead.
 
     Raises:
         DatasetNotFoundError: no dataset has that name; AmbiguousDatasetError: two plugins have it.
@@ -66,7 +64,7 @@ def datasets() -> list[str]:
 
 
 def describe(name: str) -> DatasetDescription:
-    """What a dataset's author says of it: licence, splits, options and so on. Imports its plugin, prepares nothing.
+    """Licence, splits, options and so on of a dataset. Imports its plugin, prepares nothing.
 
     Raises:
         DatasetNotFoundError: no dataset has that name; AmbiguousDatasetError: two plugins have it.

@@ -1,4 +1,4 @@
-"""Types of record columns, those of plugins among them; with this imported, writers and readers know these by themselves."""
+"""Types of record columns that plugins bring; importing this module registers them with readers and writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removes datasets from a store, so that at no moment something looks ready that is not, and what is left of others."""
+"""Removes datasets and garbage from a store; an unfinished removal never looks like a ready dataset."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _MARK = Journal("0" * 64).to_json()
 
 @dataclass(frozen=True, slots=True)
 class RemovedVersion:
-    """What was removed of one version of a dataset, or (``dry_run``) would be.
+    """A version of a dataset that was removed, or (``dry_run``) would be.
 
     Attributes:
-        folder: what it lay below, e.g. ``"digits/1.0.0"``.
-        version: None where it is not known, and for what lay below the name and belonged to no version.
-        n_resources: how many resources.
+        folder: e.g. ``"digits/1.0.0"``.
+        version: None if unknown, and for resources that belonged to no version.
+        n_resources: number of resources.
         n_bytes: their bytes.
     """
 
@@ -47,13 +47,13 @@ class RemovedVersion:
 
 @dataclass(frozen=True, slots=True)
 class RemovalReport:
-    """What :func:`remove_dataset` did.
+    """The result of :func:`remove_dataset`.
 
     Attributes:
         storage: the store, without credentials.
         name: of the dataset.
         removed: by version.
-        dry_run: whether all of it is still there.
+        dry_run: whether nothing was removed.
     """
 
     storage: str
@@ -63,12 +63,12 @@ class RemovalReport:
 
     @property
     def n_resources(self) -> int:
-        """How many resources in all."""
+        """Number of resources in all."""
         return sum(each.n_resources for each in self.removed)
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all of them. A store that keeps replaced content for its readers frees it with ``data-stack gc``."""
+        """Bytes of all of them. Stores that keep replaced content for readers free it by ``data-stack gc``."""
         return sum(each.n_bytes for each in self.removed)
 
 
@@ -80,33 +80,33 @@ def remove_dataset(
     all_versions: bool = False,
     dry_run: bool = False,
 ) -> RemovalReport:
-    """Remove what a store holds of a dataset; its plugin need not be installed.
+    """Remove a dataset from a store; its plugin is not needed.
 
     ::
 
         data_stack.remove_dataset("digits", version="1.0.0", dry_run=True).n_bytes
 
-    A mark is stored first, which says that the dataset is not complete; then the manifest goes, then all else, the mark last.
-    So a removal that is killed leaves nothing that looks ready, and the same call again removes the rest.
+    It stores a mark that the dataset is incomplete, then deletes the manifest, all other resources, and the mark. A removal that
+    is killed leaves nothing that looks ready, and the same call removes the rest.
 
     Args:
-        name: of the dataset, as the store has it.
+        name: of the dataset in the store.
         storage: a connector, URL or path; None for the default store.
-        version: which one; None: the only one there is.
-        all_versions: remove all, and whatever else lies below the name.
-        dry_run: only say what would be removed.
+        version: to remove; None for the only one.
+        all_versions: remove all versions, and all other resources below the name.
+        dry_run: only report what would be removed.
 
     Raises:
-        DatasetNotFoundError: the store has nothing of it, or not that version.
-        ConfigError: several versions are there, and neither ``version`` nor ``all_versions`` says which is meant.
+        DatasetNotFoundError: the store does not have it, or not that version.
+        ConfigError: there are several versions, and neither ``version`` nor ``all_versions`` is given.
         StorageConflictError: another process is preparing, copying or removing it.
         UnsupportedStorageOperationError: the store cannot list or delete; nothing was removed.
-        StorageError: the store failed; the same call again goes on.
+        StorageError: the store failed; the same call resumes the removal.
     """
     if version is not None and all_versions:
         raise ConfigError("version and all_versions exclude each other")
     if "/" in name:
-        raise ConfigError(f"{name!r:.80} is no name of a dataset; give its version as version=… (--version)")
+        raise ConfigError(f"{name!r:.80} is not the name of a dataset; give its version as version=… (--version)")
     connector = as_storage_connector(storage)
     stored = take_inventory(connector, [name])
     _check_removable(connector, name, is_listed=stored.is_listed)
@@ -135,7 +135,7 @@ def _check_removable(connector: StorageConnector, name: str, *, is_listed: bool)
     if not (is_listed and can_delete):
         raise UnsupportedStorageOperationError(
             f"{connector!r} cannot {'delete' if is_listed else 'list'} resources, so no dataset can be removed from it; "
-            f"remove what lies below {name + '/'!r} by the store's own means, {MANIFEST} first"
+            f"remove the resources below {name + '/'!r} by other means, {MANIFEST} first"
         )
 
 
@@ -147,7 +147,7 @@ def _chosen(versions: list[StoredVersion], name: str, version: str | None, all_v
     if len(versions) > 1:
         known = ", ".join(str(each.version or "(unfinished)") for each in versions)
         raise ConfigError(
-            f"several versions of dataset {name!r} are stored: {known}; say which one to remove (version=…, --version), "
+            f"several versions of dataset {name!r} are stored: {known}; choose one (version=…, --version), "
             f"or all of them (all_versions=True, --all-versions)"
         )
     return versions
@@ -161,13 +161,13 @@ def _remove(connector: StorageConnector, version: StoredVersion, dry_run: bool) 
     with connector.lease(manifest) as lease:
         if not lease.acquire():
             raise StorageConflictError(
-                f"dataset {version.folder!r} is being prepared, copied or removed by another process in {connector!r}; "
-                f"nothing was removed of it. Wait for that, or end it, and try again"
+                f"another process is preparing, copying or removing dataset {version.folder!r} in {connector!r}; "
+                f"nothing of it was removed. Wait for that process, or end it, and try again"
             )
         connector.set_resource(mark, _MARK)
         for identifier in [manifest, *(each for each in version.identifiers if each not in (manifest, mark)), mark]:
             _delete(connector, identifier)
-        if "/" in version.folder:  # else other versions lie below it
+        if "/" in version.folder:  # else it may contain other versions
             connector.remove_abandoned(f"{version.folder}/")
     return report
 
@@ -186,23 +186,23 @@ def _delete(connector: StorageConnector, identifier: str) -> None:
 
 
 def collect_garbage(storage: Storage | None = None, grace_seconds: float = 86_400.0, *, dry_run: bool = False) -> list[Garbage]:
-    """Remove what no resource needs any more, and what dead writers left; beside readers and writers.
+    """Remove replaced content and leftovers of dead writers; other processes may read and write meanwhile.
 
     Args:
         storage: a connector, URL or path; None for the default store.
-        grace_seconds: keep what was replaced since, for its readers.
-        dry_run: only say what would be removed.
+        grace_seconds: keep content that was replaced since, for its readers.
+        dry_run: only report what would be removed.
 
     Returns:
-        What was removed, or would be.
+        The items that were removed, or would be.
     """
     connector = as_storage_connector(storage)
     garbage = connector.collect_garbage(grace_seconds, dry_run=dry_run)
-    if not dry_run:  # one's own collect_garbage() need not do this too
+    if not dry_run:
         known = {each.name for each in garbage}
         left = [name for name in connector.remove_abandoned() if name not in known]
         garbage += [Garbage(name, None, "left by a writer that died") for name in left]
-    if not isinstance(connector, FileStorageConnector):  # their downloads wait on this machine
+    if not isinstance(connector, FileStorageConnector):  # partial downloads for other stores are on this machine
         found = remove_locally(grace_seconds, dry_run=dry_run)
         garbage += [Garbage(path, size, "an interrupted download") for path, size in found]
     return garbage

@@ -33,18 +33,18 @@ _MOST_NAMES_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class DatasetDescription:
-    """What is known of a dataset before any byte of it is there.
+    """The facts of a dataset that are known without preparing it.
 
     Attributes:
-        name: what it is loaded by.
-        version: of its prepared data; None for factories written in the original's manner, as for all that follows.
+        name: to load it by.
+        version: of its prepared data; None for legacy factories, like all that follows.
         description: docstring of its factory, may be empty.
         license: an SPDX identifier or a sentence.
         homepage: where to read about it.
         citation: how to cite it.
         splits: their names; empty if the factory does not declare them.
         options: configuration keys besides ``split``, with their defaults, e.g. ``("scaled=False",)``.
-        distribution: the installed package that brings it; None if it was registered by this program.
+        distribution: the installed package that provides it; None if this program registered it.
         distribution_version: version of that.
     """
 
@@ -63,11 +63,11 @@ class DatasetDescription:
 class DatasetRepository:
     """Names of datasets, and the factories behind them.
 
-    ``DatasetRepository()`` knows what was registered with it; :func:`default_repository` knows the datasets of installed
-    plugins too. A registered name goes before a plugin's.
+    ``DatasetRepository()`` has only registered datasets; :func:`default_repository` has those of installed plugins too. A
+    registered dataset hides a plugin's of the same name.
 
     Args:
-        plugins: where to find datasets that are not registered.
+        plugins: provide datasets that are not registered.
         storage: the store for factories that are registered as classes or come from plugins; None for the default one.
     """
 
@@ -82,45 +82,38 @@ class DatasetRepository:
     # ------------------------------------------------------------------ the original's methods
 
     def register(self, identifier: str, dataset_factory: _Factory, *, replace: bool = False) -> None:
-        """Make a dataset known.
+        """Register a dataset.
 
         Args:
-            identifier: the name to ask for it by.
-            dataset_factory: a factory, which has its own store, or a factory class, of which one is made with the store
-                of each call.
-            replace: whether it may take the place of a dataset of that name, registered or a plugin's. A class that was
-                defined again, as by running a notebook's cell twice, may in any case.
+            identifier: its name.
+            dataset_factory: a factory with its own store, or a factory class, which is instantiated with the store of each call.
+            replace: whether it may replace a dataset of that name, registered or a plugin's. A class that is defined again, by
+                running a notebook's cell twice, always may.
 
         Raises:
-            ConfigError: the name is taken, or that is no factory.
+            ConfigError: the name is taken, or ``dataset_factory`` is not a factory.
         """
         name: object = identifier
         if not isinstance(name, str) or not name:
-            raise ConfigError(f"the name of a dataset is a string with something in it, got {name!r:.80}")
+            raise ConfigError(f"the name of a dataset is a string that is not empty, got {name!r:.80}")
         if isinstance(dataset_factory, type):
             check_dataset_class(dataset_factory)
         elif not callable(getattr(dataset_factory, "get_dataset_iterator", None)):
             raise ConfigError(
                 f"dataset {identifier!r} needs a factory, with a method get_dataset_iterator(config), got {dataset_factory!r:.80}"
             )
-        if replace or _is_redefined(self._registered.get(identifier), dataset_factory):
-            self._registered[identifier] = dataset_factory
-            return
-        provider = self._provider(identifier)
-        if provider is not None and identifier not in self._registered:
-            raise ConfigError(f"dataset {identifier!r} is already there ({provider}); pass replace=True to take its place")
-        taken = self._registered.setdefault(identifier, dataset_factory)
-        if taken is not dataset_factory:
-            raise ConfigError(
-                f"dataset {identifier!r} is already registered ({taken!r:.80}); pass replace=True to take its place"
-            )
+        present = self._registered.get(identifier) or self._provider(identifier)
+        is_free = present is None or present is dataset_factory or _is_redefined(present, dataset_factory)
+        if not (is_free or replace):
+            raise ConfigError(f"dataset {identifier!r} is already there ({present!s:.80}); pass replace=True to replace it")
+        self._registered[identifier] = dataset_factory
 
     def get(self, identifier: str, config: Mapping[str, Any] | None = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
-        """Ask the factory of a dataset for its samples, and hand on what it returns.
+        """Return what the factory of a dataset returns for ``config``.
 
         Args:
             identifier: name of the dataset.
-            config: what the factory takes, such as ``{"split": "train"}``.
+            config: passed to the factory, such as ``{"split": "train"}``.
 
         Raises:
             DatasetNotFoundError: no dataset has that name; AmbiguousDatasetError: two plugins have it.
@@ -139,7 +132,7 @@ class DatasetRepository:
         progress: bool | None = None,
         **config: Any,
     ) -> Any:
-        """The samples of a dataset, prepared first if they are not there yet, as an iterator that knows what it is of.
+        """Load the samples of a dataset; prepare them first if necessary.
 
         Args:
             identifier: name of the dataset; ``"distribution:name"`` where several distributions provide the name.
@@ -150,8 +143,8 @@ class DatasetRepository:
 
         Returns:
             An InformedDatasetIterator, whose recipe names the dataset, its version, split and options. For split None: a dict
-            of one for each split, in the dataset's order, or, where the factory declares no splits, the one iterator that it
-            gives without asking for a split.
+            of one for each split, in the dataset's order, or, if the factory declares no splits, the one iterator that it
+            returns without a split.
 
         Raises:
             DatasetNotFoundError: no dataset has that name; AmbiguousDatasetError: two plugins have it.
@@ -160,8 +153,6 @@ class DatasetRepository:
             RetrievalError, PreparationError, StorageError: it could not be prepared.
         """
         factory = self.get_factory(identifier, storage)
-        if progress is not None and _has_own_progress(factory):
-            config, progress = {**config, "progress": progress}, None
 
         def load_split(name: str | None) -> InformedDatasetIteratorIF:
             with progress_as(progress):
@@ -178,7 +169,7 @@ class DatasetRepository:
 
         Args:
             identifier: name of the dataset.
-            storage: where it shall keep the dataset; None for the repository's store.
+            storage: where to keep the dataset; None for the repository's store.
 
         Raises:
             DatasetNotFoundError, AmbiguousDatasetError, PluginError: as for :meth:`load`.
@@ -197,7 +188,7 @@ class DatasetRepository:
         return factory
 
     def describe(self, identifier: str) -> DatasetDescription:
-        """What a dataset's author says of it. Imports its plugin, prepares nothing.
+        """Licence, splits, options and so on of a dataset. Imports its plugin, prepares nothing.
 
         Raises:
             DatasetNotFoundError, AmbiguousDatasetError, PluginError: as for :meth:`load`.
@@ -220,24 +211,19 @@ class DatasetRepository:
         )
 
     def remove(self, identifier: str) -> None:
-        """Forget a registered dataset; what is stored of it stays. A plugin's dataset of that name comes to light again.
+        """Remove a registered dataset; its stored data stays. A plugin's dataset of the same name is visible again.
 
         Raises:
             DatasetNotFoundError: it is not registered.
         """
-        if identifier not in self._registered:
-            if self._provider(identifier) is not None:
-                raise DatasetNotFoundError(
-                    f"dataset {identifier!r} was not registered but comes from a plugin: uninstall that, "
-                    f"or name the dataset in DATA_STACK_DISABLE_PLUGINS"
-                )
-            raise self._not_found(identifier, "")
-        del self._registered[identifier]
+        if self._registered.pop(identifier, None) is None:
+            hint = "; DATA_STACK_DISABLE_PLUGINS removes datasets of plugins" if self._provider(identifier) is not None else ""
+            raise self._not_found(identifier, f"no dataset {identifier!r:.80} is registered{hint}")
 
     def list(self) -> _Names:
         """Names of all datasets, sorted; each can be loaded by its name. Imports nothing.
 
-        Where two distributions provide one name, each is there as ``distribution:name``.
+        A name that two distributions provide is listed as ``distribution:name`` for each.
         """
         names = self._plugins.dataset_names() if self._plugins is not None else []
         return sorted({*names, *self._registered})
@@ -259,22 +245,21 @@ class DatasetRepository:
     def _origin(
         self, identifier: str, factory: BaseDatasetFactory, split: str | None, config: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """What a recipe says of a loaded dataset, and besides it what can be told of it."""
-        card = getattr(factory, "card", None)
-        provider = self._provider(identifier)
+        """What a recipe records of a loaded dataset."""
+        description = self.describe(identifier)
         return {
             "name": identifier,
-            "version": getattr(card, "version", None),
+            "version": description.version,
             "split": split,
             "config": dict(config),
             "resources": _resources(factory),
-            "license": getattr(card, "license", None),
-            "homepage": getattr(card, "homepage", None),
-            "distribution": provider.distribution if provider is not None else None,
+            "license": description.license,
+            "homepage": description.homepage,
+            "distribution": description.distribution,
         }
 
     def _provider(self, identifier: str) -> PluginRecord | None:
-        """The plugin that provides what is not registered under a name, or the first of several."""
+        """The first plugin that provides an unregistered name."""
         if identifier in self._registered or self._plugins is None:
             return None
         providers = self._plugins.providers(identifier)
@@ -285,13 +270,13 @@ class DatasetRepository:
         reason = reason or f"no dataset {identifier!r:.80} is registered"
         return DatasetNotFoundError(
             f"{reason}{did_you_mean(identifier, names)}. There are: {_list(names)}. "
-            f"Others come with plugins; `data-stack doctor` shows those that are installed."
+            f"Plugins provide more; `data-stack doctor` shows the installed ones."
         )
 
 
 @functools.cache
 def default_repository() -> DatasetRepository:
-    """The repository that ``data_stack.load`` asks: installed plugins, and what this program registers with it."""
+    """The repository of ``data_stack.load``: installed plugins, and the datasets that this program registers with it."""
     return DatasetRepository(default_manager())
 
 
@@ -303,13 +288,11 @@ def _add_meta(
     from data_stack.dataset.iterator.view import InformedDatasetIteratorView
     from data_stack.dataset.meta import IteratorMeta, MetaFactory
 
-    if type(given) is InformedDatasetIteratorView:  # a slice of what the factory has, which it may slice for others too
+    if type(given) is InformedDatasetIteratorView:  # the factory may return slices of one iterator
         return InformedDatasetIterator(given, given.dataset_meta, origin=origin)
     if isinstance(given, InformedDatasetIteratorIF):
-        if getattr(given, "__dict__", {}).get("_origin") is None:
-            with contextlib.suppress(TypeError):  # a client's class may take no attributes
-                # the factory's own object is handed on, and this is a way to have it again
-                vars(given)["_origin"] = dict(origin)
+        with contextlib.suppress(TypeError):  # a client's class may have no __dict__
+            vars(given)["_origin"] = vars(given).get("_origin") or dict(origin)  # for its recipe
         return given
     if not (
         isinstance(given, tuple) and len(given) == 2 and hasattr(given[0], "__getitem__") and isinstance(given[1], IteratorMeta)
@@ -322,7 +305,7 @@ def _add_meta(
     meta = MetaFactory.get_dataset_meta(
         identifier=name if split is None else f"{name}/{split}", dataset_name=name, dataset_tag=split, iterator_meta=iterator_meta
     )
-    if isinstance(factory, DatasetFactory):  # what an older one calls so may be something else
+    if isinstance(factory, DatasetFactory):  # a legacy factory may use these names for other things
         meta = replace(
             meta,
             class_names=_names(factory.class_names),
@@ -332,15 +315,8 @@ def _add_meta(
     return InformedDatasetIterator(iterator, meta, origin=origin)
 
 
-def _has_own_progress(factory: BaseDatasetFactory) -> bool:
-    """Whether a dataset may have an option of that name, which was there before :meth:`DatasetRepository.load` had one."""
-    from data_stack.dataset.declarative import DatasetFactory
-
-    return not isinstance(factory, DatasetFactory) or "progress" in inspect.signature(factory.open).parameters
-
-
 def _resources(factory: BaseDatasetFactory) -> dict[str, str] | None:
-    """The SHA-256 of what was prepared, by name; None where there is no manifest that knows them all."""
+    """The SHA-256 of the prepared resources, by name; None if no manifest lists them all."""
     manifest = getattr(factory, "_opened_manifest", None)
     records = manifest.prepared if isinstance(manifest, Manifest) else ()
     digests = {each.identifier: each.sha256 for each in sorted(records, key=lambda each: each.identifier) if each.sha256}
@@ -352,14 +328,14 @@ def _names(declared: Any) -> tuple[str, ...] | None:
 
 
 def _is_redefined(old: object, new: object) -> bool:
-    """Whether both are classes, and the new one is what has become of the old one's definition."""
+    """Whether both are classes of the same qualified name."""
     if not (isinstance(old, type) and isinstance(new, type)):
         return False
     return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
 
 
 def _sources(factory: _Factory) -> list[str]:
-    """Where a factory retrieves from, as far as it declares that."""
+    """The sources that a factory declares."""
     definitions = getattr(factory, "sources", ())
     if not isinstance(definitions, (tuple, list)):
         return []
@@ -367,7 +343,7 @@ def _sources(factory: _Factory) -> list[str]:
 
 
 def _splits(factory: _Factory) -> tuple[str, ...]:
-    """The splits that a factory declares on its class; those that older ones keep on the object mean all sorts of things."""
+    """The splits that a factory declares on its class; attributes of instances may mean something else."""
     splits = getattr(factory if isinstance(factory, type) else type(factory), "splits", ())
     if not isinstance(splits, (tuple, list)) or not all(isinstance(split, str) for split in splits):
         return ()
@@ -375,7 +351,7 @@ def _splits(factory: _Factory) -> tuple[str, ...]:
 
 
 def _options(factory: _Factory) -> tuple[str, ...]:
-    """The keyword parameters of ``open``, as they stand in its signature."""
+    """The keyword parameters of ``open``, as in its signature."""
     opener: Callable[..., Any] | None = getattr(factory, "open", None)
     if not callable(opener):
         return ()

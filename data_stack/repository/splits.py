@@ -1,4 +1,4 @@
-"""Keeps in a store which samples of a dataset are in which part."""
+"""Stores which samples of a dataset are in which part."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def save_splits(
     iterator: DatasetIteratorIF | None = None,
     replace: bool = False,
 ) -> SavedSplits:
-    """Store which samples are in which part, as a JSON resource; :func:`load_splits` gives the parts back.
+    """Store which samples are in which part, as a JSON resource for :func:`load_splits`.
 
     ::
 
@@ -31,24 +31,22 @@ def save_splits(
         save_splits("experiments", "digits/splits.json", parts)
         parts = load_splits("experiments", "digits/splits.json", iterator)
 
-    The indices themselves are stored, one bit for each sample of the dataset where a part is in the dataset's order, so that a
-    split outlives the program that made it.
+    The indices themselves are stored: one bit for each sample of the dataset if a part is in the dataset's order.
 
     Args:
-        storage: a connector, or the path or URL of a store, also of a scheme that a plugin brings. The resource is published
-            whole or not at all.
+        storage: a connector, or the path or URL of a store. The write is atomic.
         identifier: its name there, e.g. ``"digits/splits.json"``.
-        splits: what ``iterator.split`` or ``iterator.folds`` or a splitter gave, or any views of one iterator, in lists, tuples
-            and dicts nested at will.
+        splits: the result of ``iterator.split``, ``iterator.folds`` or a splitter, or any views of one iterator, in nested
+            lists, tuples and dicts.
         iterator: what the parts are views of, directly or through other views; None for what they were directly made from.
-        replace: whether other splits that are stored under that name may be replaced.
+        replace: whether to replace other splits of that name.
 
     Returns:
         What was stored.
 
     Raises:
-        ConfigError: ``splits`` are not such, or other splits are stored under that name.
-        DatasetFileCorruptError: what is stored under that name is damaged, and not to be replaced.
+        ConfigError: ``splits`` are something else, or other splits are stored under that name.
+        DatasetFileCorruptError: the stored splits are damaged, and ``replace`` is false.
         StorageError: they could not be written.
     """
     connector = as_storage_connector(storage)
@@ -57,7 +55,7 @@ def save_splits(
         if SavedSplits.from_json(_read(connector, identifier), identifier) == saved:
             return saved
         raise ConfigError(f"other splits are stored as {identifier!r} already; choose another name, or say replace=True")
-    # As a stream: a connector written for the original iterates what it is given, and bytes give integers.
+    # As a stream: legacy connectors iterate their argument, and iterating bytes gives integers.
     connector.set_resource(identifier, StreamedResource(identifier, io.BytesIO(saved.to_json())))
     return saved
 
@@ -68,13 +66,13 @@ def load_splits(storage: Storage, identifier: str, iterator: DatasetIteratorIF) 
     Where the iterator has a meta, a part with a name has it in its ``dataset_tag``, as :class:`SplitPartIterator` says.
 
     Args:
-        storage: a connector, or the path or URL of a store, also of a scheme that a plugin brings.
+        storage: a connector, or the path or URL of a store.
         identifier: the name of the splits there.
         iterator: the dataset that was divided, with the same fingerprint.
 
     Raises:
         ConfigError: ``iterator`` is another dataset than the one that was divided.
-        DatasetFileCorruptError: what is stored is damaged, or of an earlier format.
+        DatasetFileCorruptError: the stored splits are damaged, or of an earlier format.
         ResourceNotFoundError: nothing is stored under that name.
     """
     return SavedSplits.from_json(_read(as_storage_connector(storage), identifier), identifier).apply_to(iterator)

@@ -1,4 +1,4 @@
-"""Reads what is stored and says what is wrong with it."""
+"""Verifies a store: reads its resources and compares them with their digests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Fault", "StorageVerification", "verify_storage"]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A resource that is not what it should be.
+    """A resource that is damaged or missing.
 
     Attributes:
         identifier: of the resource.
@@ -33,16 +33,16 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class StorageVerification:
-    """What was found by reading a store.
+    """The result of :func:`verify_storage`.
 
     Attributes:
         storage: the store, without credentials.
         state: ``"ok"`` or ``"faulty"``.
-        n_resources: how many were read.
-        n_bytes: of these.
-        n_without_digest: resources that could be compared with nothing.
+        n_resources: resources that were read.
+        n_bytes: their bytes.
+        n_without_digest: resources without a digest to compare with.
         faults: damaged and missing resources, sorted.
-        seconds: how long it took.
+        seconds: duration.
     """
 
     storage: str
@@ -61,14 +61,12 @@ def verify_storage(
     n_threads: int = 4,
     progress: bool | None = None,
 ) -> StorageVerification:
-    """Read what is stored, and hold it against the digests of its store and against the manifest of its dataset.
-
-    A fault does not end it.
+    """Read all resources, and compare them with the digests of the store and of the manifests. A fault does not stop it.
 
     Args:
-        storage: a connector, URL or path; None for the default store. Of one with a cache before it, the store behind is read.
-        names: datasets, or versions of them; none: all that is stored.
-        n_threads: resources that are read at a time.
+        storage: a connector, URL or path; None for the default store. A cache before a store is bypassed.
+        names: datasets, or versions of them; empty for the whole store.
+        n_threads: resources to read at a time.
         progress: show a progress bar; None to show it on a terminal and in a notebook.
 
     Raises:
@@ -78,7 +76,7 @@ def verify_storage(
     started = time.perf_counter()
     connector = existing_storage(storage)
     check_there(connector, may_be_new=storage is None)
-    while isinstance(connector, CachedStorageConnector):  # what is held there says nothing of what is stored
+    while isinstance(connector, CachedStorageConnector):  # the cache says nothing about the store
         connector = connector.remote
     inventory = take_inventory(connector, names, must_exist=True)
     expected, faults = inventory.resources(), list[Fault]()
@@ -109,7 +107,7 @@ def verify_storage(
 
 
 def _fault_of(connector: StorageConnector, expected: ExpectedResource, infos: list[ResourceInfo]) -> Fault | None:
-    """What is wrong with a resource; what its store says of it before it is read is added to ``infos``."""
+    """The fault of a resource, if any; its size and digest in the store are added to ``infos``."""
     try:
         info = connector.stat(expected.identifier)
         infos.append(info)

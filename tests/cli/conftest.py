@@ -20,7 +20,7 @@ from data_stack.cli.main import main
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command did."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -43,7 +43,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The default store of this test; nothing is in it."""
     folder = tmp_path / "store"
     monkeypatch.setenv("DATA_STACK_HOME", str(folder))
-    for name in ("OFFLINE", "PLUGINS", "DISABLE_PLUGINS"):
+    for name in ("OFFLINE", "DISABLE_PLUGINS"):
         monkeypatch.delenv(f"DATA_STACK_{name}", raising=False)
     return folder
 
@@ -72,7 +72,7 @@ def process(store: Path) -> Callable[..., subprocess.Popen[bytes]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, **environment},
-            # Whoever runs these tests in the background of a shell ignores interrupts, and so would the command.
+            # Background jobs of a shell ignore interrupts, and their children inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 

@@ -54,14 +54,13 @@ def test_info_prints_the_same_as_json(command: Any, dataset: Path) -> None:
     assert facts["indexes"] == [{"kind": "SingleFieldIndex", "name": "by_car", "field": "car", "n_values": 2}]
 
 
-@pytest.mark.parametrize("name", ["timeseries", "legacy/0.7.6"])
-def test_info_reads_what_petastorm_wrote(command: Any, name: str) -> None:
-    facts = command("parquet", "info", str(petastorm_folder(name)), "--json", "--values").json
+def test_info_reads_what_petastorm_wrote(command: Any) -> None:
+    facts = command("parquet", "info", str(petastorm_folder("legacy/0.7.6")), "--json", "--values").json
 
     assert facts["schema_from"] == "Petastorm"
     assert facts["manifest"] == "none"
     assert "dataset-toolkit.unischema.v1" in facts["metadata"]
-    assert len(facts["indexes"]) == {"timeseries": 2, "legacy/0.7.6": 4}[name]
+    assert len(facts["indexes"]) == 4
 
 
 def test_info_of_what_is_none_says_so(command: Any, tmp_path: Path) -> None:
@@ -105,20 +104,9 @@ def test_metadata_take_a_schema_from_a_file(command: Any, dataset: Path, tmp_pat
 
 def test_a_copy_is_made_and_told_of(command: Any, dataset: Path, tmp_path: Path) -> None:
     target = tmp_path / "copy"
-    arguments = (
-        "parquet",
-        "copy",
-        str(dataset),
-        str(target),
-        "--fields",
-        "id|car",
-        "--not-null",
-        "note",
-        "--partition-by",
-        "car",
-    )
+    options = ["--fields", "id|car", "--not-null", "note", "--partition-by", "car", "--compression", "snappy"]
 
-    outcome = command(*arguments, "--compression", "snappy", "--row-group-mb", "1")
+    outcome = command("parquet", "copy", str(dataset), str(target), *options)
 
     assert outcome.code == 0
     assert "n_rows               10" in outcome.out

@@ -48,12 +48,6 @@ def test_bytes_are_those_of_the_fields_that_are_read(table: Path) -> None:
     assert megabytes_per_row == pytest.approx(stored / 1000 / 1e6)
 
 
-def test_workers_are_counted(table: Path) -> None:
-    found = measure(table, ["id"], workers=2, worker_kind="threads", warmup=0)
-
-    assert (found["worker_kind"], found["n_workers"], found["n_rows"]) == ("threads", 2, 1000)
-
-
 def test_the_figures_are_printed_one_a_line(command: Any, table: Path) -> None:
     outcome = command("parquet", "throughput", str(table), "--fields", "id|sp.*", "--worker-kind", "inline", "--no-shuffle")
 
@@ -62,13 +56,6 @@ def test_the_figures_are_printed_one_a_line(command: Any, table: Path) -> None:
     assert lines["fields"] == "id, speed"
     assert (lines["worker_kind"], lines["n_rows"]) == ("inline", "1,000")
     assert {"rows_per_second", "peak_memory_mb"} <= set(lines)
-
-
-def test_a_field_that_is_not_there_is_wrong_usage(command: Any, table: Path) -> None:
-    outcome = command("parquet", "throughput", str(table), "--fields", "sped")
-
-    assert outcome.code == 2
-    assert "speed" in outcome.err
 
 
 def test_a_dataset_without_rows_is_refused(command: Any, tmp_path: Path) -> None:

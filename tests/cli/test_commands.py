@@ -17,18 +17,6 @@ RAW = "digits/1.0.0/raw/digits.csv.gz"
 DIGITS = Path(sklearn.__file__).parent / "datasets" / "data" / "digits.csv.gz"
 DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
 ABC_SHA256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-ABC_MD5 = "900150983cd24fb0d6963f7d28e17f72"
-
-
-@pytest.fixture
-def damaged(command: Any, store: Path) -> Path:
-    """A prepared digits store with one flipped bit in the images of the test split."""
-    command("prepare", "digits")
-    path = store / "digits/1.0.0/preprocessed/test/images.npy"
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    return path
 
 
 # ------------------------------------------------------------------ list, info
@@ -75,13 +63,6 @@ def test_a_report_counts_the_real_samples_and_classes(command: Any) -> None:
     assert report["license"] == "CC-BY-4.0"
 
 
-def test_a_report_as_text_shows_splits_classes_digests_licence_and_times(command: Any) -> None:
-    text = command("report", "digits").out
-
-    for fact in ("1,437", "360", "uint8 8 × 8", DIGITS_SHA256, "57.5 kB", "CC-BY-4.0", "retrieve", "verified", "█"):
-        assert fact in text
-
-
 def test_show_draws_a_picture_of_real_digits(command: Any, tmp_path: Path) -> None:
     outcome = command("show", "digits", "-o", str(tmp_path / "sheet.png"))
 
@@ -90,39 +71,10 @@ def test_show_draws_a_picture_of_real_digits(command: Any, tmp_path: Path) -> No
     assert (outcome.code, [path.name for path in tmp_path.glob("sheet*")]) == (0, ["sheet.png"])
 
 
-@pytest.mark.parametrize("arguments", [["-o", "sheet.txt"], ["-o", "sheet"], []])
-def test_show_refuses_what_it_cannot_write_before_it_does_anything(command: Any, store: Path, arguments: list[str]) -> None:
-    outcome = command("show", "digits", *arguments)
+def test_show_refuses_what_it_cannot_write_before_it_does_anything(command: Any, store: Path) -> None:
+    outcome = command("show", "digits", "-o", "sheet.txt")
 
     assert (outcome.code, outcome.out, store.exists()) == (2, "", False)
-
-
-# ------------------------------------------------------------------ verify
-
-
-def test_verify_reads_all_prepared_datasets_and_finds_them_well(command: Any) -> None:
-    command("prepare", "digits")
-    command("prepare", "iris")
-
-    outcome = command("verify", "--json")
-
-    assert (outcome.code, outcome.json["state"], outcome.json["faults"]) == (0, "ok", [])
-
-
-@pytest.mark.parametrize("arguments", [["verify"], ["verify", "digits"]])
-def test_verify_names_the_damaged_resource_and_fails(command: Any, damaged: Path, arguments: list[str]) -> None:
-    outcome = command(*arguments)
-
-    assert outcome.code == 1
-    assert "FAULT  digits/1.0.0/preprocessed/test/images.npy" in outcome.out
-
-
-def test_verify_of_a_dataset_that_is_not_prepared_fails(command: Any, store: Path) -> None:
-    store.mkdir()
-
-    outcome = command("verify", "digits")
-
-    assert (outcome.code, "nothing of a dataset 'digits'" in outcome.err) == (2, True)
 
 
 # ------------------------------------------------------------------ import-file
@@ -152,10 +104,7 @@ def abc(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "verified"),
-    [(["--sha256", ABC_SHA256.upper()], True), (["--md5", ABC_MD5], True), (["--unverified"], False)],
-)
+@pytest.mark.parametrize(("arguments", "verified"), [(["--sha256", ABC_SHA256.upper()], True), (["--unverified"], False)])
 def test_import_file_takes_a_file_of_no_dataset_by_the_digest_given(
     command: Any, store: Path, abc: str, arguments: list[str], verified: bool
 ) -> None:
@@ -189,28 +138,17 @@ def test_doctor_shows_a_broken_plugin_with_its_error_and_the_others_all_the_same
     assert "data_stack.datasets  datastack-digits" in outcome.out
 
 
-def test_a_broken_plugin_fails_with_its_own_error_and_leaves_the_others_alone(command: Any, install: Callable[..., None]) -> None:
-    install("broken-one", "raise RuntimeError('the reactor is offline')")
-
-    broken, sound = command("info", "broken-one"), command("info", "digits")
-
-    assert (broken.code, "the reactor is offline" in broken.err, sound.code) == (1, True, 0)
-
-
-@pytest.mark.parametrize("is_first", [True, False], ids=["before ours", "after ours"])
-def test_doctor_finds_the_original_of_pypi_beside_this_one(
-    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
-) -> None:
+def test_doctor_finds_the_original_of_pypi_beside_this_one(command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site"
     (site / "data_stack").mkdir(parents=True)
     (site / "data_stack" / "__init__.py").touch()
     (site / "datastack-0.0.13.dist-info").mkdir()  # as its wheel of 2021 has it: no command, no entry points
     (site / "datastack-0.0.13.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: datastack\nVersion: 0.0.13\n")
-    monkeypatch.setattr(sys, "path", [str(site), *sys.path] if is_first else [*sys.path, str(site)])
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
 
-    outcome, facts = command("doctor"), command("doctor", "--json")
+    outcome = command("doctor")
 
-    assert (outcome.code, facts.json["healthy"], len(facts.json["originals"])) == (1, False, 1)
+    assert outcome.code == 1
     assert "in the way: datastack 0.0.13 of the original" in outcome.out
     assert str(site) in outcome.out
     assert "pip uninstall datastack" in outcome.out
@@ -274,24 +212,20 @@ def test_offline_holds_for_factories_in_the_original_manner_too(command: Any, in
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["info", "digit"], "did you mean 'digits'"),
-        (["prepare", "nothing-like-it"], "nothing-like-it"),
         (["report", "digits", "--split", "trian"], "did you mean 'train'"),
-        (["report", "digits", "-O", "color=true"], "color"),
         (["report", "digits", "-O", "color"], "KEY=VALUE"),
         (["list", "--storage", "nosuch://place"], "nosuch://"),
         (["lst"], "No such command"),
-        (["list", "--no-such-option"], "No such option"),
         (["show", "digits", "-o", "x.png", "-n", "0"], "0"),
-        (["info"], "NAME"),
     ],
 )
-def test_a_mistake_of_the_caller_ends_with_2_and_says_which(command: Any, arguments: list[str], said: str) -> None:
+def test_a_mistake_of_the_caller_ends_with_2_and_says_which(command: Any, arguments: list[str], message: str) -> None:
     outcome = command(*arguments)
 
-    assert (outcome.code, outcome.out, said in outcome.err, "Traceback" in outcome.err) == (2, "", True, False)
+    assert (outcome.code, outcome.out, message in outcome.err, "Traceback" in outcome.err) == (2, "", True, False)
 
 
 def test_options_of_a_dataset_arrive_as_json_or_text(command: Any, install: Callable[..., None]) -> None:
@@ -324,10 +258,5 @@ def test_common_options_may_stand_before_or_after_the_command(command: Any, tmp_
     assert (tmp_path / "other" / "iris" / "1.0.0" / "manifest.json").is_file()
 
 
-def test_every_command_explains_itself(command: Any) -> None:
-    names = ["list", "info", "prepare", "report", "show", "verify", "import-file", "doctor"]
-
-    texts = [command(name, "--help") for name in names]
-
-    assert all(text.code == 0 and "--storage" in text.out and "--json" in text.out for text in texts)
-    assert all(name in command("--help").out for name in names)
+def test_a_dataset_is_prepared_in_processes(command: Any) -> None:
+    assert command("prepare", "iris", "--processes", "1", "--json").json["already_ready"] is False

@@ -38,10 +38,7 @@ def test_commands_on_parquet_print_no_escape_sequence(command: Callable[..., Any
 
     assert outcome.code == 0
     check(outcome.out + outcome.err)
-
-
-def test_names_are_shown_escaped(command: Callable[..., Any], dataset: Path) -> None:
-    assert r"\x1b[31m\x1b]0;title\x07\u202eevil\rname\x9b2J" in command("parquet", "info", str(dataset)).out
+    assert arguments[0] != "info" or r"\x1b[31m\x1b]0;title\x07\u202eevil\rname\x9b2J" in outcome.out
 
 
 def test_copies_and_conversions_print_none(command: Callable[..., Any], dataset: Path, tmp_path: Path) -> None:

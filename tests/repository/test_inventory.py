@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import data_stack
-from data_stack import DatasetCard, DatasetFactory, DatasetNotFoundError, FileStorageConnector, PreparedResources, Resources
+from data_stack import DatasetCard, DatasetFactory, FileStorageConnector, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import StorageError
 
@@ -66,11 +66,6 @@ def test_a_whole_store_is_verified(folder: Path) -> None:
 
     assert sound.state == "ok"
     assert [fault.identifier for fault in damaged.faults] == ["letters/1.0.0/preprocessed/letters.txt"]
-
-
-def test_a_dataset_of_which_nothing_is_stored_is_an_error(folder: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match="numbers"):
-        data_stack.verify_storage(folder, ["numbers"])
 
 
 def test_a_folder_that_is_not_there_is_no_empty_store(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Progress bars of ``load``: where they are drawn, what of, and that a dataset's own option of that name stays its own."""
+"""Progress bars of ``load``: where they are drawn, and of what."""
 
 from __future__ import annotations
 

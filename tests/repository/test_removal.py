@@ -46,15 +46,13 @@ class Neighbour(Letters):
     card = DatasetCard(name="letters-large", version="1.0")
 
 
-@pytest.fixture(params=["file", "memory", "cached", "mongodb", "s3"])
+@pytest.fixture(params=["file", "cached", "mongodb", pytest.param("s3", marks=pytest.mark.full)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
     if request.param == "mongodb":
         return data_stack.storage_connector_from_url(request.getfixturevalue("mongodb_uri"))
     if request.param == "s3":
         server = request.getfixturevalue("s3_server")
         return data_stack.FsspecStorageConnector(f"s3://{server.new_bucket()}/folder", **server.options())
-    if request.param == "memory":
-        return InMemoryStorageConnector()
     files = FileStorageConnector(tmp_path / "store")
     return CachedStorageConnector(files, tmp_path / "cache") if request.param == "cached" else files
 
@@ -145,7 +143,7 @@ def test_what_is_being_prepared_is_not_removed(files: FileStorageConnector) -> N
 
     with FileStorageConnector(files.root_path).lease("letters/1.0/manifest.json") as lease:
         assert lease.acquire()
-        with pytest.raises(StorageConflictError, match="is being prepared"):
+        with pytest.raises(StorageConflictError):
             remove_dataset("letters", files)
 
     assert Letters(files).is_ready()
