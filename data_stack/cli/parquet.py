@@ -62,7 +62,6 @@ def info(settings: Settings, source: str, values: bool) -> None:
     metavar="FILE.json",
     help='The schema, as `info --json` prints it under "schema".  [default: the existing one, or inferred from the columns]',
 )
-)
 @click.option("--petastorm", is_flag=True, help="Write Petastorm's metadata too; existing ones are always updated.")
 @common_options
 @pass_settings

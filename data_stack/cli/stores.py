@@ -163,7 +163,11 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
 
 @click.command()
 @click.option(
-    "--grace-hours", type=click.IntRange(0, 100_000), default=24, show_default=True, help="Keep content replaced within these hours."
+    "--grace-hours",
+    type=click.IntRange(0, 100_000),
+    default=24,
+    show_default=True,
+    help="Keep content replaced within these hours.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @common_options

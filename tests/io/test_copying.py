@@ -410,15 +410,6 @@ def test_what_another_process_has_begun_stays_behind(prepared: FileStorageConnec
     assert {identifier.partition("/")[0] for identifier in target.list_resources()} == {"iris"}
 
 
-def test_the_error_on_an_unprepared_dataset_says_what_is_there() -> None:
-    source = InMemoryStorageConnector()
-    source.set_resource("digits/1.0.0/raw/digits.csv.gz", b"raw")
-    source.set_resource("digits/1.0.0/journal.json", b"{}")
-
-    with pytest.raises(PreparationError, match="'digits' is not prepared.*begun"):
-        copy_datasets(source, InMemoryStorageConnector(), ["digits"])
-
-
 def test_an_unknown_dataset_is_answered_with_the_nearest_before_anything_is_copied(prepared: FileStorageConnector) -> None:
     target = Watched()
 
