@@ -133,6 +133,10 @@ class Footers:
         """SHA-256 of the end of a file, footer, its length and magic, as 64 hex digits; raises as :meth:`of`."""
         return (self._digests[file] or self._of(file).digest).hex()
 
+    def size(self, file: int) -> int:
+        """Bytes of a file; raises as :meth:`of`."""
+        return self._of(file).file_bytes
+
     def check_unchanged(self, file: int, source: Any) -> None:
         """Raise if an open file is not the one whose footer is known: its row groups would be read at the wrong places.
 

@@ -28,7 +28,7 @@ __all__ = [
 #: Where the row-group indexes stand in the key-value metadata of ``_common_metadata``.
 INDEXES_KEY: Final = b"data_stack.row_group_indexes"
 
-_FORMAT: Final = "data_stack parquet 4"
+_FORMAT: Final = "data_stack parquet 5"
 _NUMBERS: Final = re.compile(r"(?:\d{1,19}(?:,\d{1,19})*)?")
 
 
@@ -40,16 +40,12 @@ class ParquetFileRecord:
         name: relative to the dataset, with the folders of its partition: ``"day=2024-01-01/part-000000.parquet"``.
         size: bytes.
         row_groups: rows of each row group.
-        footer_bytes: from the beginning of the footer to the end of the file; one request of that size reads it.
-        null_columns: columns of which at least one value is null, or of which the footer does not tell, sorted.
-        footer_sha256: of the last ``footer_bytes``, 64 hex digits; None where it is not known.
+        footer_sha256: from the beginning of the footer to the end of the file, 64 hex digits; None where it is not known.
     """
 
     name: str
     size: int
     row_groups: tuple[int, ...]
-    footer_bytes: int
-    null_columns: tuple[str, ...] = ()
     footer_sha256: str | None = None
 
     @property
@@ -58,12 +54,10 @@ class ParquetFileRecord:
         return sum(self.row_groups)
 
     @classmethod
-    def of(
-        cls, name: str, size: int, footer: pq.FileMetaData, footer_bytes: int, footer_sha256: str | None = None
-    ) -> ParquetFileRecord:
+    def of(cls, name: str, size: int, footer: pq.FileMetaData, footer_sha256: str) -> ParquetFileRecord:
         """The record of a file with this footer."""
-        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-        return cls(name, size, tuple(group.num_rows for group in groups), footer_bytes, _null_columns(groups), footer_sha256)
+        n_rows = tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+        return cls(name, size, n_rows, footer_sha256)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, of strings and integers."""
@@ -71,8 +65,6 @@ class ParquetFileRecord:
             "name": self.name,
             "size": self.size,
             "row_groups": ",".join(map(str, self.row_groups)),
-            "footer_bytes": self.footer_bytes,
-            "null_columns": json.dumps(list(self.null_columns)),
             "footer_sha256": self.footer_sha256,
         }
 
@@ -92,13 +84,9 @@ class ParquetFileRecord:
             name,
             fields.size("size"),
             tuple(map(int, groups.split(","))) if groups else (),
-            fields.size("footer_bytes"),
-            _parse_names(fields.text("null_columns"), what),
             fields.optional_hexadecimal("footer_sha256", 64),
         )
         fields.done()
-        if record.footer_bytes > record.size:
-            raise DatasetFileCorruptError(f"{what}: the footer of {name!r:.80} is longer than the file")
         return record
 
 
@@ -253,15 +241,3 @@ def write_common_metadata(folder: Folder, schema: pa.Schema, metadata: Mapping[b
     pq.write_metadata(schema.with_metadata(dict(metadata)), sink)
     with folder.create(COMMON_METADATA) as file:
         file.write(sink.getvalue().to_pybytes())
-
-
-def _null_columns(groups: list[Any]) -> tuple[str, ...]:
-    """Columns with nulls, or of which that is not known. Of nested ones the footer counts nulls inside of a value too."""
-    found: set[str] = set()
-    for group in groups:
-        for number in range(group.num_columns):
-            column = group.column(number)
-            statistics = column.statistics
-            if statistics is None or not statistics.has_null_count or statistics.null_count:
-                found.add(column.path_in_schema.partition(".")[0])
-    return tuple(sorted(found))

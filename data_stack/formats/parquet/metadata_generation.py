@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.parquet.files import ParquetFiles, find_files, partition_names
-from data_stack.formats.parquet.footers import Footers, reading_parquet
+from data_stack.formats.parquet.files import find_files, partition_names
+from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.metadata import (
     INDEXES_KEY,
     ParquetFileRecord,
@@ -73,7 +73,10 @@ def generate_metadata(
     RowGroups(footers, found)  # raises where a file lacks a field, or a folder's name is no value
     metadata = dict(footers.metadata)
     written = "data_stack" if SCHEMA_KEY in metadata else "petastorm" if UNISCHEMA_KEY in metadata else "inferred"
-    records = tuple(_record(files, number, footers) for number in range(len(files.paths)))
+    records = tuple(
+        ParquetFileRecord.of(path, footers.size(number), footers.of(number), footers.digest(number))
+        for number, path in enumerate(files.paths)
+    )
     had_indexes = INDEXES_KEY in metadata or PICKLED_INDEXES_KEY in metadata
     drops = had_indexes and not _are_indexes_current(footers)
     if drops:
@@ -106,11 +109,3 @@ def _are_indexes_current(footers: Footers) -> bool:
         return False
     now = {path: footers.of(number).num_row_groups for number, path in enumerate(footers.files.paths)}
     return INDEXES_KEY in footers.metadata or counts in (None, now)
-
-
-def _record(files: ParquetFiles, number: int, footers: Footers) -> ParquetFileRecord:
-    with reading_parquet(files.name(number)), files.open(number) as source:
-        footers.check_unchanged(number, source)
-        size = source.size()
-        footer_bytes = int.from_bytes(source.read_at(8, size - 8)[:4], "little") + 8
-    return ParquetFileRecord.of(files.paths[number], size, footers.of(number), footer_bytes, footers.digest(number))

@@ -31,8 +31,8 @@ from data_stack.dataset.iterator.windowed import (
 from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import objects
+from data_stack.formats.parquet.schema import match_names
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
-from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["NGram", "NGramIterator"]
 
@@ -86,14 +86,12 @@ class NGram:
             choices = given[offset]
             if isinstance(choices, (str, re.Pattern)) or not isinstance(choices, Sequence):
                 raise ConfigError(f"the fields at offset {offset} are a list of names, not {choices!r:.80}")
-            fields[offset] = [_choice(choice, f"a field at offset {offset}") for choice in choices]
-        if not isinstance(self.timestamp_overlap, (bool, np.bool_)):
-            raise ConfigError(f"timestamp_overlap is True or False, not {self.timestamp_overlap!r:.80}")
+            fields[offset] = [getattr(choice, "name", choice) for choice in choices]
         checked = {
             "fields": fields,
             "delta_threshold": check_gap(self.delta_threshold, "delta_threshold"),
-            "timestamp_field": _choice(self.timestamp_field, "timestamp_field"),
-            "group_field": None if self.group_field is None else _choice(self.group_field, "group_field"),
+            "timestamp_field": getattr(self.timestamp_field, "name", self.timestamp_field),
+            "group_field": getattr(self.group_field, "name", self.group_field),
             "stride": check_integer("the stride of n-grams", self.stride, at_least=1),
         }
         for name, value in checked.items():
@@ -115,14 +113,14 @@ class NGram:
             ConfigError: something matches no field, or the timestamp or group more than one.
         """
         fields = {
-            offset: [name for name in names if name in {found for choice in choices for found in _matches(choice, names)}]
+            offset: [name for name in names if name in {found for choice in choices for found in match_names(choice, names)}]
             for offset, choices in self.fields.items()
         }
         chosen: dict[str, Any] = {}
         for argument in ("timestamp_field", "group_field"):
             choice = getattr(self, argument)
             if choice is not None:
-                found = _matches(choice, names if stored_names is None else stored_names)
+                found = match_names(choice, names if stored_names is None else stored_names)
                 if len(found) > 1:
                     raise ConfigError(f"{argument} is one field, {choice!r} matches {', '.join(found)}")
                 (chosen[argument],) = found
@@ -357,27 +355,6 @@ def _falls(times: npt.NDArray[Any], key: str) -> npt.NDArray[np.bool_]:
         return np.asarray(times[1:] < times[:-1], dtype=bool)
     except TypeError as error:
         raise ConfigError(f"timestamps are numbers or times; values of {key!r} cannot be compared: {error}") from error
-
-
-def _choice(choice: Any, what: str) -> Any:
-    """A name or pattern; of a field its name."""
-    name = choice if isinstance(choice, (str, re.Pattern)) else getattr(choice, "name", None)
-    if not isinstance(name, (str, re.Pattern)):
-        raise ConfigError(f"{what} is a name, a regular expression or a field, not {choice!r:.80}")
-    return name
-
-
-def _matches(choice: Any, names: Sequence[str]) -> list[str]:
-    if choice in names:
-        return [choice]
-    try:
-        matches = [name for name in names if re.fullmatch(choice, name)]
-    except re.error as error:
-        raise ConfigError(f"{choice!r:.80} is neither the name of a field nor a regular expression: {error}") from error
-    if not matches:
-        name = choice if isinstance(choice, str) else choice.pattern
-        raise ConfigError(f"there is no field {name!r:.60}{did_you_mean(name[:60], list(names))}; there are: {', '.join(names)}")
-    return matches
 
 
 def _field_names(iterator: DatasetIteratorIF) -> list[str]:

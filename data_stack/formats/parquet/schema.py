@@ -22,7 +22,7 @@ from data_stack.util.suggestions import did_you_mean
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SCHEMA_KEY", "Field", "Schema"]
+__all__ = ["SCHEMA_KEY", "Field", "Schema", "match_names"]
 
 #: Where the schema stands in the key-value metadata of each file.
 SCHEMA_KEY = b"data_stack.schema"
@@ -193,34 +193,11 @@ class Schema:
             ConfigError: one of them matches no field.
         """
         wanted: set[str] = set()
-        if isinstance(choices, (str, Field, re.Pattern)):
-            choices = [choices]
-        for choice in choices:
-            if isinstance(choice, Field):
-                if self._fields.get(choice.name) != choice:
-                    raise ConfigError(f"schema {self._name!r} has no such field: {choice!r:.200}")
-                wanted.add(choice.name)
-                continue
-            if isinstance(choice, str) and choice in self._fields:
-                wanted.add(choice)
-                continue
-            try:
-                matches = {name for name in self._fields if re.fullmatch(choice, name)}
-            except (re.error, TypeError) as error:
-                raise ConfigError(f"a choice of fields is a name, a regular expression or a field, not {choice!r:.80}") from error
-            if not matches:
-                self[choice if isinstance(choice, str) else choice.pattern]  # raises, with the names that there are
-            wanted |= matches
+        for choice in [choices] if isinstance(choices, (str, Field, re.Pattern)) else choices:
+            if isinstance(choice, Field) and self._fields.get(choice.name) != choice:
+                raise ConfigError(f"schema {self._name!r} has no such field: {choice!r:.200}")
+            wanted.update(match_names(choice, list(self._fields)))
         return Schema(self._name, [field for field in self if field.name in wanted])
-
-    # ------------------------------------------------------------------ rendered
-
-    def arrow_schema(self) -> pa.Schema:
-        """As pyarrow's schema; its metadata hold this one."""
-        import pyarrow as pa
-
-        fields = [pa.field(field.name, field.arrow_type(), field.nullable) for field in self]
-        return pa.schema(fields, metadata=self.metadata())
 
     # ------------------------------------------------------------------ rows
 
@@ -286,3 +263,26 @@ class Schema:
         except (ValueError, RecursionError) as error:
             raise DatasetFileCorruptError(f"the schema in the file's metadata is damaged: {error!s:.200}") from error
         return cls.from_json(content)
+
+
+def match_names(choice: Any, names: Sequence[str]) -> list[str]:
+    """The names that a choice of fields means.
+
+    Args:
+        choice: a name, a regular expression of whole names, or a field.
+        names: of all fields.
+
+    Raises:
+        ConfigError: it is none of these, or matches no name.
+    """
+    choice = getattr(choice, "name", choice)
+    if choice in names:
+        return [choice]
+    try:
+        matches = [name for name in names if re.fullmatch(choice, name)]
+    except (re.error, TypeError) as error:
+        raise ConfigError(f"a choice of fields is a name, a regular expression or a field, not {choice!r:.80}") from error
+    if not matches:
+        name = choice if isinstance(choice, str) else choice.pattern
+        raise ConfigError(f"there is no field {name!r:.60}{did_you_mean(name[:60], list(names))}; there are: {', '.join(names)}")
+    return matches

@@ -160,7 +160,7 @@ class GrowingParquetFile:
             opened.__exit__(None, None, None)
         footer = self._sink.footer
         digest = hashlib.sha256(footer).hexdigest()
-        return ParquetFileRecord.of(self.name, self._sink.size, self._footers[0], len(footer), digest)
+        return ParquetFileRecord.of(self.name, self._sink.size, self._footers[0], digest)
 
     def discard(self, error: BaseException | None = None) -> None:
         """Throw away what was written."""

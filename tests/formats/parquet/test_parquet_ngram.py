@@ -166,8 +166,6 @@ def test_a_row_that_is_not_sorted_is_named() -> None:
         ({"fields": {0: "row"}}, "at offset 0"),
         ({"fields": {"0": ["row"]}}, "an offset"),
         ({"delta_threshold": -1}, "delta_threshold"),
-        ({"timestamp_field": 3}, "timestamp_field"),
-        ({"timestamp_overlap": "no"}, "timestamp_overlap"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

@@ -79,11 +79,9 @@ def test_the_manifest_says_what_the_files_hold(tmp_path: Path) -> None:
     assert manifest is not None
     (record,) = manifest.files
     data = (tmp_path / record.name).read_bytes()
-    assert (record.size, record.footer_sha256) == (len(data), hashlib.sha256(data[-record.footer_bytes :]).hexdigest())
-    assert (record.row_groups, record.null_columns, manifest.n_rows) == ((2, 1), ("b",), 3)
-    assert data[-record.footer_bytes :][-4:] == b"PAR1"
-    last = pq.read_metadata(tmp_path / record.name).row_group(1).column(1)
-    assert len(data) - record.footer_bytes == last.dictionary_page_offset + last.total_compressed_size
+    footer = data[-8 - int.from_bytes(data[-8:-4], "little") :]
+    assert (record.size, record.footer_sha256) == (len(data), hashlib.sha256(footer).hexdigest())
+    assert (record.row_groups, manifest.n_rows) == ((2, 1), 3)
     assert manifest.schema == writer.schema
 
 
