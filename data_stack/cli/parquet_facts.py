@@ -12,11 +12,11 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.dataset import ParquetDataset
 from data_stack.formats.parquet.files import find_files, partition_names
 from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.indexes import read_indexes
+from data_stack.formats.parquet.inference import read_schema
 from data_stack.formats.parquet.metadata import ParquetManifest
 from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY
 from data_stack.formats.parquet.schema import SCHEMA_KEY
-from data_stack.formats.parquet.stored_indexes import read_indexes
-from data_stack.formats.parquet.stored_schema import read_schema
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.loader.loader import Loader
 from data_stack.loader.orders import BlockShuffled

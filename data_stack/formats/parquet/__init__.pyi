@@ -13,6 +13,7 @@ from data_stack.formats.parquet.indexes import NotNullIndex as NotNullIndex
 from data_stack.formats.parquet.indexes import SingleFieldIndex as SingleFieldIndex
 from data_stack.formats.parquet.indexes import SingleIndexSelector as SingleIndexSelector
 from data_stack.formats.parquet.indexes import UnionIndexSelector as UnionIndexSelector
+from data_stack.formats.parquet.indexes import build_indexes as build_indexes
 from data_stack.formats.parquet.inference import infer_schema as infer_schema
 from data_stack.formats.parquet.metadata import ParquetManifest as ParquetManifest
 from data_stack.formats.parquet.metadata_generation import generate_metadata as generate_metadata
@@ -28,7 +29,6 @@ from data_stack.formats.parquet.selecting import in_negate as in_negate
 from data_stack.formats.parquet.selecting import in_pseudorandom_split as in_pseudorandom_split
 from data_stack.formats.parquet.selecting import in_reduce as in_reduce
 from data_stack.formats.parquet.selecting import in_set as in_set
-from data_stack.formats.parquet.stored_indexes import build_indexes as build_indexes
 from data_stack.formats.parquet.transform import TransformSpec as TransformSpec
 from data_stack.formats.parquet.writer import ParquetWriter as ParquetWriter
 

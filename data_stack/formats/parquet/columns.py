@@ -15,16 +15,7 @@ from data_stack.exception import RequestLimitError
 from data_stack.util.large_arrays import take_values
 from data_stack.util.request_limit import Request, current_request, decoding_for
 
-__all__ = [
-    "ArrayColumn",
-    "CellColumn",
-    "CellError",
-    "GroupColumn",
-    "ListColumn",
-    "MadeColumn",
-    "ObjectColumn",
-    "objects",
-]
+__all__ = ["ArrayColumn", "CellColumn", "CellError", "GroupColumn", "ListColumn", "MadeColumn", "ObjectColumn", "objects"]
 
 #: From here on memory is not asked for lightly.
 _LARGE_BYTES = 1 << 26

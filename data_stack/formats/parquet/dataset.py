@@ -21,12 +21,12 @@ from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
 from data_stack.formats.parquet.group_cache import FirstRows, GroupCache
+from data_stack.formats.parquet.inference import read_schema
 from data_stack.formats.parquet.known_values import files_that_could_match
 from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import as_predicate
 from data_stack.formats.parquet.selection import Gathering, Located, Selection, select
-from data_stack.formats.parquet.stored_schema import read_schema
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.request_limit import current_request, decoding_for
 
@@ -362,7 +362,7 @@ def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
     if choice is None:
         return np.arange(len(footers), dtype=np.int64)
     if hasattr(choice, "select"):
-        from data_stack.formats.parquet.stored_indexes import read_indexes
+        from data_stack.formats.parquet.indexes import read_indexes
 
         choice = choice.select(read_indexes(footers))
     numbers = np.array(list(choice) if isinstance(choice, Iterable) else choice)

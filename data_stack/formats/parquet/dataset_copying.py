@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.files import find_files, partition_names
 from data_stack.formats.parquet.footers import Footers, reading_parquet
+from data_stack.formats.parquet.indexes import read_indexes
+from data_stack.formats.parquet.inference import read_schema
 from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.parquet.stored_indexes import read_indexes
-from data_stack.formats.parquet.stored_schema import read_schema
 from data_stack.formats.parquet.writer import ParquetWriter
 from data_stack.io.folder import folder_of
 

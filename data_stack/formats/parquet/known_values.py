@@ -20,14 +20,7 @@ from data_stack.formats.parquet.files import ParquetFiles, partition_names
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import Predicate, could_match
 
-__all__ = [
-    "column_guarantee",
-    "files_that_could_match",
-    "partition_array",
-    "partition_guarantee",
-    "partition_value",
-    "types_of",
-]
+__all__ = ["column_guarantee", "files_that_could_match", "partition_array", "partition_guarantee", "partition_value", "types_of"]
 
 #: What Python and pyarrow raise for bounds that a type does not hold, such as dates beyond those of Python.
 _NO_BOUND = (ValueError, TypeError, OverflowError, pa.ArrowException)

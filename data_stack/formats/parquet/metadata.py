@@ -17,13 +17,7 @@ from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MA
 from data_stack.formats.parquet.schema import Schema
 from data_stack.io.folder import Folder
 
-__all__ = [
-    "INDEXES_KEY",
-    "ParquetFileRecord",
-    "ParquetManifest",
-    "read_common_metadata",
-    "write_common_metadata",
-]
+__all__ = ["INDEXES_KEY", "ParquetFileRecord", "ParquetManifest", "read_common_metadata", "write_common_metadata"]
 
 #: Where the row-group indexes stand in the key-value metadata of ``_common_metadata``.
 INDEXES_KEY: Final = b"data_stack.row_group_indexes"

@@ -18,6 +18,7 @@ from data_stack.exception import ConfigError, StorageConflictError
 from data_stack.formats.named_samples import by_name, samples_at_once
 from data_stack.formats.parquet.files import ParquetFiles, partition_of
 from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.indexes import indexes_json, make_indexes
 from data_stack.formats.parquet.metadata import (
     INDEXES_KEY,
     ParquetManifest,
@@ -26,8 +27,7 @@ from data_stack.formats.parquet.metadata import (
 )
 from data_stack.formats.parquet.petastorm_metadata import is_petastorms, petastorm_metadata
 from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.parquet.stored_indexes import indexes_json, make_indexes
-from data_stack.formats.parquet.writer_cells import CellBatch, Cells, column_values, plain_value
+from data_stack.formats.parquet.writer_cells import CellBatch, Cells, Partitions, column_values, plain_value
 from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat, GrowingParquetFile
 from data_stack.formats.parquet.writer_inference import schema_of_columns, tells_nothing
 from data_stack.formats.parquet.writer_part import (
@@ -39,7 +39,6 @@ from data_stack.formats.parquet.writer_part import (
     read_progress,
     remove_dataset,
 )
-from data_stack.formats.parquet.writer_partitions import Partitions
 from data_stack.io.folder import folder_of
 from data_stack.io.progress import batch_bar
 
@@ -224,9 +223,9 @@ class ParquetWriter:
                 raise ConfigError(f"columns are given as a dict, or a DataFrame, not as {type(columns).__name__}")
             values = {name: column_values(columns[name]) for name in list(columns.keys())}
             self._prepare(schema_of_columns(self._short_name, values))
-        n_rows, step, arrays = self._cells.steps(columns)
+        n_rows, step, arrays = self._cells.steps(columns, encoded)
         for start in range(0, n_rows, step):
-            self._spread(self._cells.encode_columns(arrays, start, min(n_rows, start + step), len(self), frozenset(encoded)))
+            self._spread(self._cells.encode_columns(arrays, start, min(n_rows, start + step), len(self), encoded))
 
     def append_arrow(self, table: pa.Table | pa.RecordBatch) -> None:
         """Append rows whose cells are encoded already, as another dataset of the same schema has them; nothing is decoded.
@@ -236,16 +235,14 @@ class ParquetWriter:
                 without a loss.
 
         Raises:
-            ConfigError: a column is missing, unknown, of another type, or has nulls that it may not have. Nothing was appended.
-            StorageError: as for :meth:`append`.
+            ConfigError, StorageError: as for :meth:`append_columns`.
         """
-        self._check_usable()
         self._flush_rows()
         if self._part is None:
             raise ConfigError("the schema of encoded cells cannot be seen from them: give the writer one")
         table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
-        for batch in self._cells.adopt(table, len(self)):
-            self._spread(batch)
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        self.append_columns(columns, encoded=columns)
 
     def write(
         self, iterator: DatasetIteratorIF | Indexable, *, names: Sequence[str] | None = None, progress: bool | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import string
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -10,12 +12,12 @@ import pyarrow as pa
 
 from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.parquet.codecs import CellValueError
+from data_stack.formats.parquet.codecs import CellValueError, ScalarCodec
+from data_stack.formats.parquet.files import NULL_PARTITION
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.formats.parquet.writer_partitions import Partitions
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["CellBatch", "Cells", "column_values", "plain_value"]
+__all__ = ["CellBatch", "Cells", "Partitions", "column_values", "plain_value"]
 
 #: Rows are turned into a batch when so many of them, or so many bytes, have come.
 _MOST_ROWS: Final = 4096
@@ -87,8 +89,12 @@ class Cells:
 
     # ------------------------------------------------------------------ columns
 
-    def steps(self, columns: Mapping[str, Any]) -> tuple[int, int, dict[str, Any]]:
+    def steps(self, columns: Mapping[str, Any], encoded: Collection[str]) -> tuple[int, int, dict[str, Any]]:
         """How many rows columns have, how many of them to encode at a time, and the columns as arrays and lists.
+
+        Args:
+            columns: by name.
+            encoded: those that hold cells, which stay as they are.
 
         Raises:
             ConfigError: a column is missing, unknown, or of another length.
@@ -99,7 +105,7 @@ class Cells:
         self._check_names(given, f"what is given to {self._name!r}")
         arrays, lengths = {}, {}
         for name in given:
-            arrays[name] = values = column_values(columns[name])
+            arrays[name] = values = columns[name] if name in encoded else column_values(columns[name])
             if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
                 raise ConfigError(
                     f"field {name!r} of {self._name!r} takes an array of shape (n, ...) or a list of n values, not {values!r:.80}"
@@ -108,13 +114,11 @@ class Cells:
         if len(set(lengths.values())) > 1:
             raise ConfigError(f"the columns for {self._name!r} differ in their length: {lengths}. Nothing was appended")
         n_rows = next(iter(lengths.values()), 0)
-        row_bytes = sum(values.nbytes if isinstance(values, np.ndarray) else 64 * n_rows for values in arrays.values()) / (
-            n_rows or 1
-        )
-        return n_rows, max(1, min(1 << 17, int(_STEP_BYTES / max(row_bytes, 1)))), arrays
+        n_bytes = sum(getattr(values, "nbytes", 64 * n_rows) for values in arrays.values())
+        return n_rows, max(1, min(1 << 17, _STEP_BYTES * n_rows // max(n_bytes, 1))), arrays
 
     def encode_columns(
-        self, columns: Mapping[str, Any], start: int, stop: int, number: int, encoded: frozenset[str] = frozenset()
+        self, columns: Mapping[str, Any], start: int, stop: int, number: int, encoded: Collection[str] = ()
     ) -> CellBatch:
         """The cells of some rows of columns.
 
@@ -143,45 +147,10 @@ class Cells:
             columns[field.name][start:stop] if field.name in columns else [None] * (stop - start)
             for field in self._partitions.fields
         ]
-        lists = [part.tolist() if isinstance(part, np.ndarray) and part.dtype.kind != "M" else part for part in parts]
+        lists = [part.to_pylist() if isinstance(part, pa.ChunkedArray) else part for part in parts]
+        lists = [part.tolist() if isinstance(part, np.ndarray) and part.dtype.kind != "M" else part for part in lists]
         folders = self._folders_of([[plain_value(value) for value in each] for each in lists], number)
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema), folders
-
-    def adopt(self, table: pa.Table, number: int) -> list[CellBatch]:
-        """Rows whose cells are encoded already.
-
-        Args:
-            table: all columns by name, in any order.
-            number: of the first row in the dataset.
-
-        Raises:
-            ConfigError: a column is missing, unknown, of another type, or has nulls that it may not have.
-        """
-        self._check_names(table.column_names, f"the table that is given to {self._name!r}")
-        columns = []
-        for field in self.arrow_schema:
-            column = table.column(field.name) if field.name in table.column_names else pa.nulls(len(table), field.type)
-            try:
-                column = column if column.type == field.type else column.cast(field.type)
-            except pa.ArrowException as error:
-                self._refuse(field.name, None, error, number)
-            if column.null_count and not field.nullable:
-                row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-                self._refuse(field.name, number + row, ValueError("the cell is null, and the field is not nullable"), number)
-            columns.append(column)
-        absent = [None] * len(table)
-        folders = self._folders_of(
-            [
-                table.column(field.name).to_pylist() if field.name in table.column_names else absent
-                for field in self._partitions.fields
-            ],
-            number,
-        )
-        batches, start = [], 0
-        for batch in pa.Table.from_arrays(columns, schema=self.arrow_schema).to_batches():
-            batches.append((batch, None if folders is None else folders[start : start + batch.num_rows]))
-            start += batch.num_rows
-        return batches
 
     def _folders_of(self, columns: Sequence[Sequence[Any]], number: int) -> list[str] | None:
         """The folder of each row, by the values of the columns that are folders; None without such."""
@@ -220,7 +189,10 @@ class Cells:
 def _encode_column(field: Field, type_: pa.DataType, values: Any, are_cells: bool) -> pa.Array:
     if isinstance(values, np.ndarray):
         values = values.copy()  # its owner may change it
-    cells = pa.array(values, type_) if are_cells else field.cells.encode_column(field, values)
+    if are_cells:
+        cells = values if isinstance(values, pa.ChunkedArray) else pa.array(values, type_)
+    else:
+        cells = field.cells.encode_column(field, values)
     if isinstance(cells, pa.ChunkedArray):
         cells = cells.combine_chunks()
     if cells.type != type_:
@@ -259,3 +231,92 @@ def column_values(values: Any) -> Any:
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or isinstance(values, Mapping):
         return values
     return [plain_value(value) for value in values]
+
+
+#: Written as they are; other characters of ASCII as %XX, as Hive, Spark and pyarrow all read them. Spark reads letters of other
+#: scripts only as they are, pyarrow both ways.
+_PLAIN: Final = frozenset(string.ascii_letters + string.digits + "_.-~+,@")
+_MOST_SEGMENT_BYTES: Final = 200
+
+
+class Partitions:
+    """Folders such as ``day=2024-01-01/vehicle=7``, in Hive's manner.
+
+    Args:
+        schema: of the rows.
+        names: the columns, outermost folder first; none for a dataset without partitions.
+
+    Raises:
+        ConfigError: a column is not in the schema, is of a dtype that no folder is named after, or none is left for the files.
+    """
+
+    def __init__(self, schema: Schema, names: Sequence[str]) -> None:
+        self.fields = tuple(schema[name] for name in names)
+        if len({field.name for field in self.fields}) != len(self.fields):
+            raise ConfigError(f"partition_by names a column twice: {', '.join(map(repr, names))}")
+        if self.fields and len(self.fields) == len(schema):
+            raise ConfigError("a dataset cannot be partitioned by all of its columns: none would be left for the files")
+        for field in self.fields:
+            is_named = field.dtype is Decimal or (
+                isinstance(field.dtype, np.dtype) and (field.dtype.kind in "biuU" or field.dtype == np.dtype("datetime64[D]"))
+            )
+            if field.shape or not isinstance(field.codec, ScalarCodec) or not is_named:
+                raise ConfigError(
+                    f"a dataset cannot be partitioned by {field.name!r}: folders are named after text, integers, booleans, dates "
+                    f"and Decimals, not after values of dtype {field.dtype} and shape {field.shape}"
+                )
+        self._segments: list[dict[Any, str]] = [{} for _ in self.fields]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def folder(self, values: Sequence[Any]) -> str:
+        """The folder of a row, by its values of the columns; ``""`` without partitions.
+
+        Raises:
+            CellValueError: a value is none of its field, or cannot name a folder; its ``row`` is the number of the field.
+        """
+        segments = []
+        for number, (field, value) in enumerate(zip(self.fields, values, strict=True)):
+            known = self._segments[number]
+            key: Any = (type(value), value)
+            try:
+                segment = known.get(key)
+            except TypeError:  # not hashable, so no scalar
+                key = segment = None
+            if segment is None:
+                try:
+                    segment = _segment(field, value)
+                except (TypeError, ValueError, OverflowError) as error:
+                    raise CellValueError(number, str(error)) from error
+                if key is not None:
+                    known[key] = segment
+            segments.append(segment)
+        return "/".join(segments)
+
+
+def _segment(field: Field, value: Any) -> str:
+    if value is None:
+        if not field.nullable:
+            raise ValueError("the value is null, and the field is not nullable")
+        text = NULL_PARTITION
+    else:
+        cell = field.cells.encode(field, value)
+        plain = str(cell).lower() if isinstance(cell, (bool, np.bool_)) else str(cell)
+        if plain in ("", NULL_PARTITION):
+            raise ValueError(f"{plain!r} cannot be the name of a partition's folder, where it means null")
+        text = _quote(plain)
+    segment = f"{_quote(field.name)}={text}"
+    if len(segment.encode()) > _MOST_SEGMENT_BYTES:
+        raise ValueError(f"{segment[:60]!r}… is too long for the name of a partition's folder")
+    return segment
+
+
+def _quote(text: str) -> str:
+    return "".join(
+        letter if letter in _PLAIN or (not letter.isascii() and letter.isprintable()) else _escape(letter) for letter in text
+    )
+
+
+def _escape(letter: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in letter.encode())

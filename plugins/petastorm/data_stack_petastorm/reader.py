@@ -13,7 +13,7 @@ from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet import NGram, NGramIterator, ParquetDataset, TransformSpec
 from data_stack.formats.parquet.selecting import as_predicate, in_reduce
-from data_stack.formats.parquet.selecting.on_frames import on_frames
+from data_stack.formats.parquet.selecting.petastorm_predicates import on_frames
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.io.storage_connectors import CachedStorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.formats.parquet.codecs.buffers import null_mask, numbers
+from data_stack.formats.parquet.codecs.cells import null_mask, numbers
 
 
 @given(values=st.lists(st.none() | st.integers(0, 9), max_size=70), start=st.integers(0, 70), length=st.integers(0, 70))

@@ -12,8 +12,7 @@ import pyarrow as pa
 from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
-from data_stack.formats.parquet.codecs.buffers import null_mask
-from data_stack.formats.parquet.codecs.cells import plain_cells
+from data_stack.formats.parquet.codecs.cells import null_mask, plain_cells
 from data_stack.formats.parquet.codecs.checks import (
     FieldValues,
     check_array,

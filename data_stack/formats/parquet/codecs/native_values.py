@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from data_stack.formats.parquet.codecs.buffers import null_mask, numbers
-from data_stack.formats.parquet.codecs.cells import as_binary, plain_cells
+from data_stack.formats.parquet.codecs.cells import as_binary, null_mask, numbers, plain_cells
 from data_stack.formats.parquet.columns import CellError, objects
 from data_stack.formats.parquet.types import FieldDtype, dtype_name, is_bytes, is_list, is_text
 
