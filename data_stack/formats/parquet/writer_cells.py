@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import string
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
@@ -265,7 +266,6 @@ class Partitions:
                     f"a dataset cannot be partitioned by {field.name!r}: folders are named after text, integers, booleans, dates "
                     f"and Decimals, not after values of dtype {field.dtype} and shape {field.shape}"
                 )
-        self._segments: list[dict[Any, str]] = [{} for _ in self.fields]
 
     def __len__(self) -> int:
         return len(self.fields)
@@ -278,23 +278,14 @@ class Partitions:
         """
         segments = []
         for number, (field, value) in enumerate(zip(self.fields, values, strict=True)):
-            known = self._segments[number]
-            key: Any = (type(value), value)
             try:
-                segment = known.get(key)
-            except TypeError:  # not hashable, so no scalar
-                key = segment = None
-            if segment is None:
-                try:
-                    segment = _segment(field, value)
-                except (TypeError, ValueError, OverflowError) as error:
-                    raise CellValueError(number, str(error)) from error
-                if key is not None:
-                    known[key] = segment
-            segments.append(segment)
+                segments.append(_segment(field, value))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise CellValueError(number, str(error)) from error
         return "/".join(segments)
 
 
+@functools.lru_cache(maxsize=1024, typed=True)
 def _segment(field: Field, value: Any) -> str:
     if value is None:
         if not field.nullable:

@@ -187,17 +187,10 @@ class GrowingParquetFile:
 
     def _write(self, n_rows: int) -> None:
         """Write the first pending rows as a row group."""
-        taken, rest, missing = [], [], n_rows
-        for batch in self._pending:
-            here = min(missing, batch.num_rows)
-            if here:
-                taken.append(batch.slice(0, here))
-            if here < batch.num_rows:
-                rest.append(batch.slice(here))
-            missing -= here
-        self._writer.write_table(pa.Table.from_batches(taken, self._schema), row_group_size=n_rows)
-        self._pending, self._pending_rows = rest, self._pending_rows - n_rows
-        self.pending_bytes = sum(batch.nbytes for batch in rest)
+        table = pa.Table.from_batches(self._pending, self._schema)
+        self._writer.write_table(table.slice(0, n_rows), row_group_size=n_rows)
+        rest = table.slice(n_rows)
+        self._pending, self._pending_rows, self.pending_bytes = rest.to_batches(), len(rest), rest.nbytes
 
 
 class _Sink(io.RawIOBase):

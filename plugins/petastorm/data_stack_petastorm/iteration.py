@@ -172,14 +172,10 @@ class Reader:
         plan = self._loader.plan
         if not 0 < plan.n_samples < plan.world or plan.uneven == "keep":
             return
-        what, other = "rows", ""
-        if self.batched_output:
-            what, other = "row groups", "deal out rows, with make_reader or a DataLoader, or "
-        first = self.dataset.place_of(0).partition(" of ")[2]
+        what = "row groups" if self.batched_output else "rows"
         raise ConfigError(
-            f"there are fewer {what} ({plan.n_samples}) than shards ({plan.world}), so that some would have none. Number of "
-            f"row-groups in the dataset: {len(self._lengths)}, the first is {first}. Ask for fewer shards, or "
-            f"{other}leave some empty with uneven='keep'"
+            f"there are fewer {what} ({plan.n_samples}) than shards ({plan.world}) in {self.dataset!r:.200}. Ask for fewer "
+            f"shards, shard rows instead of row groups (make_reader or a DataLoader), or leave some shards empty with uneven='keep'"
         )
 
     def _forget(self) -> None:

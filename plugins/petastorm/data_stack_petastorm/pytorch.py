@@ -404,19 +404,12 @@ def _tensor(name: str, column: Any) -> torch.Tensor:
     """
     if isinstance(column, torch.Tensor):
         return column.to(_PROMOTED.get(column.dtype, column.dtype))
-    shapes = sorted({value.shape for value in column if isinstance(value, (np.ndarray, torch.Tensor))})
+    what = f"values such as {column[0]!r:.60}"
     if any(value is None for value in column):
-        raise TypeError(
-            f"field {name!r} has rows without a value (None), which torch has no tensors for: leave these rows out "
-            f"(predicate=col({name!r}).is_valid()), put something in their place (TransformSpec), or leave out the field"
-        )
-    if len(shapes) > 1:
-        raise TypeError(
-            f"field {name!r} has arrays of different shapes in one batch, such as {shapes[0]} and {shapes[-1]}: bring them "
-            f"into one by a TransformSpec, or collate them by a collate_fn of your own (or Loader(…, collate=Padded()))"
-        )
-    what = f"dtype {column[0].dtype}" if isinstance(column[0], np.generic) else f"{type(column[0]).__name__} values"
+        what = "rows without a value (None)"
+    elif len({value.shape for value in column if isinstance(value, (np.ndarray, torch.Tensor))}) > 1:
+        what = "arrays of different shapes in one batch"
     raise TypeError(
-        f"field {name!r} has {what}, which torch has no tensors for: leave it out with schema_fields=, or make numbers of it "
-        f"by a TransformSpec"
+        f"field {name!r} has {what}, which torch has no tensors for: leave it out with schema_fields=, leave out such rows "
+        f"(predicate=col({name!r}).is_valid()), or make tensors of it by a TransformSpec or collate_fn"
     )
