@@ -175,7 +175,7 @@ class Reader:
         what = "row groups" if self.batched_output else "rows"
         raise ConfigError(
             f"there are fewer {what} ({plan.n_samples}) than shards ({plan.world}) in {self.dataset!r:.200}. Ask for fewer "
-            f"shards, shard rows instead of row groups (make_reader or a DataLoader), or leave some shards empty with uneven='keep'"
+            f"shards, shard rows by make_reader or a DataLoader, or leave some shards empty with uneven='keep'"
         )
 
     def _forget(self) -> None:
