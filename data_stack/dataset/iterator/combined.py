@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,9 @@ _Positions = npt.NDArray[np.intp]
 
 # A recipe can combine each node with itself: thirty nodes would make a thousand million parts.
 _MOST_PARTS = 1 << 20
+
+# The parts of so many samples can be told apart without a search.
+_BUCKETS_PER_PART = 16
 
 # With fewer wanted samples a part than this, each is copied by itself: one request to a part takes as long as six copies.
 _FEW_SAMPLES_A_PART = 6
@@ -114,22 +117,39 @@ class CombinedAccess(SampleAccess):
             self.parts += source.parts if is_combined else [(part, length)]  # type: ignore[attr-defined]  # it is one
         if len(self.parts) > _MOST_PARTS:
             raise ConfigError(f"iterators are combined from {_MOST_PARTS:,} parts at most, these are {len(self.parts):,}")
-        # Made at the first access: a thousand combinations, each of the one before and one more, would take 200 MB.
-        self._table: tuple[list[int], list[Callable[[int], Sample]]] | None = None
+        self._starts: list[int] = []
+        self._entries: list[tuple[Callable[[int], Sample], int, int]] = []
+        self._buckets: list[tuple[Callable[[int], Sample], int, int]] = []
+        self._shift = 0
         self._arrays: list[list[Column]] | None = None
 
-    def _make_table(self) -> tuple[list[int], list[Callable[[int], Sample]]]:
-        """Where each part starts, and what reads its samples."""
-        starts = list(accumulate([length for _, length in self.parts], initial=0))
-        self._table = starts, [part.sample for part, _ in self.parts]
-        return self._table
+    def _all_starts(self) -> list[int]:
+        """Where each part starts, and where all end; not made for a combination that is only part of others."""
+        if not self._starts:
+            self._starts = list(accumulate([length for _, length in self.parts], initial=0))
+        return self._starts
 
     # ------------------------------------------------------------------ samples
 
     def sample(self, position: int) -> Sample:
-        starts, reads = self._table or self._make_table()
-        part = bisect_right(starts, position) - 1  # empty parts share their start with the next part, and are passed by
-        return reads[part](position - starts[part])
+        if not self._buckets:
+            self._find_buckets()
+        read, start, end = self._buckets[position >> self._shift]
+        if position >= end:
+            # empty parts share their start with the next part; bisect_right passes them by
+            read, start, _ = self._entries[bisect_right(self._starts, position) - 1]
+        return read(position - start)
+
+    def _find_buckets(self) -> None:
+        """What an access looks into first: for the positions from b << shift on, the first part that has any of them."""
+        starts = self._all_starts()
+        self._entries = [(part.sample, start, end) for (part, _), (start, end) in zip(self.parts, pairwise(starts), strict=True)]
+        n_buckets = min(_BUCKETS_PER_PART * len(self.parts), _MOST_PARTS)
+        self._shift = max(0, (self.n_samples // n_buckets).bit_length() - 1)
+        # not arange with a step, which counts in floats
+        buckets = np.arange(-(-self.n_samples >> self._shift), dtype=np.intp) << self._shift
+        # last, for threads: who sees them sees the rest
+        self._buckets = [self._entries[part] for part in np.searchsorted(starts[1:], buckets, side="right").tolist()]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         samples: list[Sample] = [None] * len(positions)
@@ -148,7 +168,7 @@ class CombinedAccess(SampleAccess):
                 return self._batch_of_arrays(self._arrays, positions)
         requests = self._requests(positions)
         slots = [each for _, _, each in requests]
-        return join_batches([source.batch(wanted) for source, wanted, _ in requests], partial(_assemble, slots=slots))
+        return join_batches([source.batch(wanted) for source, wanted, _ in requests], functools.partial(_assemble, slots=slots))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if positions is None and self.n_samples:
@@ -212,7 +232,7 @@ class CombinedAccess(SampleAccess):
 
     def _place(self, positions: IndexArrayOfInts) -> tuple[_Positions, _Positions]:
         """In which part each position lies, and where in that."""
-        starts = np.asarray((self._table or self._make_table())[0], dtype=np.intp)
+        starts = np.asarray(self._all_starts(), dtype=np.intp)
         part_of = starts.searchsorted(positions, side="right") - 1
         return part_of, positions - starts.take(part_of)
 
