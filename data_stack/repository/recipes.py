@@ -42,14 +42,14 @@ _POSITIONS = ("sample_pos", "target_pos", "tag_pos")
 
 _MOST_MISSING_SHOWN = 20
 
-# What is wrong with the world and not with the recipe.
+# Errors of the environment, not of the recipe.
 _ENVIRONMENT = (DatasetFileCorruptError, MissingDependencyError, PluginError, PreparationError, RetrievalError, StorageError)
 
 _ABSENT: Any = object()
 
 
 def import_layers() -> dict[str, type[DatasetIteratorIF]]:
-    """All layers there are, also of the modules that nothing has imported yet; those of optional packages where these are."""
+    """All layers; imports the modules that register some, those of optional packages where these are installed."""
     import data_stack.loader.sources
 
     with contextlib.suppress(MissingDependencyError):
@@ -74,9 +74,8 @@ def from_recipe(
         recipe = train.shuffle(seed=1).take(1000).recipe()        # plain JSON data
         again = data_stack.from_recipe(recipe)                    # on another machine, next year
 
-    A recipe is data, whoever wrote it: it can name datasets, which are loaded as by ``data_stack.load``, and functions, which
-    are called only if they are allowed here. It cannot do anything else; but as any program, it can ask for more work than
-    you have time.
+    A recipe is data, also a stranger's. It can name datasets, which are loaded as by ``data_stack.load``, and functions, which
+    are called only if they are allowed here. It can still ask for more work than you have time for.
 
     Args:
         recipe: what :meth:`~data_stack.DatasetIteratorIF.recipe` gave, or its JSON text.
@@ -92,7 +91,7 @@ def from_recipe(
     Raises:
         RecipeError: the recipe is damaged or of another version, names a layer, function, dataset or version that is not
             there, a function that is not allowed, or something that has to be given as one of ``sources``. It names the node.
-        ConfigError: an argument is none of the above.
+        ConfigError: an argument has another type.
         RetrievalError, PreparationError, StorageError, PluginError, MissingDependencyError: a dataset could not be loaded.
     """
     if isinstance(trusted_modules, str):
@@ -238,7 +237,7 @@ def _match_sources(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
 
 
 class _Reader:
-    """Makes values of plain data, and notes what the caller would have to give."""
+    """Makes values of plain data, and notes what the caller must pass."""
 
     def __init__(self, storage: Storage | None, functions: Mapping[str, Callable[..., Any]], modules: Sequence[str]) -> None:
         self._storage, self._functions, self._modules = storage, functions, modules
@@ -283,7 +282,7 @@ class _Reader:
             )
         if self._not_allowed:
             raise RecipeError(
-                "the recipe calls functions, and none is called that is not allowed. If you trust them, say so: "
+                "the recipe calls functions that are not allowed. If you trust them, pass "
                 f"functions={{name: function}}, or trusted_modules=[module]{_lines(self._not_allowed.values())}"
             )
 
@@ -305,7 +304,7 @@ class _Reader:
             return self._is_not_allowed(content, "")
         try:
             imported = importlib.import_module(module)
-        except Exception as error:  # whatever the module does
+        except Exception as error:  # a module may raise anything
             raise ConfigError(f"module {module!r} cannot be imported: {error!s:.200}") from error
         function = function_at(imported, module, name)
         if function is None:
@@ -351,7 +350,7 @@ class _Reader:
             raise ConfigError(f"no meta of a dataset: {error}") from error
 
     def _without(self, what: str, field: str) -> Callable[[Any], Any]:
-        """What notes that something cannot be made again, which its content names."""
+        """A maker that notes that a value cannot be made again."""
 
         def note(content: Any) -> Any:
             name = content.get(field) if isinstance(content, dict) else content

@@ -1,4 +1,4 @@
-"""How samples are read below the public methods: what a layer holds of what lies below it, and what a loader asks."""
+"""How samples are read below the public methods: by layers of those they are stacked on, and by loaders."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _POSITIONS_AT_ONCE = 1 << 16
 
 
 class DeclaredColumn(NamedTuple):
-    """What a schema says of a column: its type (None if values tell more), the extents of a value (None: they vary), and more."""
+    """A column as a schema declares it: dtype (None: see the values), shape of a value (None: an extent varies), nullability."""
 
     dtype: str | None = None
     shape: tuple[int | None, ...] | None = None
@@ -47,7 +47,7 @@ class DeclaredColumn(NamedTuple):
 
 
 class SampleAccess(ABC):
-    """Reads samples at positions that were checked already, and tells what is known of them.
+    """Reads samples at positions that are checked already, and describes them.
 
     An iterator makes one of itself (:meth:`~data_stack.dataset.iterator.AccessedDatasetIterator.make_access`), a layer holds
     that of what it is stacked on (:func:`access_to`), and a loader asks that of the top. Here is a whole layer, which a loader
@@ -68,15 +68,15 @@ class SampleAccess(ABC):
             def underlying_iterators(self):
                 return [self._numbers]
 
-    A subclass defines ``n_samples`` and ``sample``, and of the rest what it can do better, or knows better, than the defaults.
-    Ints are Python's, in ``[0, n_samples)``; arrays of positions are of integers, shape ``(n,)``, each in that range, and not
-    written to. Threads may share an access; it is not pickled with its iterator, but made again.
+    A subclass defines ``n_samples`` and ``sample``, and overrides what it can do faster or knows better.
+    Positions are Python ints in ``[0, n_samples)``, or integer arrays of shape ``(n,)`` in that range, which must not be
+    written to. Threads may share an access. It is not pickled with its iterator, but made again.
 
     Attributes:
         n_samples: how many there are.
-        fixed_columns: whether the columns of a batch have one dtype and shape, whichever samples it has. Then reading only
-            copies rows of arrays, and several batches may be read as one.
-        releases_gil: whether reading them spends its time outside of the GIL, as image codecs do; then threads suit it.
+        fixed_columns: whether every batch has columns of one dtype and shape. Then reading only copies rows of arrays, and
+            several batches may be read as one.
+        releases_gil: whether reading mostly runs without the GIL, as image codecs do; then a loader uses threads.
     """
 
     n_samples: int
@@ -113,51 +113,51 @@ class SampleAccess(ABC):
             yield self.sample(position)
 
     def empty_batch(self) -> Batch:
-        """The columns of no samples, with the dtype and shape of sample 0; ``()`` where there is none."""
+        """The columns of no samples, with the dtype and shape of sample 0; ``()`` of an empty iterator."""
         return empty_like(self.batch(np.zeros(1, dtype=np.intp))) if self.n_samples else ()
 
     # ------------------------------------------------------------------ what is known of them
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
-        """How many neighbours are read together, shape ``(n_blocks,)``, of sum ``n_samples``; None where all are alike."""
+        """Lengths of the blocks that are read as a whole, shape ``(n_blocks,)``, of sum ``n_samples``; None without blocks."""
         return None
 
     def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:  # noqa: B027  # most have nothing to do
-        """Begin to read the blocks of samples that will be asked for soon, those first that are wanted first; returns at once.
+        """Start to read, in the background, the blocks of samples that are needed soon, in this order.
 
         Args:
             positions: of the samples.
-            keys: of the columns that will be asked for; None for those that were asked for last.
+            keys: of the columns that will be asked for; None for those of the last request.
         """
 
     def locate(self, position: int) -> str | None:
-        """Where a sample is stored, for messages: ``"row 3 of row group 0 of a.parquet"``; None where nothing tells."""
+        """Where a sample is stored, for messages: ``"row 3 of row group 0 of a.parquet"``; None if unknown."""
         return None
 
     def unwrap(self) -> tuple[SampleAccess, Positions | None]:
-        """What these samples are rearranged from, and their positions in it (None: all, in order): by default itself.
+        """The access whose samples these are, and their positions in it (None: all, in order); by default itself.
 
-        Layers that only rearrange samples say it, so that however many of them are read in one request.
+        Layers that only rearrange samples override this, so that a stack of them is one request.
         """
         return self, None
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
-        """The columns of dict samples, where a schema says which there are; None where only a sample tells."""
+        """The columns of dict samples by a schema; None without a schema."""
         return None
 
     def tell_content(self) -> Any:
-        """Plain data that differs where the samples of a source do, beside the arguments of its class: the digests of its files.
+        """Plain data that identifies the samples of a source together with its arguments: the digests of its files.
 
-        A source whose access does not redefine it is known by some of its samples, which tell no difference for sure.
+        Without it, a fingerprint holds a digest of a few samples, which may miss a difference.
         """
         return None
 
 
 class SourceAccess(SampleAccess):
-    """Access to samples that are stacked on nothing: a base for formats, and for stores of one's own.
+    """Access to a source; a base class for formats.
 
-    Where a source reads by itself, give its access the ``source``, and let the class say ``_keeps_access = False``: one that was
-    kept would keep its source, and both stay in memory after their last user. Accesses to one source are equal.
+    Where the iterator itself reads, pass it as ``source`` and set ``_keeps_access = False`` on its class: iterator and access
+    would otherwise keep each other in memory. Accesses to one source are equal.
 
     Args:
         source: the iterator that reads; None where the access does.
@@ -174,13 +174,13 @@ class SourceAccess(SampleAccess):
 
 
 class OneToOneAccess(SampleAccess):
-    """Access to samples each of which is made of the one at its position below; a base for maps, encoders, renamings.
+    """Access to samples that are each made of the one at the same position below; a base class for maps and encoders.
 
-    It tells blocks and places of what lies below, and reads ahead there. A subclass defines ``sample``.
+    It forwards blocks, places and prefetching. A subclass defines ``sample``.
 
     Args:
         below: what the samples are made of.
-        keeps_values: whether values are handed on as they are, so that ``fixed_columns`` and ``releases_gil`` are those below.
+        keeps_values: whether values are unchanged, so that ``fixed_columns`` and ``releases_gil`` are those below.
     """
 
     def __init__(self, below: SampleAccess, *, keeps_values: bool = False) -> None:
@@ -209,7 +209,7 @@ class OneToOneAccess(SampleAccess):
 
 
 class NamedAccess(OneToOneAccess):
-    """Access to the same samples, whose columns are found by the names, too, that a meta has for them.
+    """Access to the same samples, with columns found by their names in a meta, too.
 
     Args:
         below: the samples.
@@ -329,13 +329,13 @@ _WAYS = ("__iter__", "__getitems__", "read_batch", "read_column")
 
 
 class Ways(NamedTuple):
-    """By which way a class is read: by the access that it brings, by public methods of its own, or by the defaults.
+    """How a class is read: by its access, by its own public methods, or by the defaults.
 
     Attributes:
-        has_access: it brings an access, and nothing below that redefined ``__getitem__`` or ``__len__``.
-        is_in_place: it brings an access, and has as many samples.
-        own: the other public methods that it redefined below that, or that are not of a class whose samples it changed.
-        defaults: those whose default, which a redefinition may call by ``super()``, is the access.
+        has_access: it has an access, and no subclass redefined ``__getitem__`` or ``__len__`` since.
+        is_in_place: it has an access, and no subclass redefined ``__len__`` since.
+        own: public methods that must be called because a subclass redefined them.
+        defaults: public methods whose inherited version, called by ``super()``, reads through the access.
     """
 
     has_access: bool
@@ -345,10 +345,10 @@ class Ways(NamedTuple):
 
     @classmethod
     def of(cls, kind: type) -> Ways:
-        """Which of them are of the samples of this very class: what is defined the furthest below in its ancestry decides.
+        """The class nearest in the MRO decides.
 
-        A class that redefines ``__getitem__`` or ``__len__`` and nothing else changes its samples: no way of its parent, neither
-        the access nor another method, leads to them.
+        A class that redefines ``__getitem__`` or ``__len__`` changes its samples: neither the access nor other methods of its
+        parents return them.
         """
         mro = kind.__mro__
 
@@ -366,7 +366,7 @@ class Ways(NamedTuple):
 
 
 def _new(batch: Any) -> Any:
-    """A batch, or a column, with arrays that the client which made it does not keep."""
+    """A batch or column with copied arrays, as the client's class may keep the originals."""
     if isinstance(batch, dict):
         return {key: _new(column) for key, column in batch.items()}
     if isinstance(batch, tuple):
@@ -375,10 +375,10 @@ def _new(batch: Any) -> Any:
 
 
 class DefaultAccess(SampleAccess):
-    """Access to an iterator by its public methods, where its class brings no access or redefined some of them below it.
+    """Access to an iterator by its public methods, where its class has no access or a subclass redefined some of them.
 
     Args:
-        iterator: any ``DatasetIteratorIF``; only those of its methods are called that its class has of its own.
+        iterator: any ``DatasetIteratorIF``; only methods that its class redefined are called.
     """
 
     def __init__(self, iterator: Any) -> None:
@@ -444,7 +444,7 @@ class DefaultAccess(SampleAccess):
 
 
 class _BuiltAccess(DefaultAccess):
-    """What the defaults of the public methods are: built on the others, for redefinitions that call them by ``super()``.
+    """The default of one public method, built on the others; for redefinitions that call it by ``super()``.
 
     Args:
         iterator: any ``DatasetIteratorIF``.
@@ -457,7 +457,7 @@ class _BuiltAccess(DefaultAccess):
 
 
 def access_to(iterator: Any) -> SampleAccess:
-    """The access that the class of an iterator brings; :class:`DefaultAccess` where it brings none, or redefined what it reads.
+    """The access of an iterator; :class:`DefaultAccess` where its class has none, or a subclass redefined public methods.
 
     Args:
         iterator: a ``DatasetIteratorIF``; of anything else see :func:`~data_stack.dataset.iterator.contract.as_iterator`.
@@ -467,7 +467,7 @@ def access_to(iterator: Any) -> SampleAccess:
 
 
 def brought_access(iterator: Any) -> SampleAccess:
-    """The access that a class made of an iterator, whatever a subclass redefined; made when it is first asked for."""
+    """The access from ``make_access``, also where a subclass redefined public methods; made on first use."""
     access: SampleAccess | None = iterator._sample_access
     if access is None:
         access = iterator.make_access()
@@ -477,12 +477,12 @@ def brought_access(iterator: Any) -> SampleAccess:
 
 
 def default_access(iterator: Any, name: str) -> SampleAccess:
-    """What the default of a public method reads by, which the class may have redefined and called by ``super()``."""
+    """The access for the default of a public method, which a redefinition may call by ``super()``."""
     return brought_access(iterator) if name in iterator._sample_ways.defaults else _BuiltAccess(iterator, name)
 
 
 def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess) -> list[Column]:
-    """Columns of samples, which are ``access``'s: of none they have the dtype and shape of sample 0."""
+    """Columns of samples of ``access``; without samples they have the dtype and shape of sample 0."""
     values: list[list[Any]] = [[] for _ in keys]
     for sample in samples:
         for key, column in zip(keys, values, strict=True):

@@ -27,7 +27,7 @@ class BalancedDatasetIterator(DatasetIteratorView):
     """Samples of ``dataset_iterator`` such that every class comes equally often.
 
     With k classes, every run of k samples from a multiple of k on has one sample of each class, in an order drawn for it. So
-    the counts of any two classes never differ by more than one, after whichever sample one stops. The members of a class come
+    the counts of any two classes never differ by more than one. The members of a class come
     in a drawn order, each of them once, then in another order, and so on: those of a rare class again and again, equally often;
     those of a frequent class perhaps not all. Seed, epoch and position alone decide which sample is where, and it is computed
     in constant time.

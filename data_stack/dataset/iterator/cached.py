@@ -56,14 +56,13 @@ class CacheInfo:
 class CachedDatasetIterator(AccessedDatasetIterator):
     """The samples of ``dataset_iterator``, each kept in memory when it is first read.
 
-    Once the kept samples take more than ``max_bytes``, those that were not asked for the longest are let go. A sample that
-    is larger than that alone is not kept. With a limit, a view of something larger is copied, lest it keep that alive.
-    What a batch lacks is read in one request. A column is made of kept samples if all it needs are kept, otherwise it is
-    read as the iterator below reads it; it fills no cache.
+    Once the kept samples take more than ``max_bytes``, the least recently used ones are dropped. A sample larger than that is
+    not kept. With a limit, views of larger arrays are copied, so that these can be freed. A batch reads all missing samples in
+    one request. A column comes from kept samples if all are kept; otherwise the iterator below reads it, and nothing is kept.
 
-    What it gives is the receiver's to write into: arrays, tensors, lists, dicts and sets are copies of what is kept, at any
-    depth; only objects of other classes are the kept ones. Random layers belong above the cache: of those below it, it keeps
-    what they drew first. A stack ``at_epoch(e)`` begins with an empty cache.
+    Samples and batches may be written to: arrays, tensors, lists, dicts and sets are copies, at any depth; objects of other
+    classes are not copied. Put random layers above the cache: of those below it, it keeps the first draw. A stack
+    ``at_epoch(e)`` begins with an empty cache.
 
     Any number of threads may read at once; what several of them want at the same time may be read by each. Each process
     has a cache of its own: what is pickled is the configuration, and a forked process starts

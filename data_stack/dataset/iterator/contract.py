@@ -45,19 +45,19 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
     """Samples with a length and random access.
 
     A subclass defines ``__len__``, ``__getitem__`` for ints from 0 to ``len - 1``, and ``underlying_iterators``. It
-    need not call ``super().__init__()``: this class keeps no state. Wrappers resolve negative, numpy and boolean indices
-    before they ask, so a plain ``__getitem__`` suffices everywhere; one that shall itself understand slices and index
-    arrays ends in :func:`data_stack.dataset.iterator.sample_or_view`.
+    need not call ``super().__init__()``: this class has no state. Wrappers resolve negative, numpy and boolean indices
+    before they call ``__getitem__``. To support slices and index arrays itself, ``__getitem__`` ends in
+    :func:`data_stack.dataset.iterator.sample_or_view`.
 
-    A subclass that redefines ``__getitem__`` or ``__len__`` gets the defaults below for whatever it does not redefine
-    along with it, even where its parent had a faster way: that way leads to the parent's samples, not to its own.
+    Where a subclass redefines ``__getitem__`` or ``__len__`` only, the other methods use these again, not the parent's faster
+    versions, which would return the parent's samples.
     """
 
     _sample_ways: ClassVar[Ways]
-    """By which of its ways this very class is read."""
+    """Which methods read samples of exactly this class."""
 
     _sample_access: SampleAccess | None = None
-    """The access that the class makes, once it was asked for."""
+    """The access that :meth:`AccessedDatasetIterator.make_access` made."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -86,7 +86,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
     def __repr__(self) -> str:
         try:
             n_samples = f"{len(self):,} samples"
-        except Exception:  # noqa: BLE001  # whatever is wrong with it, it can be shown
+        except Exception:  # noqa: BLE001  # a broken iterator still has a repr
             n_samples = "unknown length"
         return f"<{type(self).__name__}: {n_samples}>"
 
@@ -139,10 +139,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
         return key
 
     def _arguments(self) -> dict[str, Any]:
-        """What decides the samples besides the iterators below a layer, and the files of a source: what it was made with.
-
-        Plain values, arrays, functions, encoders.
-        """
+        """The constructor's arguments that decide the samples: plain values, arrays, functions, encoders; no iterators or files."""
         return {}
 
     def _stack_on(self) -> list[DatasetIteratorIF]:
@@ -151,7 +148,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
 
     @classmethod
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
-        """The layer of this class on ``underlying``, made with what :meth:`_arguments` gave."""
+        """Make this layer on ``underlying`` with arguments from :meth:`_arguments`."""
         return cls(*underlying, **arguments)
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
@@ -187,19 +184,19 @@ class DatasetIterator(DatasetIteratorIF):
 
 
 class AccessedDatasetIterator(DatasetIterator):
-    """An iterator that is its constructor and an access to its samples, which all ways to them go by.
+    """An iterator whose methods all read through one :class:`SampleAccess`.
 
     A subclass defines :meth:`make_access`, and ``underlying_iterators`` if it is stacked on something.
     """
 
     _keeps_access: ClassVar[bool] = True
-    """Whether the access is kept until the iterator goes; False where it refers to the iterator."""
+    """Whether the iterator keeps its access; False where the access refers to the iterator."""
 
     @abstractmethod
     def make_access(self) -> SampleAccess:
-        """The access to the samples of this class; called when it is first needed, and again in another process.
+        """Make the access to the samples; called on first use, and again in another process.
 
-        A source or layer whose subclass redefines ``__getitem__``, ``read_batch`` and the like is read by these instead.
+        Where a subclass redefines ``__getitem__``, ``read_batch`` and the like, these are called instead.
         """
         raise NotImplementedError
 
@@ -227,7 +224,7 @@ class InformedDatasetIteratorIF(DatasetIteratorIF):
         raise NotImplementedError
 
     def _stacked(self, layer: str, *others: DatasetIteratorIF, **arguments: Any) -> DatasetIteratorIF:
-        # Positions are what layers, their recipes and what follows of a meta go by.
+        # Layers, recipes and metas use positions, not names.
         arguments = {name: _with_positions(self, name, value) for name, value in arguments.items()}
         stacked = super()._stacked(layer, *others, **arguments)
         meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(self.dataset_meta))
@@ -252,14 +249,14 @@ class InformedDatasetIteratorIF(DatasetIteratorIF):
 
 
 def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
-    """What ``iterator[index]`` means for any index; for ``__getitem__`` to end in when it was asked for no plain position.
+    """``iterator[index]`` for any index; for ``__getitem__`` to call where ``index`` is not a plain position.
 
     An integer of any kind (negative, numpy, 0-d array) becomes ``iterator[p]`` with an int ``0 <= p < len(iterator)``;
     a slice, list, index array or mask becomes a view.
 
     Raises:
         DatasetOutOfBoundsError: a position lies outside.
-        TypeError: ``index`` is neither.
+        TypeError: ``index`` is none of these.
     """
     if getattr(index, "ndim", 0) == 0 and hasattr(index, "__index__"):
         return iterator[check_index(index, len(iterator))]
@@ -272,7 +269,7 @@ def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
 def column_names(iterator: Any) -> tuple[str, ...]:
     """The names of the columns of tuple samples, by the iterator's meta; ``()`` if they have none.
 
-    Above a map, which may change the columns, sample 0 is read: other than as many values as there are names have no names.
+    Above a map, which may change the columns, sample 0 is read: names count only if there are as many as values.
     """
     return _names_by(iterator.dataset_meta, access_to(iterator)) if isinstance(iterator, InformedDatasetIteratorIF) else ()
 
@@ -289,7 +286,7 @@ def column_key(iterator: Any, key: ColumnKey) -> ColumnKey:
     """``key``, or the position of the column that the meta of ``iterator`` calls so.
 
     Raises:
-        ConfigError: its columns have names, and this is none of them.
+        ConfigError: its columns have names, and ``key`` is not one of them.
     """
     if not isinstance(key, str) or not isinstance(iterator, InformedDatasetIteratorIF):
         return key
@@ -297,7 +294,7 @@ def column_key(iterator: Any, key: ColumnKey) -> ColumnKey:
 
 
 def column_key_by(meta: DatasetMetaIF, samples: SampleAccess, key: ColumnKey) -> ColumnKey:
-    """The same of samples whose meta is known."""
+    """As :func:`column_key`, for an access and its meta."""
     if not isinstance(key, str):
         return key
     names = _names_by(meta, samples)
@@ -311,7 +308,7 @@ def _is_mapped(meta: Any) -> bool:
 
 
 def _with_positions(iterator: Any, argument: str, value: Any) -> Any:
-    """An argument of a layer with positions for the names of columns."""
+    """An argument of a layer, with names of columns replaced by positions."""
     if argument in ("column", "columns", "by", "order_by", "group_by", "stratify", "time"):
         if isinstance(value, (list, tuple)):
             return [column_key(iterator, key) for key in value]
@@ -326,10 +323,10 @@ def _with_positions(iterator: Any, argument: str, value: Any) -> Any:
 
 
 def column_keys(iterator: Any, values: Mapping[ColumnKey, _Value]) -> dict[ColumnKey, _Value]:
-    """A mapping by columns with positions for their names.
+    """A mapping by column, with names replaced by positions.
 
     Raises:
-        ConfigError: as :func:`column_key`; or a column is there by its name and by its position.
+        ConfigError: as :func:`column_key`; or a column is given both by name and by position.
     """
     keyed = {column_key(iterator, key): value for key, value in values.items()}
     if len(keyed) < len(values):

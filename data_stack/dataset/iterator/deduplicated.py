@@ -1,4 +1,4 @@
-"""The samples of an iterator without those that were there before."""
+"""The samples of an iterator without duplicates."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["DeduplicatedDatasetIterator", "equal_groups", "iterator_digests"]
 
 @layer("deduplicated")
 class DeduplicatedDatasetIterator(DatasetIteratorView):
-    """The first of all samples of ``dataset_iterator`` that are equal, in their order.
+    """The samples of ``dataset_iterator``, in order, without those that equal an earlier one.
 
-    Equal are samples of equal content, see :func:`data_stack.dataset.digests.sample_digest`: numbers by value whatever their
+    Equal are samples of equal content, see :func:`data_stack.dataset.digests.sample_digest`: numbers by value, not by
     dtype, arrays by shape and values, NaN and NaN. Everything, or the columns ``by``, is read once when this is made, in blocks
     of a few MiB. Meanwhile 16 bytes are held for each sample, and as many again to find the equal ones; then 4 bytes are kept for
     each one that stays. A pickle carries the positions, so another process does not read again.

@@ -1,4 +1,4 @@
-"""Samples of an iterator with columns that went through encoders."""
+"""Samples of an iterator with encoded columns."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ __all__ = ["EncodedAccess", "EncodedDatasetIterator", "MappedClassesView"]
 
 @layer("encoded")
 class EncodedDatasetIterator(AccessedDatasetIterator):
-    """The samples of ``dataset_iterator`` with some columns replaced by what encoders make of them.
+    """The samples of ``dataset_iterator`` with some columns encoded.
 
     A column is encoded whenever it is read, a batch in one call; other columns pass through untouched, and reading one column
     reads only that one. Samples keep their form: tuples, lists and named tuples, dicts, or bare values, which count as their
-    own column 0. Shapes and dtypes are those that each encoder states; a single sample is a row of what a batch would be.
+    own column 0. Shapes and dtypes are those that each encoder states; a single sample is a row of a batch.
 
     Args:
         dataset_iterator: the samples; it stays the caller's to close.
@@ -48,7 +48,7 @@ class EncodedDatasetIterator(AccessedDatasetIterator):
 
     Raises:
         ModelNotTrainedError: an encoder is not fitted.
-        ConfigError: there is none, or an object is no encoder.
+        ConfigError: ``encoders`` is empty, or an object is no encoder.
         EncodingError: (when read) a value is unknown to its encoder; it names the column, the value and its position.
     """
 
@@ -187,11 +187,11 @@ class EncodedAccess(OneToOneAccess):
         ]
 
     def _encode(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
-        """What ``read_batch`` gives: as samples are stacked."""
+        """An encoded column, stacked as ``read_batch`` stacks samples."""
         encoded = self._transform(key, encoder, column, positions)
         if encoded.dtype.kind != "O" or (len(encoded) == 0 and self.n_samples == 0):
             return encoded
-        if len(encoded) == 0:  # only a sample tells what becomes of one
+        if len(encoded) == 0:  # only an encoded sample has its shape
             first = np.zeros(1, dtype=np.intp)
             is_bare = self._structure is not None and self._structure.is_bare
             column = stack_values(self.below.samples(first)) if is_bare else self.below.columns([key], first)[0]
@@ -212,20 +212,20 @@ class EncodedAccess(OneToOneAccess):
         return encoded
 
     def _find_structure(self, keys: Sequence[ColumnKey]) -> _Structure | None:
-        """How samples are made; None where that need not be known, for then no sample is read to find out."""
+        """The structure of samples; None where it is not needed, so that no sample is read to find out."""
         if self._structure is None and needs_a_sample([*self.encoders, *keys], list(self.encoders)):
             return self._structure_of(self.below.sample(0))
         return self._structure
 
     def _structure_of(self, sample: Any) -> _Structure:
-        """How samples, or a batch, are made; found with the first one."""
+        """The structure of samples, found with the first sample or batch."""
         if self._structure is None:
             self._structure = _Structure(sample, self.encoders)
         return self._structure
 
 
 class _Structure:
-    """How samples are made, and so which column each encoder is for.
+    """The structure of samples, and so which column each encoder is for.
 
     Attributes:
         is_bare: samples are values without columns.
@@ -274,7 +274,7 @@ def check_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:
     """Encoders by column; objects with ``fit`` and ``transform`` become such.
 
     Raises:
-        ConfigError: there is none, an object is no encoder, or a column is named neither by an int nor by a string.
+        ConfigError: ``encoders`` is empty, an object is no encoder, or a column is named neither by an int nor by a string.
     """
     if not isinstance(encoders, Mapping) or not encoders:
         raise ConfigError(f"encoders are a dict with an encoder for each column to encode, got {encoders!r:.80}")

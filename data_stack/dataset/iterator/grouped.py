@@ -26,12 +26,12 @@ from data_stack.dataset.positions import IndexArrayOfInts
 
 __all__ = ["GroupedAccess", "GroupedDatasetIterator", "distinct", "repeat_values"]
 
-# Whatever else is in a column with one of these, it stays a column of objects.
+# A column with one of these stays a column of objects.
 _NEVER_STACKED = (str, bytes, type(None), Mapping)
 
 
 class GroupedDatasetIterator(AccessedDatasetIterator):
-    """What windows and batches have in common: a sample is ``read_batch`` of some positions of ``dataset_iterator``.
+    """Base class of windows and batches: a sample is ``read_batch`` of some positions of ``dataset_iterator``.
 
     A subclass makes a :class:`GroupedAccess`.
 

@@ -50,9 +50,9 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     bytes, and stay shared with forked workers. Other columns, such as strings, are lists; samples of different structures, and
     lists, are kept as they are.
 
-    What it gives is the receiver's to write into: arrays, tensors, lists, dicts and sets are copies, at any depth, in samples
-    and in batches. Only objects of other classes are those that were read; and a whole column of numbers is not copied, but
-    read-only. Rows of a memory-mapped file become plain arrays.
+    Samples and batches may be written to: arrays, tensors, lists, dicts and sets are copies, at any depth. Objects of other
+    classes are not copied; a whole column of numbers is not copied either, but read-only. Rows of a memory-mapped file become
+    plain arrays.
 
     The iterator read from stays referenced, because ``underlying_iterators`` names it; with ``keep_source=False`` it is
     let go and ``underlying_iterators`` is empty. A pickle holds the samples only, so that it reaches workers even where
@@ -83,14 +83,14 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         return _ListAccess(self._samples) if isinstance(self._samples, list) else _ColumnarAccess(*self._samples)
 
     def __getstate__(self) -> dict[str, Any]:
-        # the source stays behind, but what it is known by decides the fingerprint there too
+        # the source is not pickled; its fingerprint is
         known = self._known_fingerprint or self._fingerprint_of_source()
         return {**super().__getstate__(), "_underlying": [], "_known_fingerprint": known}
 
     def _fingerprint_of_source(self) -> str | None:
         try:
             return OPERATIONS["fingerprint"](self) if self._stack_on() else None
-        except DataStackError:  # that it cannot be described is no reason not to be pickled
+        except DataStackError:  # it can be pickled without
             return None
 
     def stand_on(self, source: Sequence[Any]) -> None:

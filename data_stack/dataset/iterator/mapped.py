@@ -37,8 +37,8 @@ _MOST_READ_AHEAD = 256
 class MappedDatasetIterator(AccessedDatasetIterator):
     """Sample ``i`` is ``function`` of sample ``i`` below, called whenever the sample is read; nothing is kept.
 
-    The function may give anything that is a sample: a tuple, a dict, a bare value. It must not change in place what it is
-    given, which may be the memory of the dataset. What it raises comes through unchanged. To reach a worker process by
+    The function may give anything that is a sample: a tuple, a dict, a bare value. It must not modify its
+    argument in place, which may be the memory of the dataset. Its exceptions are not changed. To reach a worker process by
     pickling it must be a function or method that pickle finds by its name, so no lambda.
 
     A batched function takes and gives columns: what ``read_batch`` gives, so that its cost is shared by many samples::
@@ -51,8 +51,8 @@ class MappedDatasetIterator(AccessedDatasetIterator):
 
     A random function asks for a ``seed``. As its second argument it then gets a ``numpy.random.Generator`` made for
     this sample, or if ``batched`` a list of them, one for each row. Each depends on seed, epoch and the sample's position in
-    this iterator alone: a sample is the same in whatever order, batch, worker or process it is read, and another in
-    each epoch. (A generator takes 25 µs to make.)
+    this iterator alone: a sample does not depend on order, batch, worker or process, and differs from epoch to
+    epoch. (A generator takes 25 µs to make.)
 
     An empty request for columns calls the function for sample 0, to know what columns there are; an empty iterator has none.
 
@@ -199,7 +199,7 @@ class BatchMapAccess(_MapAccess):
 
 
 def grow_reads(read: Callable[[IndexArrayOfInts], list[Sample]], start: int, stop: int) -> Iterator[Sample]:
-    """Samples one after the other, read many together, fewer in the beginning: who takes one sample waits for one."""
+    """Samples one after the other, read in batches that grow from 1, so that the first one comes soon."""
     n_ahead = 1
     while start < stop:
         end = min(start + n_ahead, stop)

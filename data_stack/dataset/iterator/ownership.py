@@ -1,4 +1,4 @@
-"""Makes what is given its receiver's own, by a copy of what something else may have."""
+"""Copies samples and batches as far as their memory may be shared."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def copy_objects(batch: _Batch) -> _Batch:
 
 
 def detach(batch: Any) -> Any:
-    """A batch whose arrays are nobody else's, so that its receiver may write into it.
+    """A batch that shares no memory with its source, so that its receiver may write into it.
 
     Accesses give new arrays. Parts of other arrays, such as of a mapped file or of what a reader keeps, are copied, and so are
     the values in columns of objects.

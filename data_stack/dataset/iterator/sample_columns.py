@@ -1,4 +1,4 @@
-"""What samples are made of: the columns of a sample, and the one kind of value that a column has."""
+"""The columns of samples, and the kind of values of a column."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class SampleStructure:
         return tuple(columns)
 
     def column_at(self, key: int | str) -> int | None:
-        """The number of the column that ``key`` names; None if there is none, or if a sample is bare."""
+        """The number of the column that ``key`` names; None if it does not exist, or if samples are bare."""
         if self.form == "bare":
             return None
         if self.form == "dict":
@@ -127,7 +127,7 @@ def sample_reader(columns: Sequence[Any]) -> Callable[[int], tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class ValueKind:
-    """What all values of a column have in common, so that they come back from one array the same, type and all.
+    """The type, dtype and shape of all values of a column, so that one array can hold them exactly.
 
     Attributes:
         name: ``"bool"``, ``"int"`` (within 64 bits), ``"float"`` of Python's; ``"scalar"`` and ``"array"`` of numpy's;
@@ -210,7 +210,7 @@ def estimate_bytes(value: Any, depth: int = 0) -> int:
     """
     try:
         n_bytes = getattr(value, "nbytes", None)  # arrays, numpy scalars, tensors, memoryviews
-    except Exception:  # noqa: BLE001  # sparse tensors have none, and any other class may be anybody's
+    except Exception:  # noqa: BLE001  # sparse tensors raise, and any other class may
         n_bytes = None
     if isinstance(n_bytes, int):
         own = n_bytes + _ARRAY_BYTES

@@ -25,7 +25,7 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
 
     Args:
         dataset_sequences: one sequence for each column, all of one length: lists, tuples, numpy arrays, torch tensors,
-            h5py datasets, pandas Series (by position, whatever their index), or anything with ``len`` and ``[int]``.
+            h5py datasets, pandas Series (by position, not by label), or anything with ``len`` and ``[int]``.
             They are not copied.
 
     Raises:

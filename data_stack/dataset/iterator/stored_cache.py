@@ -35,31 +35,30 @@ _LEASE_SECONDS = 3600.0
 class StoredCacheDatasetIterator(AccessedDatasetIterator):
     """The samples of ``dataset_iterator``, written once into a resource and read from there by every process.
 
-    Making it reads nothing. The first access to a sample reads all samples from first to last, a block of about 256 KiB
-    in memory at a time, and publishes them as one resource, whole or not at all; :meth:`fill` does so at a time of one's
-    choosing, such as before workers are started. Whoever finds the resource uses it: what is asked for is read of it
-    by range, from a memory map where the store has files. If two processes begin at once, one waits for the other where
-    the store has leases; otherwise both write the same.
+    The constructor reads nothing. The first access to a sample reads all samples in order, with about 256 KiB in memory at a
+    time, and publishes them atomically as one resource; :meth:`fill` does so at once, e.g. before workers are started. Other
+    processes use that resource, by range, or by a memory map where the store has files. If two processes start at once, one
+    waits for the other where the store has leases; otherwise both write the same.
 
-    The resource knows what it holds: the fingerprint of ``dataset_iterator`` (:meth:`fingerprint`), and how many samples. If
-    these are others now, it is written anew, and the log says so. Where functions of modules make the samples, their compiled
-    code counts too, but not that of what they call in turn: that needs another ``version``. What no other process can tell from
-    something else (an iterator of your own class, a lambda, a callable object) is kept only with a ``version``.
+    The resource holds the fingerprint of ``dataset_iterator`` (:meth:`fingerprint`) and the number of samples. If either has
+    changed, it is written again, and the log says so. The compiled code of functions of modules counts too, but not that of
+    functions they call: change ``version`` for these. An iterator of your own class, a lambda or a callable object has no
+    fingerprint that another process can rely on, and needs a ``version``.
 
     Samples come back as they were, type and all, each time as new objects: None, Python's numbers, strings and bytes, numpy's
     scalars and arrays, torch's tensors without gradient, and tuples, lists, dicts and frozensets of such. A batch is one request.
     Values of different sizes are records, in which arrays become little-endian. Rows of a memory-mapped file become plain arrays.
-    Nothing that is read is run, and every byte is held against a checksum. The format:
+    Reading never executes stored data, and every byte is checked against a checksum. The format:
     :mod:`data_stack.dataset.iterator.stored_samples`.
 
-    Random layers belong above the cache: of those below it, it keeps what they drew first.
+    Put random layers above the cache: of those below it, it keeps the first draw.
 
     Args:
         dataset_iterator: what is read; it stays the caller's to close.
         storage: where the resource is kept.
         identifier: its name; None for ``caches/`` and the fingerprint, so that different samples never meet. The cache that a
             recipe or another epoch makes of this one has a name of that kind.
-        version: yours to change when the samples change unseen by the fingerprint. Needed where the fingerprint cannot tell.
+        version: change it when the samples change and the fingerprint does not. Required where there is no reliable fingerprint.
 
     Raises:
         ConfigError: ``storage`` is no storage connector; ``dataset_iterator`` cannot be told from another one, and there is no
@@ -115,7 +114,7 @@ class StoredCacheDatasetIterator(AccessedDatasetIterator):
         return access.identifier  # type: ignore[no-any-return]  # that of this class
 
     def _arguments(self) -> dict[str, Any]:
-        # Without the identifier: a recipe of a stranger shall not choose what is written, nor two epochs share a name.
+        # without the identifier: a stranger's recipe must not choose what is written, nor two epochs share a name
         return {"storage": self._storage, "version": self._version}
 
     @property

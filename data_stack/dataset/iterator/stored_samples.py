@@ -10,8 +10,8 @@ The layout, in which every number is little-endian::
 
 The header says what the samples are of (``fingerprint``, ``n_samples``, ``n_blocks``). A record is the length of a text (u64),
 the text (JSON, see :mod:`data_stack.codecs.plain_data`), and the bytes of the arrays, tensors and bytes in the sample, which the
-text refers to by their offset. Nothing that is read is run. A block is held against its digest before it is first used, so that
-damage is an error.
+text refers to by their offset. Reading never executes stored data. A block is checked against its digest before it is first
+used, so that damage is an error.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class StoredSamples:
         identifier: its name.
 
     Raises:
-        ResourceNotFoundError: there is none.
+        ResourceNotFoundError: it does not exist.
         ConfigError: it is something else.
         OtherVersionError: it was written in another version of the format.
         DatasetFileCorruptError: it is damaged; also raised when a damaged part is first read.
@@ -239,7 +239,7 @@ class StoredSamples:
         try:
             self._take_index(index, end)
         except _MALFORMED as error:
-            raise self._damage_error(f"its index is none of ours ({str(error)[:200]})") from error
+            raise self._damage_error(f"its index cannot be read ({str(error)[:200]})") from error
 
     def __len__(self) -> int:
         return self.n_samples
@@ -301,7 +301,7 @@ class StoredSamples:
                 samples.append(_CODEC.decode(bytes(data[block][ends.nbytes + start : ends.nbytes + int(ends[place])])))
         except _MALFORMED as error:
             number = self._starts[block] + within[len(samples)]
-            raise self._damage_error(f"sample {number} is none of ours ({str(error)[:200]})") from error
+            raise self._damage_error(f"sample {number} cannot be decoded ({str(error)[:200]})") from error
         return samples
 
     def _read(self, blocks: Sequence[int]) -> dict[int, Any]:

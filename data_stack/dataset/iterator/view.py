@@ -38,7 +38,7 @@ class DatasetIteratorView(AccessedDatasetIterator):
         dataset_iterator: the iterator looked through; it stays the caller's to close.
         indices: integers, each in ``[-n, n)`` for an iterator of n samples, repeats allowed; or n bools; or a slice.
             They are copied: changing them afterwards does not change the view.
-        view_tags: whatever the caller wants to remember of this view.
+        view_tags: notes of the caller about this view.
 
     Raises:
         DatasetOutOfBoundsError: a position lies outside of ``dataset_iterator``.

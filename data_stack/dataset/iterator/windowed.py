@@ -55,14 +55,13 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
     * ``group_by`` names a column; a window lies within the samples of one of its values, such as one vehicle. Groups come in
       the order in which the iterator first has a sample of them. Values are equal as in ``DeduplicatedDatasetIterator``; None
       and NaN are values, too.
-    * ``max_gap`` ends a run of consecutive samples where the next one's ``order_by`` is larger by more than that. No window
-      spans a gap.
+    * ``max_gap``: no window spans two samples whose ``order_by`` values differ by more than that.
 
     In each run the first window starts at the first sample, and the next ones ``stride`` samples after the one before, as long
     as there are ``length`` samples left. With ``overlap=False`` no two windows share a sample: the next one starts after the end
     of the one before, ``stride`` samples after its start at least. With ``order_by`` it moreover starts at a larger value of that
     column than the one before has ended with (equal ones that the window before left over are passed by), as with Petastorm's
-    ``timestamp_overlap=False``. Windows know no borders of files, row groups or combined iterators.
+    ``timestamp_overlap=False``. Windows cross the borders of files, row groups and combined iterators.
 
     What a window is: ``read_batch`` of its samples, columns of shape ``(length, ...)``; several windows are columns of shape
     ``(n, length, ...)``, read in one request, and windows that overlap much without reading a sample twice.
@@ -80,7 +79,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         dataset_iterator: what is read; it stays the caller's to close.
         length: samples in a window, at least 1. With ``offsets`` it is their highest less their lowest plus 1.
         stride: samples from the start of a window to the start of the next, at least 1.
-        order_by: the column to order by: whatever ``SortedDatasetIterator`` sorts, NaN and NaT excepted.
+        order_by: the column to order by; any that ``SortedDatasetIterator`` sorts, without NaN and NaT.
         max_gap: in units of ``order_by``; for times a timedelta, or a number in units of the column's dtype. Floats are
             subtracted as float64, and not rounded: 0.4 - 0.3 is larger than a gap of 0.1.
         overlap: whether windows may share samples.

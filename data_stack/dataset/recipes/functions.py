@@ -1,4 +1,4 @@
-"""Functions as plain data: a function is written by its name, and one without a name by what is known of it."""
+"""Functions as plain data: by name, or without a name by a digest of their code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DEEPEST = 20
 
 _NAMED: dict[str, Callable[..., Any]] = {}
 
-# What cannot be described is told apart by a number that no other object of any process has.
+# Tells apart, in all processes, objects that cannot be described.
 _PROCESS = os.urandom(8).hex()
 
 
@@ -118,10 +118,10 @@ def importable_name(function: Any) -> str | None:
 
 
 def function_at(module: types.ModuleType, module_name: str, qualified_name: str) -> Any:
-    """What a module has under a name such as ``"function"`` or ``"Class.method"``, if it is the module's own; otherwise None.
+    """The function or class that a module defines under a name such as ``"function"`` or ``"Class.method"``, or None.
 
-    What it has imported from other modules is not its own, and neither are attributes of objects that are no classes. A
-    module that can be imported by the name of another one, such as ``posixpath`` as ``os.path``, has nothing of its own there.
+    Names that it imports from other modules do not count, nor attributes of objects other than classes. A module that is
+    imported by the name of another one, such as ``posixpath`` as ``os.path``, defines nothing there.
     """
     found: Any = module
     for part in qualified_name.split("."):
@@ -129,14 +129,14 @@ def function_at(module: types.ModuleType, module_name: str, qualified_name: str)
             return None
         try:
             found = getattr(found, part, None)
-        except Exception:  # noqa: BLE001  # a module's __getattr__, or a descriptor, may be anybody's
+        except Exception:  # noqa: BLE001  # a module's __getattr__, or a descriptor, may raise anything
             return None
     is_own = callable(found) and _module_of(found) == module_name and _name_of(found) == qualified_name
     return found if is_own else None
 
 
 def shorten(function: Any) -> str:
-    """A function in the words of a message."""
+    """A function as messages show it."""
     name = _name_of(function)
     if type(function) is functools.partial:
         return f"functools.partial of {shorten(function.func)}"
@@ -154,11 +154,11 @@ def why_unnamed(function: Any) -> str:
 
 
 def describe_unnamed(value: Any, content: Callable[[Any], Any]) -> str:
-    """A digest of all that decides what an unnamed function does, or what an object of any class is.
+    """A digest of an unnamed function or an object of any class.
 
     Of a function: its compiled code, defaults, and the values of outer and global variables that it uses, so that it is the
-    same in all processes of one Python version. Of an object: what ``pickle`` would keep of it, and the code of its class where
-    that cannot be imported. Where that is not all, the digest is one that this object alone has, in this process alone.
+    same in all processes of one Python version. Of an object: what ``pickle`` would store, and the code of its class where
+    that cannot be imported. Where these are unknown, the digest is unique to this object and process.
 
     Args:
         value: the function or object.
@@ -191,7 +191,7 @@ def code_content(value: Any, content: Callable[[Any], Any]) -> str | None:
 
 
 class _Content:
-    """Describes functions and objects by what they consist of; each of them once, for they may refer to each other."""
+    """Describes functions and objects by their parts; each of them once, as they may refer to each other."""
 
     def __init__(self, content: Callable[[Any], Any]) -> None:
         self._content = content
@@ -228,7 +228,7 @@ class _Content:
         return [_code(function.__code__), self.of([function.__defaults__, function.__kwdefaults__, cells, used], depth)]
 
     def _class(self, kind: type, depth: int) -> list[Any]:
-        """A class by what decides what its objects do: its functions, and public members."""
+        """A class by its functions and public members."""
         functions = (types.FunctionType, staticmethod, classmethod, property)
         members = {
             name: member
@@ -265,7 +265,7 @@ def _cell_content(cell: types.CellType) -> Any:
 
 
 def is_of_a_file(member: Any) -> bool:
-    """Whether a member of a class is a function that the file of its module says all of."""
+    """Whether a member of a class is a function that is defined in the file of its module, without a closure."""
     function = getattr(member, "__func__", getattr(member, "fget", getattr(member, "func", member)))
     if not isinstance(function, types.FunctionType) or set(function.__code__.co_freevars) - {"__class__"}:
         return False

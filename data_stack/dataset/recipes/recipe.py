@@ -55,16 +55,16 @@ _FINGERPRINT_VERSION = 3
 DATASET = "dataset"
 """The layer that stands for a dataset that a repository loads by name."""
 
-# What holds samples or says of what they are, but does not decide what they are.
+# Layers that do not change samples.
 _TRANSPARENT = ("informed", "in_memory", "cached", "stored_cache")
 
-# What may be used as an iterator, and holds nothing but samples.
+# Types that may be used as an iterator, and hold only samples.
 _PLAIN_SAMPLES = (list, tuple, np.ndarray)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """What an iterator says of itself; ``name`` is None where its class is none of ours."""
+    """An iterator as a node of a recipe; ``name`` is None where its class is not of data_stack."""
 
     iterator: Any
     name: str | None
@@ -114,7 +114,7 @@ def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
 
 @operation
 def fingerprint(iterator: DatasetIteratorIF) -> str:
-    """SHA-256 of what decides the samples of a stack."""
+    """SHA-256 of all that decides the samples of a stack."""
     digests: dict[int, str] = {}
     layers = _layers_below(iterator)
     for layer in layers:
@@ -136,9 +136,9 @@ def fingerprint(iterator: DatasetIteratorIF) -> str:
 def code_digest(iterator: DatasetIteratorIF) -> str | None:
     """SHA-256 of the compiled code of the functions that a stack calls, and of the global values that they use; None if none.
 
-    A fingerprint knows a function by its name, so that it is the same in all versions of Python. This changes when a function
-    is edited, and from one version of Python to the next: for caches, which can be made again. What a function calls is
-    known by name here too.
+    A fingerprint holds names of functions, and is the same in all versions of Python. This digest changes when a function is
+    edited, and with the version of Python; it is for caches, which can be made again. Functions that a function calls count
+    by name here too.
     """
     contents = [
         found
@@ -151,10 +151,7 @@ def code_digest(iterator: DatasetIteratorIF) -> str | None:
 
 @operation
 def why_untold(iterator: DatasetIteratorIF) -> str | None:
-    """Why the fingerprint of a stack may be the same although its samples are others, or only of this process; None if neither.
-
-    Nothing is read for it.
-    """
+    """Why a fingerprint may miss a change of the samples, or be valid in this process only; None if neither. Reads no samples."""
     for layer in _layers_below(iterator, probed=False):
         reasons: list[str] = []
         if layer.name == DATASET:
@@ -176,12 +173,12 @@ def why_untold(iterator: DatasetIteratorIF) -> str | None:
 
 
 def _fingerprint_left_behind(iterator: Any) -> str | None:
-    """Of samples in memory, that of the source which a pickle left behind."""
+    """Of samples in memory, the fingerprint of the source that was not pickled with them."""
     return iterator._known_fingerprint if isinstance(iterator, InMemoryDatasetIterator) else None
 
 
 def _collect_arguments(layer: Layer) -> Mapping[str, Any]:
-    """What a layer, or a source that tells its content, was made with; not the samples themselves."""
+    """The arguments of a layer, or of a source that tells its content; without samples."""
     if layer.name == "sequence":
         return {}
     is_source = layer.name is None and isinstance(layer.iterator, DatasetIteratorIF) and _tells_content(layer.iterator)
@@ -211,7 +208,7 @@ def _argument_content(layer: str | None, key: str, value: Any) -> Any:
 
 
 def _layers_below(top: Any, *, probed: bool = True) -> list[Layer]:
-    """All that ``top`` is stacked on, each object once and after what it is stacked on; ``top`` is the last.
+    """``top`` and all iterators below it, each once and after those it is stacked on.
 
     Args:
         top: any iterator, or what is used as one.
@@ -224,7 +221,7 @@ def _layers_below(top: Any, *, probed: bool = True) -> list[Layer]:
     finished: list[Layer] = []
     done: set[int] = set()
     to_do = [top]
-    while to_do:  # a stack may be far deeper than Python's
+    while to_do:  # no recursion: a stack may be deeper than Python's
         iterator = to_do[-1]
         if id(iterator) in done:
             to_do.pop()
@@ -242,11 +239,12 @@ def _layers_below(top: Any, *, probed: bool = True) -> list[Layer]:
 
 
 def describe_layer(iterator: Any, probed: bool = True) -> Layer:
-    """What an iterator says of itself.
+    """Describe an iterator as a node of a recipe.
 
     Args:
         iterator: any, or what is used as one.
-        probed: whether the content of a source is looked at: digests of files, or some samples of a class that is none of ours.
+        probed: whether the content of a source is looked at: digests of files, or some samples of a class that is not of
+            data_stack.
     """
     origin = _origin_of(iterator)
     if origin is not None:
@@ -276,7 +274,7 @@ def describe_layer(iterator: Any, probed: bool = True) -> Layer:
 
 
 def samples_content(iterator: Any) -> str:
-    """The fingerprint of what the factory of a dataset opened: of the stack, as far as it is one of data_stack's."""
+    """The fingerprint of the iterator that the factory of a dataset opened."""
     opened = _open_by_factory(iterator)
     if opened is not None:
         return fingerprint(opened)
@@ -285,19 +283,19 @@ def samples_content(iterator: Any) -> str:
 
 
 def _open_by_factory(iterator: Any) -> DatasetIteratorIF | None:
-    """What a factory opened; None where that is the loaded dataset itself."""
+    """The iterator that a factory opened; None where that is the loaded dataset itself."""
     is_ours = iterator._layer_name == "informed" and "_layer_name" in vars(type(iterator))
     return as_iterator(iterator._dataset_iterator) if is_ours else None
 
 
 def _origin_of(iterator: Any) -> Mapping[str, Any] | None:
-    # a client's class may hand on what it has not to what it wraps, whose origin is not its own
+    # a client's wrapper may forward attributes; the origin of what it wraps is not its own
     origin = getattr(iterator, "__dict__", {}).get("_origin") if isinstance(iterator, InformedDatasetIteratorIF) else None
     return origin if isinstance(origin, Mapping) else None
 
 
 def _is_known_by_resources(origin: Mapping[str, Any]) -> bool:
-    """Whether the digests of what was prepared decide the samples: the code that opens it is that of an installed version."""
+    """Whether the digests of the prepared resources decide the samples: installed code opens them."""
     return origin.get("resources") is not None and origin.get("distribution") is not None
 
 
@@ -310,7 +308,7 @@ def _why_untold_dataset(iterator: Any) -> list[str]:
 
 
 def _tells_content(iterator: Any) -> bool:
-    """Whether a source, which is no layer, says by itself what its samples are."""
+    """Whether a source knows digests of its content."""
     if isinstance(iterator, _AdaptedIterator):
         return type(iterator._adapted_samples) in _PLAIN_SAMPLES
     if not isinstance(iterator, DatasetIteratorIF):
@@ -331,8 +329,8 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
         epoch: at least 0; a stack is made for epoch 0 unless it says otherwise.
 
     Raises:
-        ConfigError: ``epoch`` is no such number, or a class that is none of data_stack's, so that nobody can make it
-            again, is stacked on something random.
+        ConfigError: ``epoch`` is no such number, or an iterator of a class that is not of data_stack is stacked on something
+            random.
     """
     number = check_integer("an epoch", epoch, at_least=0)
     drawn: dict[int, Any] = {}
@@ -355,7 +353,7 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
 
 
 def list_draws(iterator: DatasetIteratorIF) -> list[InMemoryDatasetIterator]:
-    """The layers of a stack that hold in memory what random layers below them drew.
+    """The layers of a stack that hold samples of random layers in memory.
 
     Pickled, each leaves behind what it was read from, without which :func:`at_epoch` cannot draw it anew.
     """

@@ -1,4 +1,4 @@
-"""What layers were made with, written as plain data for a recipe, and told by its content for a fingerprint."""
+"""Arguments of layers as plain data: exactly for a recipe, by digests for a fingerprint."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SAME_AS_SAMPLES: tuple[type[np.generic], ...] = (np.bool_, np.int64, np.float64
 
 @dataclass(frozen=True)
 class Untold:
-    """Content of which something is missing: it may be the same for different samples, or only in this process.
+    """Content that is not complete: it may be equal for different samples, or be valid in this process only.
 
     Attributes:
         content: plain data, as far as it is known.
@@ -126,7 +126,7 @@ def _plain_scalar(value: Any, same: tuple[type[np.generic], ...]) -> Any:
 
 
 def _describe(value: Any, plain: Callable[[Any], Any], why_not: list[str], *, to_rebuild: bool) -> Any:
-    """What is neither plain data nor an array, as plain data: for a recipe (``to_rebuild``), or for a fingerprint."""
+    """Describe a function, encoder, meta or other object, for a recipe (``to_rebuild``) or for a fingerprint."""
 
     def note(reason: str) -> None:
         if reason not in why_not:
@@ -175,10 +175,10 @@ def array_digest(array: npt.NDArray[Any]) -> str:
 
 
 def probe(samples: Any) -> dict[str, Any]:
-    """What can be known of samples without reading all: how many, and a digest of some; None where there is no telling."""
+    """The number of samples, and a digest of a few of them; None where these cannot be read."""
     try:
         length = len(samples)
-    except Exception:  # noqa: BLE001  # it is anybody's class; whatever is wrong with it, reading will show
+    except Exception:  # noqa: BLE001  # a client's class may raise anything
         return {"n_samples": None, "probe": None}
     try:
         places = sorted({length * i // _N_PROBED for i in range(_N_PROBED)}) if length else []
@@ -190,7 +190,7 @@ def probe(samples: Any) -> dict[str, Any]:
 
 
 def other_values(value: Any) -> list[Any]:
-    """What stands in a value, at any depth, and is neither plain data nor an array: functions, encoders, any objects."""
+    """All functions, encoders and other objects in a value, at any depth."""
     found: list[Any] = []
 
     def note(other: Any) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def other_values(value: Any) -> list[Any]:
 
 
 def content_if_known(value: Any) -> Any:
-    """:func:`content_of` of what is no function and no object of anybody's class."""
+    """:func:`content_of` of plain values and arrays; ConfigError for anything else."""
     kinds = (type(None), bool, int, float, str, bytes, bytearray, range, slice, set, frozenset, np.generic, DatasetMetaIF)
     if isinstance(value, kinds) or _array_of(value) is not None:
         return content_of(value)

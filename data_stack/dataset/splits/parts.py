@@ -32,7 +32,7 @@ __all__ = ["Fold", "FoldPartIterator", "PartName", "SplitPartIterator"]
 PositionsOfPart = Union[range, npt.NDArray[np.integer[Any]]]
 
 PartName = Any
-"""What a part is found by: its number, the name given for it, or the value that a column has for its samples."""
+"""The key of a part: its number, its name, or a value of a column."""
 
 
 def check_division(
@@ -234,7 +234,7 @@ class SplitPartIterator(DatasetIteratorView):
                 raise ConfigError(f"there is no part {part!r}; the parts are {', '.join(map(repr, positions_of))}")
             positions = positions_of[part]
         super().__init__(dataset_iterator, positions)
-        self._gives_list = False  # whether positions are kept as a range is nobody's concern
+        self._gives_list = False  # indices are an array, also where positions are kept as a range
 
     def _arguments(self) -> dict[str, Any]:
         return {"part": self._part, **self._division}
@@ -275,7 +275,7 @@ class FoldPartIterator(DatasetIteratorView):
                 raise ConfigError(f"there is no part {side!r} of fold {fold!r}; there are 'train' and 'test' of each fold")
             positions = np.flatnonzero((fold_of_samples(dataset_iterator, self._folding) == fold) == (side == "test"))
         super().__init__(dataset_iterator, positions)
-        self._gives_list = False  # whether positions are kept as a range is nobody's concern
+        self._gives_list = False  # indices are an array, also where positions are kept as a range
 
     def _arguments(self) -> dict[str, Any]:
         return {"fold": self._fold, "side": self._side, **self._folding}
