@@ -1,13 +1,13 @@
-"""Where a dataset's files lie: in a folder of this machine, below a prefix of any store, or among resources that were lent.
+"""Folders of a dataset's files: on this machine, below a prefix of any store, or among lent resources.
 
-A format takes ``source`` and ``prefix`` from its user, calls :func:`folder_of` once, and then names files only: it opens, lists,
-publishes and deletes them the same way wherever they are. A file system that is not among these is one more subclass of
-:class:`Folder`.
+A format passes ``source`` and ``prefix`` of its user to :func:`folder_of`, and then opens, lists, publishes and deletes files by
+name. Other file systems are further subclasses of :class:`Folder`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
 from abc import ABC, abstractmethod
@@ -44,25 +44,23 @@ __all__ = [
     "lend_folder",
 ]
 
-#: Names of unfinished files begin so; no file of a dataset does.
+#: Prefix of unfinished files.
 TEMPORARY: Final = ".~"
-#: What is read whole (a spec, a manifest) has at most this size.
+#: Limit of files that are read whole (a spec, a manifest).
 _MAX_SMALL_BYTES: Final = 64 << 20
 
 
 class Folder(ABC):
-    """A folder of files, wherever it is. It holds nothing open, pickles as configuration, and threads may share it.
+    """A folder of files. It holds nothing open, pickles as configuration, and threads may share it.
 
-    A file is named by its path relative to the folder, with ``/`` between the parts. It is published whole: readers see the old
-    file, the new one, or none. A dataset of several files is complete once its last one, the manifest, is there.
-
-    A subclass gives the abstract methods; the others have defaults.
+    A file is named by its path relative to the folder, with ``/`` between the parts. It is published atomically: readers see the
+    old file, the new one, or none. A dataset of several files is complete once its manifest, the last one, exists.
 
     Attributes:
-        name: of the folder, for messages; no credentials are in it.
-        path: of the folder, absolute; None where it is not on this machine.
-        checks_reads: whether the store itself compares each read, of a part too, with digests.
-        can_delete: whether files can be listed and deleted, so that an interrupted write can be continued, or cleared away.
+        name: its name in messages, without credentials.
+        path: its absolute path; None if it is not on this machine.
+        checks_reads: whether the store verifies each read.
+        can_delete: whether files can be listed and deleted, so that an interrupted write can be resumed or removed.
     """
 
     name: str
@@ -76,7 +74,7 @@ class Folder(ABC):
 
     @abstractmethod
     def open(self, file: str) -> StreamedResource:
-        """Open a file to read it, whole or by range; the caller closes it.
+        """Open a file for reading; the caller closes it.
 
         A subclass returns ``StreamedResource.from_source(self.full_name(file), source, self)``; another process opens it again
         with :meth:`get_resource`.
@@ -103,7 +101,7 @@ class Folder(ABC):
 
     @abstractmethod
     def subfolder(self, name: str) -> Folder:
-        """The folder of that name in it, whether it exists or not.
+        """A folder in it, which need not exist.
 
         Raises:
             MalformedIdentifierError: ``name`` leads out of this folder, or nothing can be stored under it.
@@ -111,15 +109,15 @@ class Folder(ABC):
 
     @abstractmethod
     def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
-        """Write a file: it is there, whole and durable, when the block ends cleanly, and replaces an older one.
+        """Write a file: it is published durably when the block ends cleanly, and replaces an older one.
 
         Raises:
             UnsupportedStorageOperationError: this folder can only be read.
-            StorageError: it could not be written; what was there before still is.
+            StorageError: it could not be written; an older one is unchanged.
         """
 
     def delete(self, file: str) -> None:
-        """Delete a file, and folders within this one that it leaves empty. A file that is not there is deleted already.
+        """Delete a file if it exists, and folders within this one that it leaves empty.
 
         Raises:
             UnsupportedStorageOperationError: this folder cannot delete.
@@ -128,9 +126,9 @@ class Folder(ABC):
         raise UnsupportedStorageOperationError(f"{self.full_name(file)!r} cannot be deleted from here")
 
     def lease(self, file: str) -> AbstractContextManager[Lease]:
-        """The right to work on this folder alone, under the name of a file that may be there meanwhile.
+        """A lease of this folder, which uses the name of a file. It ends with the block, or with the process.
 
-        It is given back when the block ends, or when the process does. A store without leases grants all.
+        The default is always free.
         """
         return contextlib.nullcontext(Lease())
 
@@ -139,7 +137,7 @@ class Folder(ABC):
         return f"{self.name.rstrip('/')}/{file}" if self.name else file
 
     def describe(self, file: str) -> str:
-        """The name of a file in messages that stand alone: it says in which store the file lies, without credentials."""
+        """The name of a file and its store in messages, without credentials."""
         return self.full_name(file)
 
     def read(self, file: str) -> bytes:
@@ -147,7 +145,7 @@ class Folder(ABC):
 
         Raises:
             ResourceNotFoundError: there is no such file.
-            DatasetFileCorruptError: it is larger than 64 MiB, so it is not what it should be.
+            DatasetFileCorruptError: it is larger than 64 MiB.
         """
         with self.open(file) as resource:
             data = resource.read(_MAX_SMALL_BYTES + 1)
@@ -156,7 +154,7 @@ class Folder(ABC):
         return data
 
     def get_resource(self, identifier: str) -> StreamedResource:
-        """Open a file by its full name again, for a resource that was sent to another process."""
+        """Open a file by its full name, for a resource in another process."""
         return self.open(identifier.removeprefix(self.full_name("")))
 
     def __repr__(self) -> str:
@@ -164,15 +162,15 @@ class Folder(ABC):
 
 
 def folder_of(source: Any, prefix: str = "") -> Folder:
-    """The folder that a user means by ``source``.
+    """The folder that ``source`` names.
 
     Args:
         source: a path (``str`` or ``PathLike``), a URL (``"mongodb://host/database"``, ``"file:///data"``), a StorageConnector,
             the Resources that a dataset's ``open()`` gets, the PreparedResources that its ``preprocess()`` gets, or a Folder.
-        prefix: folder below it, such as ``"preprocessed/train"``; of resources relative to the dataset.
+        prefix: a folder below it, such as ``"preprocessed/train"``.
 
     Raises:
-        ConfigError: it is none of these, or a URL that names no store.
+        ConfigError: it is something else, or a URL that names no store.
         MalformedIdentifierError: nothing can be stored under that prefix.
     """
     if isinstance(prefix, os.PathLike):
@@ -198,20 +196,20 @@ def _folder_of(source: Any) -> Folder:
         return LentFolder(source)
     if isinstance(source, StorageConnector) or hasattr(source, "get_resource"):
         return StoreFolder(source)
-    raise ConfigError(f"files lie in a folder, a storage connector or a dataset's resources, not in {source!r:.80}")
+    raise ConfigError(f"files are read from a folder, a storage connector or a dataset's resources, not {source!r:.80}")
 
 
-# ------------------------------------------------------------------ of this machine
+# ------------------------------------------------------------------ local folders
 
 
 class LocalFolder(Folder):
     """A folder of this machine.
 
     Args:
-        path: of the folder, which need not exist; it is made at the first write.
+        path: path of the folder, which the first write creates.
 
     Raises:
-        ConfigError: no folder can have that path.
+        ConfigError: the path is invalid.
     """
 
     can_delete = True
@@ -259,7 +257,7 @@ class LocalFolder(Folder):
             file = file.rpartition("/")[0]
             try:
                 os.rmdir(self._inside(file))
-            except OSError:  # there is something else in it
+            except OSError:  # not empty
                 return
 
     def lease(self, file: str) -> AbstractContextManager[Lease]:
@@ -274,7 +272,7 @@ class LocalFolder(Folder):
             os.makedirs(parent, exist_ok=True)
             opened = open(temporary, "x+b")
         try:
-            with sealing(_LocalWriter(path, opened)) as writer:
+            with sealing(ResourceWriter(path, opened, fail=functools.partial(_fail_to_write, path))) as writer:
                 yield writer
                 with _local_errors("write", path):
                     writer.seal()
@@ -295,22 +293,19 @@ class LocalFolder(Folder):
             raise
 
     def _inside(self, file: str) -> str:
-        """The path of a file, whose name may come out of a file that somebody else wrote."""
+        """The path of a file, whose name is untrusted."""
         if file.startswith("/") or "\0" in file or ".." in file.split("/"):
             raise MaliciousFilePathError(f"{file!r:.200} is not a name within the folder {self.name!r}")
         return os.path.join(self.name, file)
 
 
-class _LocalWriter(ResourceWriter):
-    """A ResourceWriter to a file of a folder; the errors of its disk are ours."""
-
-    def _fail(self, error: OSError) -> NoReturn:
-        raise storage_error(f"could not write {self.identifier!r}", error, self.identifier) from error
+def _fail_to_write(path: str, error: OSError) -> NoReturn:
+    raise storage_error(f"could not write {path!r}", error, path) from error
 
 
 @contextlib.contextmanager
 def _local_errors(action: str, path: str) -> Iterator[None]:
-    """Errors of the operating system as ours."""
+    """Raise errors of the operating system as ours."""
     with storage_errors(action, path):
         try:
             yield
@@ -320,7 +315,7 @@ def _local_errors(action: str, path: str) -> Iterator[None]:
             raise ResourceNotFoundError(f"could not {action} {path!r}: there is no such file or folder") from error
 
 
-# ------------------------------------------------------------------ of a store
+# ------------------------------------------------------------------ stores
 
 
 class StoreFolder(Folder):
@@ -379,11 +374,11 @@ def _below(start: str, names: Iterable[str]) -> list[str]:
     return sorted(name[len(start) :] for name in names if name.startswith(start))
 
 
-# ------------------------------------------------------------------ of somebody who lends
+# ------------------------------------------------------------------ lent resources
 
 
 class LentFolder(Folder):
-    """Resources of which somebody else decides where they lie, below a prefix of their names."""
+    """Lent resources below a prefix of their names."""
 
     def __init__(self, resources: LentResources, prefix: str = "") -> None:
         self._resources, self.name = resources, prefix
@@ -409,5 +404,5 @@ class LentFolder(Folder):
 
 
 def lend_folder(resource: StreamedResource) -> Folder:
-    """A folder in which one resource lies, under its identifier. Reading from it neither moves nor closes the resource."""
+    """A folder with one resource. Reading from it neither moves nor closes the resource."""
     return LentFolder(OneResource(resource))

@@ -23,11 +23,10 @@ import contextlib
 import hashlib
 import json
 import os
-import queue
-import threading
-import weakref
+from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Union
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
 
 from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
 
@@ -54,7 +53,7 @@ BLOCK_BYTES: Final = 1 << 16
 DIGEST_BYTES: Final = 8
 #: Of a block, as messages name it.
 ALGORITHM: Final = "xxh3-64"
-#: Smaller pieces are hashed in the caller while no thread runs: passing them on takes longer.
+#: Smaller pieces are hashed in the caller: passing them on takes longer.
 _BACKGROUND_BYTES: Final = 1 << 18
 #: Limit of the pieces in the queue, which bounds memory.
 _MOST_WAITING: Final = 4
@@ -201,10 +200,6 @@ class Digest:
         return self._blocks.digests()
 
 
-_Piece = tuple[Any, memoryview]
-_Queue = queue.SimpleQueue[Union[_Piece, threading.Event, None]]
-
-
 class HashingThread:
     """Hashes in a background thread, which starts with the first large piece.
 
@@ -212,50 +207,29 @@ class HashingThread:
     """
 
     def __init__(self) -> None:
-        self._thread: threading.Thread | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: deque[Future[None]] = deque()
 
     def update(self, hashed: Any, view: memoryview) -> None:
-        """Call ``hashed.update``: at once for a small piece if no thread runs, else in the thread."""
-        if self._thread is None:
-            if len(view) < _BACKGROUND_BYTES:
-                hashed.update(view)
-                return
-            self._begin()
-        self._room.get()
-        self._waiting.put((hashed, view))
+        """Call ``hashed.update``: for a large piece in the thread, else at once."""
+        if len(view) < _BACKGROUND_BYTES:
+            self.wait()
+            hashed.update(view)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="data_stack-digest")
+        if len(self._waiting) == _MOST_WAITING:
+            self._waiting.popleft().result()
+        self._waiting.append(self._pool.submit(hashed.update, view))
 
     def wait(self) -> None:
         """Wait until all pieces are hashed."""
-        if self._thread is not None:
-            done = threading.Event()
-            self._waiting.put(done)
-            done.wait()
+        while self._waiting:
+            self._waiting.popleft().result()
 
     def stop(self) -> None:
         """End the thread once all pieces are hashed; the next large piece starts another one."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._give_up()
-            thread.join()
-
-    def _begin(self) -> None:
-        self._waiting: _Queue = queue.SimpleQueue()
-        # One item per piece that there is room for: a semaphore is written in Python, and much slower.
-        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()
-        for _ in range(_MOST_WAITING):
-            self._room.put(None)
-        # The thread holds no reference to us, and a SimpleQueue is reentrant, so garbage collection may call put anywhere.
-        self._thread = threading.Thread(target=_hash_all, args=(self._waiting, self._room), name="data_stack-digest", daemon=True)
-        self._thread.start()
-        self._give_up = weakref.finalize(self, self._waiting.put, None)
-        self._give_up.atexit = False
-
-
-def _hash_all(waiting: _Queue, room: queue.SimpleQueue[None]) -> None:
-    while (piece := waiting.get()) is not None:
-        if isinstance(piece, threading.Event):
-            piece.set()
-            continue
-        piece[0].update(piece[1])
-        del piece  # frees its memory now
-        room.put(None)
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+        self._waiting.clear()

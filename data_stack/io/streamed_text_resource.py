@@ -110,10 +110,5 @@ class StreamedTextResource(io.TextIOWrapper):
         raise StopIteration
 
     def readlines(self, hint: int | None = -1, /) -> list[str]:  # type: ignore[override]  # typeshed: list[bytes]
-        lines, n_characters = [], 0
-        while line := self.readline():
-            lines.append(line)
-            n_characters += len(line)
-            if hint is not None and 0 < hint <= n_characters:
-                break
-        return lines
+        """The lines from the current position on; ``hint`` is ignored."""
+        return list(iter(self.readline, ""))

@@ -38,6 +38,7 @@ def rows(connector: PlainConnector) -> Iterator[HDF5DatasetIterator]:
         yield HDF5DatasetIterator(resource, ["rows"])
 
 
+@pytest.mark.filterwarnings("ignore:.*takes long")  # to start, on a busy machine
 def test_worker_processes_of_a_loader_read_them(rows: HDF5DatasetIterator) -> None:
     batches = [batch[0] for batch in Loader(rows, 16, workers=1, worker_kind="processes")]
 

@@ -18,7 +18,7 @@ PIECE = bytes(range(256)) * 4096  # 1 MiB
 
 
 def hashing() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "data_stack-digest"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("data_stack-digest")]
 
 
 @pytest.fixture(autouse=True)
