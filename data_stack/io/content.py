@@ -1,13 +1,11 @@
-"""What tells the content of a resource: the digest that its store recorded, or one that is taken once."""
+"""Identifies the content of a resource: by the digest of its store, or one computed once."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import stat
 import time
-import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Final
@@ -22,39 +20,31 @@ __all__ = ["content_of_resource", "contents_of_resources"]
 _READ_BYTES: Final = 1 << 20
 #: Hashing so much takes a second.
 _LARGE_BYTES: Final = 1 << 30
-#: A file that was written to so recently may be written to again without its times telling.
+#: A file written so recently may change again without a change of its times.
 _RESTLESS_NS: Final = 2 * 10**9
 
-#: So many files are remembered, which takes some 50 MB.
+#: Limit of the files remembered, which take some 50 MB.
 _MOST_KNOWN: Final = 1 << 17
 
-#: SHA-256 of files by device, inode, size and both times, and of other sealed resources as long as they live.
+#: SHA-256 of local files by device, inode, size and both times.
 _OF_FILES: Final[dict[tuple[int, ...], str]] = {}
-_OF_RESOURCES: Final[weakref.WeakKeyDictionary[StreamedResource, str]] = weakref.WeakKeyDictionary()
 
 
 def content_of_resource(resource: StreamedResource) -> str:
-    """A text that is the same for equal content, and another for any other: as a rule the SHA-256, 64 hex digits.
+    """A text that is equal for equal content: as a rule the SHA-256, 64 hex digits.
 
-    What the store knows is asked for first: its SHA-256, or the tag that it gives each version of a file (S3's ETag). Otherwise
-    the resource is read whole: a file of this machine once in each process, until it changes; what else is sealed once for
-    each object; a buffer in memory each time.
+    It is the SHA-256 of the store, or its tag for the version of a file (S3's ETag). Otherwise the resource is read whole; the
+    digest of a file in a local folder is remembered in this process until the file changes.
     """
-    known = resource.sha256 or resource.tag or _OF_RESOURCES.get(resource)
+    known = resource.sha256 or resource.tag
     if known is not None:
         return known
     status = _status(resource)
-    if status is None:
-        digest = _digest(resource)
-        if resource.is_sealed:
-            _OF_RESOURCES[resource] = digest
-        return digest
-    known = _OF_FILES.get(status)
-    if known is not None:
-        return known
+    if status is not None and status in _OF_FILES:
+        return _OF_FILES[status]
     started = time.time_ns()
     digest = _digest(resource)
-    if max(status[3:]) <= started - _RESTLESS_NS and _status(resource) == status:
+    if status is not None and max(status[3:]) <= started - _RESTLESS_NS and _status(resource) == status:
         if len(_OF_FILES) >= _MOST_KNOWN:
             _OF_FILES.clear()
         _OF_FILES[status] = digest
@@ -62,7 +52,7 @@ def content_of_resource(resource: StreamedResource) -> str:
 
 
 def contents_of_resources(openings: Iterable[Callable[[], AbstractContextManager[StreamedResource]]]) -> list[str]:
-    """:func:`content_of_resource` of several, opened one by one by several threads, in their order."""
+    """:func:`content_of_resource` of several resources, in order; several threads open them."""
 
     def content_of(opening: Callable[[], AbstractContextManager[StreamedResource]]) -> str:
         with opening() as resource:
@@ -72,11 +62,9 @@ def contents_of_resources(openings: Iterable[Callable[[], AbstractContextManager
 
 
 def _status(resource: StreamedResource) -> tuple[int, ...] | None:
-    """What tells versions of a file of this machine apart; None for anything else, a stream on top of a file included."""
+    """Device, inode, size and times of a local file; None for other resources."""
     if not resource.is_sealed:
-        buffer = getattr(resource, "_buffer", None)
-        if not isinstance(getattr(buffer, "raw", buffer), io.FileIO):
-            return None
+        return None
     try:
         status = os.fstat(resource.fileno())
     except (OSError, AttributeError, ValueError):  # io.UnsupportedOperation is both
@@ -89,7 +77,7 @@ def _status(resource: StreamedResource) -> tuple[int, ...] | None:
 def _digest(resource: StreamedResource) -> str:
     size = resource.size
     if size >= _LARGE_BYTES:
-        logger.info("taking the SHA-256 of %r, %d bytes, which its store does not know", resource.identifier, size)
+        logger.info("computing the SHA-256 of %r, %d bytes, which its store does not know", resource.identifier, size)
     digest = hashlib.sha256()
     offset = 0
     while data := resource.read_at(offset, _READ_BYTES):

@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 __all__ = [
-    "batch_bar",
     "byte_bar",
     "new_bar",
     "progress_as",
@@ -89,21 +88,3 @@ def byte_bar(what: str, progress: bool | None) -> Iterator[Callable[[int, int], 
             bar.refresh()
 
         yield draw
-
-
-def batch_bar(starts: range, what: str, unit: str, progress: bool | None) -> Iterator[int]:
-    """The starts of batches, with a bar.
-
-    Args:
-        starts: from the first position to the end, in steps of a batch.
-        what: label of the bar.
-        unit: unit of the positions.
-        progress: as for :func:`shows_progress`.
-    """
-    if not shows_progress(progress):
-        yield from starts
-        return
-    with new_bar(desc=what, total=starts.stop - starts.start, unit=unit) as bar:
-        for start in starts:
-            yield start
-            bar.update(min(starts.step, starts.stop - start))

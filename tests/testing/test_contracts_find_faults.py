@@ -82,7 +82,7 @@ def test_a_naive_connector_fails_where_it_is_naive(tmp_path: Path) -> None:
 
     assert failed >= {
         "test_nothing_is_seen_of_what_is_being_stored_or_was_broken_off",
-        "test_whatever_gives_bytes_can_be_stored_and_stays_open",
+        "test_files_and_iterables_of_bytes_can_be_stored_and_stay_open",
         "test_what_is_missing_and_a_folder_are_no_resources",
         "test_an_identifier_outside_of_the_grammar_is_refused",
         "test_readers_see_the_old_resource_or_the_new_one",

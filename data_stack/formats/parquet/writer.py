@@ -40,7 +40,7 @@ from data_stack.formats.parquet.writer_part import (
     remove_dataset,
 )
 from data_stack.io.folder import folder_of
-from data_stack.io.progress import batch_bar
+from data_stack.io.progress import with_bar
 
 __all__ = ["ParquetWriter"]
 
@@ -270,7 +270,7 @@ class ParquetWriter:
         if start == n_samples:
             return start
         size = samples_at_once(by_name(iterator[start], names))
-        for first in batch_bar(range(start, n_samples, size), "writing Parquet", "row", progress):
+        for first in with_bar(range(start, n_samples, size), progress, desc="writing Parquet", unit="batch"):
             self.append_columns(by_name(iterator.read_batch(range(first, min(n_samples, first + size))), names))
         return len(self)
 

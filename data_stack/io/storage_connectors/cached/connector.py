@@ -131,21 +131,11 @@ class CachedStorageConnector(StorageConnector):
         return open_source(self, identifier, CachedSource(self._asked, identifier, content), resource_type)
 
     def has_resource(self, identifier: str) -> bool:
-        check_identifier(identifier)
-        noted = self._folder.read_note(identifier)
-        if self._asked.is_silent() and noted is not False:
-            return noted is not None
         try:
-            has = self._asked.ask(identifier, lambda: self._remote.has_resource(identifier))
-        except StorageUnavailableError:
-            if noted is False:
-                raise
-            return noted is not None
-        if not has and self._asked.is_gone() and noted:
-            return True
-        if not has:
-            self._note(identifier, None)
-        return has
+            self._look_up(identifier, must_be_held=False)
+        except ResourceNotFoundError:
+            return False
+        return True
 
     def stat(self, identifier: str) -> ResourceInfo:
         return self._look_up(identifier, must_be_held=False)

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,12 +52,9 @@ from data_stack.io.storage_connectors.mongodb.settings import (
 )
 from data_stack.io.storage_connectors.mongodb.uploads import Upload
 from data_stack.io.storage_connectors.writer import (
-    COPY_BYTES,
     ResourceWriter,
     binary_chunks,
     in_pieces,
-    local_writer,
-    sealing,
 )
 
 if TYPE_CHECKING:
@@ -219,15 +216,9 @@ class MongoDBStorageConnector(StorageConnector):
         self._check_writable("store", identifier)
         self._store(identifier, binary_chunks(resource))
 
-    @contextlib.contextmanager
-    def create(self, identifier: str) -> Iterator[ResourceWriter]:
+    def create(self, identifier: str) -> contextlib.AbstractContextManager[ResourceWriter]:
         self._check_writable("store", identifier)
-        # HDF5 and zip writers seek back, and chunks on the server do not change: the bytes wait in a local file.
-        with local_writer(identifier) as (local, file):
-            with sealing(local) as writer:
-                yield writer
-            file.seek(0)
-            self._store(identifier, iter(lambda: file.read(COPY_BYTES), b""))
+        return super().create(identifier)
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         self._check_writable("move", new_identifier)
