@@ -1,4 +1,4 @@
-"""Named binary streams that open themselves lazily and survive threads, forks and pickling."""
+"""Named binary streams: lazy, and safe across threads, forks and pickling."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_CHUNK_BYTES", "GivesResources", "Storable", "StreamedResource"]
 
 DEFAULT_CHUNK_BYTES = 1 << 20
-#: Ranges beyond it are cut off at the end before they are read: Python's files take memory for all that they are asked for.
+#: Longer or more distant ranges are clipped to the resource first, as Python's files allocate the requested length.
 _LARGE_BYTES = 1 << 30
-#: No file is longer; for positions and lengths beyond some such number Python's files raise OverflowError.
+#: Limit of positions and lengths, beyond which Python's files raise OverflowError.
 _MOST_BYTES = 1 << 62
 
 
 class GivesResources(Protocol):
-    """The one method of a storage connector that reopening needs."""
+    """The method of a storage connector that reopening needs."""
 
     def get_resource(self, identifier: str) -> StreamedResource: ...
 
@@ -36,14 +36,14 @@ class GivesResources(Protocol):
 class StreamedResource(io.BufferedIOBase):
     """A named binary stream.
 
-    Two kinds look alike. What a storage connector returns is *sealed*: lazy (opened at the first byte),
-    read-only, with ``read_at`` from any thread, independent after a fork, and picklable as
-    (connector, identifier). What wraps a ``buffer`` of the caller's gives that buffer a name, for storing it. One that a storage
-    connector of a third party made so pickles as (connector, identifier) as well, and reopens itself in a forked child.
+    The resources of a storage connector are *sealed*: lazy (opened by the first read), read-only, with ``read_at`` from any
+    thread, independent after a fork, and pickled as (connector, identifier). Other resources wrap a ``buffer`` of the caller, to
+    store it under a name. Those of a third party's connector are pickled as (connector, identifier) too, and reopened in a
+    forked child.
 
-    Iterating gives chunks of ``chunk_size`` bytes, from the start each time (from where it stands if the
-    buffer cannot seek); for lines, as ``numpy.loadtxt`` wants them, use a StreamedTextResource. Like a file,
-    a resource has one position: threads that share it use ``read_at``.
+    Iterating yields chunks of ``chunk_size`` bytes, each time from the start (from the current position if the buffer cannot
+    seek); for lines, as ``numpy.loadtxt`` needs them, use a StreamedTextResource. Like a file, a resource has one position:
+    threads that share it use ``read_at``.
 
     Args:
         identifier: the resource's name, e.g. ``"mnist/raw/labels.gz"``.
@@ -69,15 +69,15 @@ class StreamedResource(io.BufferedIOBase):
     def from_source(
         cls, identifier: str, source: ByteSource, connector: GivesResources, chunk_size: int = DEFAULT_CHUNK_BYTES
     ) -> Self:
-        """A lazy resource over ``source``; for storage connectors, which pass themselves for reopening."""
+        """A sealed resource over ``source``; for storage connectors, which pass themselves for reopening."""
         resource = cls(identifier, io.BufferedReader(PositionalRaw(source)), chunk_size)
         resource._source, resource._connector = source, connector
         return resource
 
     def reopen_by(self, connector: GivesResources) -> Self:
-        """Let another process open it by ``connector.get_resource(identifier)``, and return itself.
+        """Set the connector that opens it in another process, unless it has one, and return itself.
 
-        The base class of storage connectors does this with what ``get_resource`` returns, unless it knows its connector.
+        The base class of storage connectors calls it for the resources of ``get_resource``.
         """
         if self._connector is None:
             self._connector = connector
@@ -114,30 +114,27 @@ class StreamedResource(io.BufferedIOBase):
 
     @property
     def sha256(self) -> str | None:
-        """SHA-256 recorded when it was stored (64 hex digits), None where that is not known. Nothing is read for it."""
+        """SHA-256 recorded by the store, 64 hex digits; None if unknown."""
         return self._source.sha256 if self._source is not None else None
 
     @property
     def tag(self) -> str | None:
-        """What its store tells this version of it by where it knows no digest, such as an ETag. Nothing is read for it."""
+        """The version in the store, such as an ETag, where the store knows no digest; else None."""
         return self._source.tag if self._source is not None else None
 
     @property
     def is_sealed(self) -> bool:
-        """Whether a storage connector returned it, so that it is read-only and reopens itself."""
+        """Whether it is a read-only resource of a storage connector."""
         return self._source is not None
 
     def pin(self, sha256: str | None) -> Self:
-        """Refuse to be read if the store says that these are other bytes, and return itself; None: be read as it is.
-
-        It is checked when the resource is opened, so it holds between being handed out and the first byte too.
-        """
+        """Refuse other bytes than those of this digest when it is opened, and return itself; None: accept any."""
         self._pinned_sha256 = sha256
         return self
 
     @property
     def name(self) -> str:
-        """The identifier, under the name that files have it."""
+        """The identifier, as files have a ``name``."""
         return self._identifier
 
     def __repr__(self) -> str:
@@ -174,7 +171,7 @@ class StreamedResource(io.BufferedIOBase):
         view = memoryview(buffer).cast("B")
         if self._source is None:
             n_read = 0
-            # In pieces: a tensor of gigabytes is read by one call, and should not be in memory twice.
+            # In pieces, so that gigabytes are not in memory twice.
             while piece := self.read_at(offset + n_read, min(DEFAULT_CHUNK_BYTES, len(view) - n_read)):
                 view[n_read : n_read + len(piece)] = piece
                 n_read += len(piece)
@@ -184,10 +181,10 @@ class StreamedResource(io.BufferedIOBase):
         return self._source.readinto_at(offset, view) if len(view) else 0
 
     def _within(self, offset: int, size: int) -> tuple[int, int]:
-        """A range that no file could have, cut off at the end; others as they are.
+        """Clip very long or distant ranges to the resource.
 
         Raises:
-            ValueError: it begins before the resource does, or its length is negative.
+            ValueError: offset or length is negative.
         """
         if offset < 0 or size < 0:
             raise ValueError(f"offset and size must not be negative, got {offset} and {size}")
@@ -198,17 +195,17 @@ class StreamedResource(io.BufferedIOBase):
 
     @property
     def prefetches(self) -> bool:
-        """Whether :meth:`prefetch` is of use: the store is far away, and each read may be a request to it."""
+        """Whether :meth:`prefetch` helps, as each read may be a request to a remote store."""
         if self._source is None:
             return False
         self._stream()
         return self._source.prefetches
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        """Have ``(offset, size)`` ranges at hand that are about to be read one by one: one request, where a store is far away.
+        """Fetch ``(offset, size)`` ranges that are about to be read, in one request to a remote store.
 
         Returns:
-            How many of them are at hand, from the first on; at least one of any. There is room for some MiB.
+            How many of the first ranges are cached now; at least one of any. The cache has some MiB.
         """
         if self._source is None:
             return len(ranges)
@@ -228,7 +225,7 @@ class StreamedResource(io.BufferedIOBase):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size < -1:
-            raise ValueError(f"a length to read is at least 0, or -1 for all, not {size}")
+            raise ValueError(f"size must be at least 0, or -1 for all, not {size}")
         data: bytes = self._stream().read(-1 if size is None or size > _MOST_BYTES else size)
         return data
 
@@ -247,7 +244,7 @@ class StreamedResource(io.BufferedIOBase):
         return len(data)
 
     def peek(self, size: int = 0, /) -> bytes:
-        """Bytes that lie ahead, without moving the position; none if the wrapped buffer cannot look ahead."""
+        """The next bytes without moving the position; none if the buffer cannot peek."""
         stream = self._stream()
         ahead: bytes = stream.peek(size) if hasattr(stream, "peek") else b""
         return ahead
@@ -317,8 +314,8 @@ class StreamedResource(io.BufferedIOBase):
         return bool(getattr(self._buffer, "closed", False))
 
     def __del__(self) -> None:
-        # IOBase would close the caller's buffer as soon as nobody needs its name any more, e.g. after
-        # set_resource(identifier, StreamedResource(identifier, buffer)). What a store opened closes itself.
+        # IOBase would close the caller's buffer with the resource, e.g. after
+        # set_resource(identifier, StreamedResource(identifier, buffer)).
         pass
 
     def __enter__(self) -> Self:
@@ -343,11 +340,11 @@ class StreamedResource(io.BufferedIOBase):
     # ------------------------------------------------------------------ inside
 
     def _stream(self) -> Any:
-        """The buffer to use now: after a fork, a sealed resource gives the child a buffer and position of its own."""
+        """The buffer to use; after a fork, a sealed resource of the child gets its own buffer and position."""
         if self._source is not None and self._pid != os.getpid():
             # tell() takes no lock, so this works even if a thread of the parent was reading at the fork.
             position = self._buffer.tell()
-            # Detached, lest dropping it close the source, or wait for a lock that no thread here will release.
+            # Detached, so that dropping it neither closes the source nor waits for a lock of the parent's threads.
             self._buffer.detach().disown()
             self._buffer = io.BufferedReader(PositionalRaw(self._source, position))
             self._lock, self._pid = threading.Lock(), os.getpid()
@@ -358,11 +355,11 @@ class StreamedResource(io.BufferedIOBase):
             actual = self._content_sha256()
             if actual is not None and actual != self._pinned_sha256:
                 raise ResourceChangedError(self._identifier, f"sha256 {self._pinned_sha256}", f"sha256 {actual}")
-            self._pinned_sha256 = None  # it is open now, and stays what it is
+            self._pinned_sha256 = None  # it is open, and its bytes are fixed now
         return self._buffer
 
     def _reopen_in_fork(self) -> None:
-        """Have a file of one's own in a forked child: what a connector opened in the parent has one position for both."""
+        """Reopen a third party's resource in a forked child, which shares the position of an open file with its parent."""
         if self._source is None and self._connector is not None and self._pid != os.getpid() and not self.closed:
             position = self._buffer.tell()
             self._buffer = self._connector.get_resource(self._identifier)
@@ -370,7 +367,7 @@ class StreamedResource(io.BufferedIOBase):
             self._lock, self._pid = threading.Lock(), os.getpid()
 
     def _content_sha256(self) -> str | None:
-        """The recorded digest, or that of a buffer which holds its bytes in memory; None where neither is known."""
+        """The recorded digest, or that of a buffer in memory; None if unknown."""
         if self._source is not None or not isinstance(self._buffer, io.BytesIO):
             return self.sha256
         return hashlib.sha256(self._buffer.getbuffer()).hexdigest()
@@ -381,11 +378,11 @@ class StreamedResource(io.BufferedIOBase):
 
 
 def _reopen(connector: GivesResources, identifier: str, chunk_size: int, sha256: str | None) -> StreamedResource:
-    """Rebuild a pickled resource; its bytes must still be those that were pickled."""
+    """Unpickle a resource, whose bytes must be unchanged."""
     resource = connector.get_resource(identifier).reopen_by(connector)
     resource._chunk_size = chunk_size
     return resource.pin(sha256)
 
 
-#: What ``set_resource`` stores: an object with ``read``, or an iterable of bytes.
+#: Argument of ``set_resource``: an object with ``read``, or an iterable of bytes.
 Storable = Union["StreamedResource", IO[bytes], Iterable[bytes], bytes, bytearray, memoryview]

@@ -6,7 +6,6 @@ import io
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from data_stack.exception import UnpicklableResourceError
 from data_stack.io.streamed_resource import DEFAULT_CHUNK_BYTES, GivesResources, StreamedResource
 
 if TYPE_CHECKING:
@@ -60,11 +59,6 @@ class StreamedTextResource(io.TextIOWrapper):
 
     def __reduce__(self) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
         buffer: Any = self.buffer
-        if not isinstance(buffer, StreamedResource):
-            raise UnpicklableResourceError(
-                f"text resource {self._identifier!r} wraps a {type(buffer).__name__} and cannot be sent to another process; "
-                f"store it with set_resource() and send what get_resource() returns"
-            )
         return _reopen_text, (buffer, self._identifier, self._chunk_size, self.encoding, self._newline)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:

@@ -64,7 +64,7 @@ def check(resource: StreamedResource) -> None:
     resource.seek(0)
     assert resource.read(2**70) == CONTENT
     for call in (lambda: resource.seek(2**70), lambda: resource.seek(-(2**70)), lambda: resource.read(-(2**70))):
-        with pytest.raises(ValueError, match=r"byte|length|negative"):
+        with pytest.raises(ValueError, match=r"byte|at least|negative"):
             call()
 
 

@@ -64,8 +64,3 @@ class RetrieverFactory:
     def get_file_retriever(cls, storage_connector: StorageConnector) -> Retriever:
         """A retriever of paths and ``file://`` URLs."""
         return Retriever(FileRetrieverImpl(storage_connector))
-
-    @classmethod
-    def get_retriever(cls, storage_connector: StorageConnector) -> Retriever:
-        """A retriever of any source that :func:`retrieve` knows."""
-        return Retriever(HTTPRetrieverImpl(storage_connector))

@@ -123,8 +123,10 @@ class Transfer:
         started = time.monotonic()
         try:
             self._writer.write(view)
+        except StorageError:
+            raise
         except OSError as error:
-            raise _storage_error(self.definition.identifier, error) from error
+            raise StorageError(f"could not store {self.definition.identifier!r}: {error}", error.errno) from error
         if self.definition.md5_sum is not None:
             self._md5.update(view)
         if len(self.head) < _HEAD_BYTES:
@@ -143,14 +145,11 @@ class Transfer:
         if partial is None or partial.validator is None:
             return None
         most = self.limits.max_bytes if self.definition.size is None else self.definition.size
-        try:
-            for data in self._writer.take_up():
-                self.check()
-                self._md5.update(data)
-                self.head += data[: max(0, _HEAD_BYTES - len(self.head))]
-                self.size += len(data)
-        except OSError as error:
-            raise _storage_error(self.definition.identifier, error) from error
+        for data in self._writer.take_up():
+            self.check()
+            self._md5.update(data)
+            self.head += data[: max(0, _HEAD_BYTES - len(self.head))]
+            self.size += len(data)
         if not 0 < self.size <= most:
             self.keep(None)
             self.restart()
@@ -167,11 +166,8 @@ class Transfer:
 
     def restart(self) -> None:
         """Discard all bytes written."""
-        try:
-            self._writer.seek(0)
-            self._writer.truncate(0)
-        except OSError as error:
-            raise _storage_error(self.definition.identifier, error) from error
+        self._writer.seek(0)
+        self._writer.truncate(0)
         self.size, self.head = 0, b""
         self._md5 = hashlib.md5(usedforsecurity=False)
 
@@ -238,12 +234,6 @@ class Transfer:
 #: ``fetch(source, transfer)`` writes all bytes of ``source`` to ``transfer``. It raises SourceError; any other exception but
 #: StorageError counts as one, with its text.
 Fetch: TypeAlias = Callable[[str, Transfer], None]
-
-
-def _storage_error(identifier: str, error: OSError) -> StorageError:
-    if isinstance(error, StorageError):
-        return error
-    return StorageError(f"could not store {identifier!r}: {error.strerror or error}", error.errno)
 
 
 # ---------------------------------------------------------------------- redaction

@@ -1,4 +1,4 @@
-"""Bytes that come block by block from somewhere slow, read by position with a small cache and read-ahead."""
+"""Positional reads of blocks from a slow store, with a small cache and read-ahead."""
 
 from __future__ import annotations
 
@@ -10,52 +10,51 @@ from data_stack.util.byte_cache import ByteCache
 
 __all__ = ["BlockedSource", "Blocks"]
 
-#: Blocks kept for those who read small pieces: h5py and zipfile come back to the same places again and again.
+#: Size of the cache, for h5py and zipfile, which read the same places repeatedly.
 _KEPT_BYTES = 16 << 20
-#: Read-ahead grows with the length of what was read in one go, up to this, unless a store says otherwise.
+#: Default limit of the read-ahead, which grows with sequential reading.
 _MOST_AHEAD_BYTES = 4 << 20
-#: The most that is asked for at once, so that reading a gigabyte does not hold it twice.
+#: Limit of one request, so that reading a gigabyte does not hold it twice.
 _MOST_AT_ONCE_BYTES = 16 << 20
 
 
 class Blocks(ABC):
-    """Sealed bytes in blocks of one size (the last one may be shorter), as a store hands them out.
+    """Immutable bytes of a store in blocks of one size (the last one may be shorter).
 
     Attributes:
         size: length in bytes of the whole.
         block_bytes: length of a block.
         sha256: digest of the whole as recorded, 64 hex digits; None if unknown.
-        ahead_bytes: the most that is fetched ahead of who reads on and on; more where a request costs more.
+        ahead_bytes: limit of the read-ahead.
     """
 
     ahead_bytes: int = _MOST_AHEAD_BYTES
     size: int
     block_bytes: int
     sha256: str | None
-    #: What the store tells this version by where it knows no digest.
+    #: The version in the store where it knows no digest.
     tag: str | None = None
 
     @abstractmethod
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        """The blocks of these numbers (ascending, no two equal), each verified, in one request where the store can.
+        """Fetch and verify the blocks of these numbers (ascending, no two equal), in one request where the store can.
 
-        Any number of threads, and forked processes, may do so at once.
+        Any number of threads and forked processes may call it at once.
 
         Raises:
-            DamagedBlockError: a block is missing, or not what was stored.
+            DamagedBlockError: a block is missing or damaged.
             StorageUnavailableError: the store did not answer within its timeout.
         """
 
     def close(self) -> None:  # noqa: B027  # most have none
-        """Let go of handles."""
+        """Release handles."""
 
 
 class BlockedSource(ByteSource):
-    """Positional access to :class:`Blocks`: recent blocks are kept, and who reads on and on gets more at a time.
+    """Positional access to :class:`Blocks`, with a cache of recent blocks and read-ahead.
 
-    Random reads fetch the blocks that they touch and no others. Once more than a block was read in one go, what is missing is
-    fetched together with what comes next, the more the longer it goes on. It is one request; what can be asked for earlier, while
-    the reader is at work, is for :class:`Blocks` to know.
+    Random reads fetch only the blocks that they touch. After more than a block of sequential reading, each request also fetches
+    the following blocks, more of them the longer it continues.
     """
 
     def __init__(self, blocks: Blocks) -> None:
@@ -114,7 +113,7 @@ class BlockedSource(ByteSource):
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
         block_bytes = self._blocks.block_bytes
-        # A part of what is kept stays for the directories of files, which their readers come back to in between.
+        # A part of the cache stays for the directories of files, which readers reread in between.
         room = max(1, _KEPT_BYTES // block_bytes * 7 // 8)
         numbers: set[int] = set()
         n_ranges = 0
@@ -135,7 +134,7 @@ class BlockedSource(ByteSource):
     # ------------------------------------------------------------------ inside
 
     def _obtain(self, numbers: Sequence[int], n_ahead: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Blocks with their numbers, out of what is kept, or else fetched; then with up to ``n_ahead`` of those that follow."""
+        """Blocks with their numbers, from the cache or fetched, then with up to ``n_ahead`` following ones."""
         at_once = max(1, _MOST_AT_ONCE_BYTES // self._blocks.block_bytes)
         for start in range(0, len(numbers), at_once):
             group = numbers[start : start + at_once]
@@ -143,7 +142,7 @@ class BlockedSource(ByteSource):
             missing = [number for number in group if number not in found]
             if missing and n_ahead:
                 stop = min(max(missing[-1] + 1 + n_ahead, group[-1] + 1), -(-self._blocks.size // self._blocks.block_bytes))
-                # Once it goes on for long, at multiples of it, where a store may have one object end and another one begin.
+                # Long reads end at multiples of ``ahead_bytes``, where a store may begin another object.
                 aligned = stop - stop % max(1, self._blocks.ahead_bytes // self._blocks.block_bytes)
                 stop = aligned if aligned > group[-1] else stop
                 missing += [number for number in range(missing[-1] + 1, stop) if number not in self._kept]

@@ -16,7 +16,7 @@ from data_stack.io.storage_connectors.writer import ResourceWriter, sealing, sto
 
 
 class InMemoryStorageConnector(StorageConnector):
-    """Keeps resources as bytes objects. Pickling copies them: another process gets what was stored until then."""
+    """Keeps resources as bytes objects. Pickling copies them: another process gets the resources of that moment."""
 
     knows_digests = True
 

@@ -95,8 +95,8 @@ class ResourceWriter(io.BufferedIOBase):
 
     def take_up(self) -> Iterator[bytes]:
         """Yield the bytes of a resumed file; each piece counts as written."""
-        self._file.seek(0)
-        while data := self._file.read(COPY_BYTES):
+        self.seek(0)
+        while data := self.read(COPY_BYTES):
             self.digest.update(data)
             yield data
 
