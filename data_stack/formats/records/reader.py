@@ -234,7 +234,7 @@ class RecordReader(AccessedDatasetIterator):
         if self._references is not None:
             return next(samples_of(self._keys, self._read(self._keys, range(position, position + 1), stacked=False)))
         opened = self._opened
-        return {name: (opened.get(name) or self._column(name)).value(position) for name in self._keys}
+        return {name: (opened[name] if name in opened else self._column(name)).value(position) for name in self._keys}
 
     # ------------------------------------------------------------------ many samples
 
@@ -261,7 +261,7 @@ class RecordReader(AccessedDatasetIterator):
 
     def _read_places(self, names: Sequence[str], places: Places, stacked: bool) -> list[Any]:
         if self._references is None:
-            columns = [self._opened.get(name) or self._column(name) for name in names]
+            columns = [self._column(name) for name in names]
             return [column.read(places) if stacked else column.values(places) for column in columns]
         found: list[Any] = []
         for name, (firsts, counts) in self._entries(np.asarray(places, np.int64), names).items():
