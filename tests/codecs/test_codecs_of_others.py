@@ -24,11 +24,10 @@ from data_stack.codecs import (
     registered_types,
     registry,
 )
-from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats import convert, records
+from data_stack.exception import ConfigError
+from data_stack.formats import records
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.records import RecordWriter
-from data_stack.formats.webdataset import WebDatasetIterator
 
 DEGREES = [21.5, -3.25, 0.0]
 
@@ -96,30 +95,6 @@ def test_its_values_are_cells_of_parquet(tmp_path: Path) -> None:
     assert dataset[0] == {"outside": 21.5, "packed": 21.5, "scaled": 21.5}
     assert dataset.read_column("scaled").tolist() == DEGREES
     assert dataset.read_column("packed").tolist() == [21.5, -3.25, None]
-
-
-def test_its_values_are_converted_from_one_format_to_another(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "records", {"outside": "degrees"}) as writer:
-        for value in DEGREES:
-            writer.append({"outside": value})
-
-    convert(tmp_path / "records", tmp_path / "shards", target_format="webdataset")
-    convert(tmp_path / "records", tmp_path / "parquet", target_format="parquet")
-
-    assert [sample["outside.deg"] for sample in WebDatasetIterator(sorted((tmp_path / "shards").glob("*.tar")))] == DEGREES
-    assert ParquetDataset(tmp_path / "parquet").read_column("outside").tolist() == DEGREES
-    assert ParquetDataset(tmp_path / "parquet").schema["outside"].codec == DegreesCodec()
-
-
-def test_bytes_that_are_none_of_its_own_are_told_as_damage(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path, {"outside": "bytes"}) as writer:
-        writer.append({"outside": b"warm"})
-    spec = json.loads((tmp_path / "spec.json").read_text())
-    (tmp_path / "spec.json").write_text(json.dumps({**spec, "outside": "degrees"}))
-    (tmp_path / "manifest.json").unlink()
-
-    with records.open(tmp_path) as reader, pytest.raises(DatasetFileCorruptError, match=r"outside.*warm"):
-        reader[0]
 
 
 def test_a_parquet_file_is_refused_by_name_where_its_codec_is_not_known(tmp_path: Path) -> None:

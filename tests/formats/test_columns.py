@@ -19,7 +19,6 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
-    DatasetOutOfBoundsError,
     StorageError,
     UnpicklableResourceError,
 )
@@ -87,16 +86,6 @@ def test_every_sample_is_what_was_stored(iterator: DatasetIteratorIF) -> None:
     assert iterator.underlying_iterators == []
 
 
-@pytest.mark.parametrize("index", [-N_SAMPLES, np.uint8(3)])
-def test_positions_are_those_of_a_list(iterator: DatasetIteratorIF, index: int) -> None:
-    assert as_values(iterator[index]) == EXPECTED[index]
-    assert type(iterator[index][1]) is int
-    with pytest.raises(DatasetOutOfBoundsError):
-        iterator[N_SAMPLES]
-    with pytest.raises(DatasetOutOfBoundsError):
-        iterator.read_batch([0, N_SAMPLES])
-
-
 @pytest.mark.parametrize("indices", [[3, 1, 1, -1, 7], np.arange(N_SAMPLES) % 2 == 0, slice(2, 9, 3)])
 def test_a_batch_stacks_the_samples_in_the_order_asked_for(iterator: DatasetIteratorIF, indices: Any) -> None:
     positions = np.arange(N_SAMPLES)[indices]
@@ -112,12 +101,6 @@ def test_a_batch_stacks_the_samples_in_the_order_asked_for(iterator: DatasetIter
         TARGETS[positions].tolist(),
     )
     assert [as_values(sample) for sample in iterator.__getitems__(indices)] == [EXPECTED[position] for position in positions]
-
-
-def test_a_column_is_read_alone(iterator: DatasetIteratorIF) -> None:
-    assert iterator.read_column(1).tolist() == TARGETS.tolist()
-    assert iterator.read_column(-1, [4, 4, 0]).tolist() == TARGETS[[4, 4, 0]].tolist()
-    assert iterator.read_column(0, [-1]).tolist() == FEATURES[[-1]].tolist()
 
 
 @pytest.mark.parametrize("key", [-4, "targets"])
@@ -174,12 +157,6 @@ def test_columns_of_different_lengths_are_refused(store: FileStorageConnector) -
         len(NumpyDatasetIterator([store.get_resource("a"), store.get_resource("b")]))
     with pytest.raises(ConfigError):
         NumpyDatasetIterator([])
-
-
-def test_a_lone_resource_is_one_column_not_its_chunks(store: FileStorageConnector) -> None:
-    make("npy", store)
-
-    assert NumpyDatasetIterator(store.get_resource("targets"))[3] == (3,)  # type: ignore[arg-type]  # a likely mistake
 
 
 def test_a_resource_closed_too_early_is_not_taken_for_a_damaged_one(store: FileStorageConnector) -> None:

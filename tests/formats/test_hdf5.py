@@ -34,10 +34,9 @@ def stored(
     return resource
 
 
-@pytest.fixture(params=[FileStorageConnector, InMemoryStorageConnector])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
-    connector: StorageConnector = request.param(*([tmp_path / "store"] if request.param is FileStorageConnector else []))
-    return connector
+@pytest.fixture
+def store(tmp_path: Path) -> StorageConnector:
+    return FileStorageConnector(tmp_path / "store")
 
 
 def test_rows_of_nested_datasets_are_samples(store: StorageConnector) -> None:

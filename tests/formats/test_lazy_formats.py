@@ -13,13 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from far_store import FarStorageConnector
-from pymongo.database import Database
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import hdf5, numpy_arrays
-from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import StorageConnector
-from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
 MIB = 1 << 20
 ROW = 1024  # float32, so 4 KiB
@@ -190,17 +187,3 @@ def test_of_npz_only_the_arrays_asked_for_are_read(store: FarStorageConnector) -
 
 
 # ---------------------------------------------------------------------- other stores
-
-
-@pytest.mark.parametrize("layout", [{"chunks": (4, 256), "compression": "gzip"}], ids=str)
-def test_hdf5_out_of_mongodb(mongodb_uri: str, mongodb: Database[Any], layout: dict[str, Any]) -> None:
-    store = MongoDBStorageConnector.from_url(mongodb_uri)
-    stored(store, lambda file: write_hdf5(file, **layout))
-
-    with store.get_resource("x") as resource:
-        assert isinstance(resource, StreamedResource)
-        assert resource.prefetches
-        iterator = hdf5.HDF5DatasetIterator(resource, ["train/samples"])
-        (values,) = iterator.read_batch(indices())
-
-    np.testing.assert_array_equal(values, VALUES[indices()])

@@ -58,14 +58,6 @@ def resource(data: bytes) -> StreamedResource:
     return opened
 
 
-@given(ARRAYS)
-def test_what_is_written_is_what_numpy_writes(array: npt.NDArray[Any]) -> None:
-    expected = io.BytesIO()
-    np.save(expected, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
-
-    assert written(array) == expected.getvalue()
-
-
 @given(ARRAYS, st.sampled_from("CF"))
 def test_what_numpy_wrote_is_read_back_bit_by_bit(array: npt.NDArray[Any], order: Any) -> None:
     file = io.BytesIO()
@@ -75,11 +67,6 @@ def test_what_numpy_wrote_is_read_back_bit_by_bit(array: npt.NDArray[Any], order
     read = read_npy(file)
 
     assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, array.tobytes())
-
-
-def test_python_objects_are_not_written() -> None:
-    with pytest.raises(ValueError, match="Python objects"):
-        write_npy(io.BytesIO(), np.array([{}, None]))
 
 
 def test_a_file_cut_anywhere_is_refused() -> None:
@@ -120,31 +107,6 @@ def test_a_header_that_lies_or_is_none_is_refused_and_costs_no_memory(header: st
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak_bytes < 32 << 20
-
-
-class CountingResource(StreamedResource):
-    """Remembers where it was read."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__("counted", io.BytesIO(data))
-        self.reads: list[tuple[int, int]] = []
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        self.reads.append((offset, size))
-        return super().read_at(offset, size)
-
-
-def test_only_the_rows_asked_for_are_read_and_neighbours_together() -> None:
-    array = np.arange(1000 * 1000, dtype=np.float64).reshape(1000, 1000)
-    counted = CountingResource(written(array))
-    iterator = NumpyDatasetIterator([counted])
-    iterator[0]
-    counted.reads.clear()
-
-    batch = iterator.read_column(0, [500, 3, 5, 501, 4, 501, 900])
-
-    assert batch.tolist() == array[[500, 3, 5, 501, 4, 501, 900]].tolist()
-    assert [size for _, size in counted.reads] == [3 * 8000, 2 * 8000, 8000]
 
 
 def test_an_array_in_fortran_order_gives_the_same_rows() -> None:
@@ -201,13 +163,6 @@ class TestNpz:
 
         with pytest.raises(DatasetFileCorruptError, match="it has 'a', 'scalar'"):
             len(NpzDatasetIterator(file, [key]))
-
-    def test_python_objects_are_refused(self) -> None:
-        file = io.BytesIO()
-        np.savez(file, a=np.array([{}, None]))
-
-        with pytest.raises(DatasetFileCorruptError, match="Python objects"):
-            read_npz(file)
 
     def test_a_name_that_occurs_twice_is_refused(self) -> None:
         file = io.BytesIO()

@@ -20,21 +20,13 @@ from data_stack.exception import MissingFileError
 from data_stack.formats import (
     CSVDatasetIterator,
     HDF5DatasetIterator,
-    IdxDatasetIterator,
     IdxReader,
-    NpzDatasetIterator,
     NumpyDatasetIterator,
-    TensorsDatasetIterator,
     TorchDatasetIterator,
     WebDatasetIterator,
     WebDatasetWriter,
-    dataset_keys,
-    load_tensors,
-    npz_keys,
     read_csv,
-    read_csv_matrix,
     read_idx,
-    read_npy,
     read_npz,
     write_idx,
 )
@@ -48,11 +40,9 @@ Y = np.arange(6)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("files")
     (root / "y.csv").write_text("x,y\n" + "".join(f"{i},{i}\n" for i in Y))
-    (root / "matrix.csv").write_text("".join(f"{i}\n" for i in Y))
     np.save(root / "y.npy", Y)
     np.savez(root / "y.npz", y=Y)
     torch.save(torch.from_numpy(Y), root / "y.pt")
-    torch.save({"y": torch.from_numpy(Y)}, root / "dict.pt")
     with h5py.File(root / "y.h5", "w") as file:
         file["y"] = Y
     with (root / "y.idx").open("wb") as stream:
@@ -83,18 +73,10 @@ def can_pickle(iterator: Any) -> bool:
 READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "CSVDatasetIterator": ("y.csv", lambda file: values_of(CSVDatasetIterator(file), 1)),
     "read_csv": ("y.csv", lambda file: read_csv(file, {"y": "int64"})["y"].tolist()),
-    "read_csv_matrix": ("matrix.csv", lambda file: read_csv_matrix(file, "int64")[:, 0].tolist()),
     "NumpyDatasetIterator": ("y.npy", lambda file: values_of(NumpyDatasetIterator([file, file]), 1)),
-    "read_npy": ("y.npy", lambda file: read_npy(file).tolist()),
-    "NpzDatasetIterator": ("y.npz", lambda file: values_of(NpzDatasetIterator(file, ["y"]), 0)),
     "read_npz": ("y.npz", lambda file: read_npz(file)["y"].tolist()),
-    "npz_keys": ("y.npz", lambda file: npz_keys(file) == ["y"] and Y.tolist()),
     "TorchDatasetIterator": ("y.pt", lambda file: values_of(TorchDatasetIterator([file]), 0)),
-    "TensorsDatasetIterator": ("dict.pt", lambda file: values_of(TensorsDatasetIterator(file, ["y"]), 0)),
-    "load_tensors": ("y.pt", lambda file: load_tensors(file).tolist()),
     "HDF5DatasetIterator": ("y.h5", lambda file: values_of(HDF5DatasetIterator(file, {"y": "y"}), "y")),
-    "dataset_keys": ("y.h5", lambda file: dataset_keys(file) == ["y"] and Y.tolist()),
-    "IdxDatasetIterator": ("y.idx", lambda file: values_of(IdxDatasetIterator([file]), 0)),
     "IdxReader": ("y.idx", lambda file: np.concatenate(list(IdxReader(file).blocks())).tolist()),
     "read_idx": ("y.idx", lambda file: read_idx(file).tolist()),
     "WebDatasetIterator": ("y.tar", lambda file: values_of(WebDatasetIterator(file), "y.cls")),

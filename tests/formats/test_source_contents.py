@@ -13,19 +13,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.formats.csv import CSVDatasetIterator
 from data_stack.formats.hdf5 import HDF5DatasetIterator
-from data_stack.formats.idx import IdxDatasetIterator, write_idx
 from data_stack.formats.image_folder import ImageFolderIterator
 from data_stack.formats.image_folder_writer import ImageFolderWriter
-from data_stack.formats.numpy_arrays import NpzDatasetIterator, NumpyDatasetIterator
-from data_stack.formats.parquet import ParquetDataset, ParquetWriter, col, in_lambda
+from data_stack.formats.numpy_arrays import NumpyDatasetIterator
+from data_stack.formats.parquet import ParquetDataset, col, in_lambda
 from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
-from data_stack.formats.torch_tensors import TorchDatasetIterator
 from data_stack.formats.webdataset import WebDatasetIterator
 from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.resources import StreamedResource
@@ -60,30 +57,11 @@ def npy(folder: Path, values: Array) -> DatasetIteratorIF:
     return NumpyDatasetIterator([opened(folder / "x.npy")])
 
 
-def npz(folder: Path, values: Array) -> DatasetIteratorIF:
-    folder.mkdir(parents=True)
-    np.savez(folder / "x.npz", x=values)
-    return NpzDatasetIterator(opened(folder / "x.npz"), ["x"])
-
-
 def hdf5(folder: Path, values: Array) -> DatasetIteratorIF:
     folder.mkdir(parents=True)
     with h5py.File(folder / "x.h5", "w") as file:
         file["x"] = values
     return HDF5DatasetIterator(opened(folder / "x.h5"), ["x"])
-
-
-def pt(folder: Path, values: Array) -> DatasetIteratorIF:
-    folder.mkdir(parents=True)
-    torch.save(torch.from_numpy(values), folder / "x.pt")
-    return TorchDatasetIterator([opened(folder / "x.pt")])
-
-
-def idx(folder: Path, values: Array) -> DatasetIteratorIF:
-    folder.mkdir(parents=True)
-    with open(folder / "x.idx", "wb") as file:
-        write_idx(file, values)
-    return IdxDatasetIterator([opened(folder / "x.idx")])
 
 
 def csv(folder: Path, values: Array) -> DatasetIteratorIF:
@@ -114,13 +92,6 @@ def parquet(folder: Path, values: Array) -> DatasetIteratorIF:
     return ParquetDataset(folder)
 
 
-def parquet_of_ours(folder: Path, values: Array) -> DatasetIteratorIF:
-    with ParquetWriter(folder, rows_per_file=64) as writer:
-        for value in values:
-            writer.append({"x": value})
-    return ParquetDataset(folder)
-
-
 def sequence(folder: Path, values: Array) -> DatasetIteratorIF:
     return SequenceDatasetIterator([values])
 
@@ -129,15 +100,11 @@ SOURCES: list[Callable[[Path, Array], Any]] = [
     records,
     sharded_records,
     npy,
-    npz,
     hdf5,
-    pt,
-    idx,
     csv,
     image_folder,
     webdataset,
     parquet,
-    parquet_of_ours,
     sequence,
 ]
 

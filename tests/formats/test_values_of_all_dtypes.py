@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -15,18 +15,11 @@ import pytest
 import torch
 from exact_values import meaning
 
-from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.dataset.iterator.stacking import stack_values
-from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError
-from data_stack.formats import records
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.conversion import convert
 from data_stack.formats.conversion.source import open_source
-from data_stack.formats.hdf5 import HDF5DatasetIterator, write_hdf5
-from data_stack.formats.numpy_arrays import NpzDatasetIterator, write_npz
-from data_stack.formats.parquet import ParquetDataset, ParquetWriter
-from data_stack.formats.torch_tensors import TensorsDatasetIterator, TorchDatasetIterator, write_tensor
-from data_stack.formats.webdataset import WebDatasetIterator
-from data_stack.formats.webdataset_writer import WebDatasetWriter
+from data_stack.formats.torch_tensors import TensorsDatasetIterator, TorchDatasetIterator
 from data_stack.io.location import location_of
 from data_stack.io.resources import ResourceFactory, StreamedResource
 
@@ -107,85 +100,12 @@ COLUMNS: dict[str, list[Any]] = {
     "sparse tensors": [torch.ones(2).to_sparse()] * 2,
 }
 
-Found = Sequence[Any]
-
 
 def resource(path: Path) -> StreamedResource:
     opened: StreamedResource = ResourceFactory.get_resource(path.name, io.BytesIO(path.read_bytes()))
     return opened
 
 
-def read_in_both_ways(iterator: DatasetIteratorIF, key: str) -> list[Found]:
-    return [list(iterator.read_column(key)), [sample[key] for sample in iterator.__getitems__(range(len(iterator)))]]
-
-
-def by_rows_of_parquet(values: list[Any], path: Path) -> list[Found]:
-    with ParquetWriter(path) as writer:
-        for value in values:
-            writer.append({"x": value})
-    return read_in_both_ways(ParquetDataset(path), "x")
-
-
-def by_columns_of_parquet(values: list[Any], path: Path) -> list[Found]:
-    with ParquetWriter(path) as writer:
-        writer.append_columns({"x": stack_values(values)})
-    return read_in_both_ways(ParquetDataset(path), "x")
-
-
-def by_records(kind: str) -> Callable[[list[Any], Path], list[Found]]:
-    def written(values: list[Any], path: Path) -> list[Found]:
-        with records.RecordWriter(path, {"x": kind}) as writer:
-            for value in values:
-                writer.append({"x": value})
-        with records.open(path) as reader:
-            return read_in_both_ways(reader, "x")
-
-    return written
-
-
-def by_webdataset(ending: str) -> Callable[[list[Any], Path], list[Found]]:
-    def written(values: list[Any], path: Path) -> list[Found]:
-        with WebDatasetWriter(path) as writer:
-            for value in values:
-                writer.append({f"x.{ending}": value})
-        return read_in_both_ways(WebDatasetIterator(sorted(path.glob("*.tar"))), f"x.{ending}")
-
-    return written
-
-
-def by_npz(values: list[Any], path: Path) -> list[Found]:
-    column = stack_values(values)
-    with path.open("wb") as file:
-        write_npz(file, {"x": column})
-    with resource(path) as opened:
-        return read_in_both_ways(NpzDatasetIterator(opened, {"x": "x"}), "x")
-
-
-def by_hdf5(values: list[Any], path: Path) -> list[Found]:
-    column = stack_values(values)
-    with path.open("wb") as file:
-        write_hdf5(file, {"x": column})
-    with resource(path) as opened:
-        return read_in_both_ways(HDF5DatasetIterator(opened, {"x": "x"}), "x")
-
-
-def by_torch(values: list[Any], path: Path) -> list[Found]:
-    column = stack_values(values)
-    with path.open("wb") as file:
-        write_tensor(file, [column], shape=column.shape, dtype=column.dtype)
-    with resource(path) as opened:
-        return read_in_both_ways(TorchDatasetIterator({"x": opened}), "x")
-
-
-WRITERS: dict[str, Callable[[list[Any], Path], list[Found]]] = {
-    "rows of Parquet": by_rows_of_parquet,
-    "columns of Parquet": by_columns_of_parquet,
-    **{f"records, {kind}": by_records(kind) for kind in ("array", "npy", "i64", "json", "tree")},
-    **{f"webdataset, {ending}": by_webdataset(ending) for ending in ("npy", "cls", "json")},
-    "npz": by_npz,
-    "hdf5": by_hdf5,
-    "torch": by_torch,
-}
 TARGETS = {
     "records": "out",
     "webdataset": "out.tar",
@@ -195,30 +115,6 @@ TARGETS = {
     "parquet": "out.parquet",
     "images": "images",
 }
-
-
-def in_numpy(value: Any) -> Any:
-    """Python's times as numpy's, which is what Parquet gives; what is missing as None."""
-    if isinstance(value, datetime.timedelta):
-        return np.timedelta64(value, "us")
-    if isinstance(value, datetime.date):
-        return np.datetime64(value, "us" if isinstance(value, datetime.datetime) else "D")
-    is_time = isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "mM" and value.ndim == 0
-    return None if is_time and np.isnat(value) else value
-
-
-@pytest.mark.parametrize("writer", WRITERS)
-def test_a_writer_stores_values_as_they_are_or_refuses_them(tmp_path: Path, writer: str) -> None:
-    n_stored = 0
-    for number, (name, values) in enumerate(COLUMNS.items()):
-        try:
-            ways = WRITERS[writer](values, tmp_path / str(number))
-        except DataStackError:
-            continue
-        n_stored += 1
-        for found in ways:
-            assert [meaning(in_numpy(each)) for each in found] == [meaning(in_numpy(each)) for each in values], (name, found)
-    assert n_stored
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from granular_fixtures import expected_of, fixture_folder
-from layer_laws import as_plain
 
 from data_stack.formats import records
 from data_stack.formats.records import RecordReader
-from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.testing.iterators import assert_same
 
 NAMES = ["small_new", "small_old", "resumed", "sharded"]
@@ -44,22 +42,6 @@ def test_a_dataset_of_granular_reads_equal_to_its_truth(name: str, mapped: bool)
             assert_same_but_for_jpeg(actual, sample)
         for actual, sample in zip(reader.__getitems__(range(len(reader))), expected["decoded"], strict=True):
             assert_same_but_for_jpeg(actual, sample)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_its_columns_are_its_samples_stacked(name: str) -> None:
-    decoded = expected_of(name)["decoded"]
-    order = [3, 0, 0, len(decoded) - 1]
-
-    with records.open(fixture_folder(name)) as reader:
-        batch = reader.read_batch(order)
-
-        assert list(batch) == list(decoded[0])
-        for key in batch:
-            assert len(batch[key]) == len(order)
-            assert as_plain(reader.read_column(key, order)) == as_plain(batch[key])
-            if key != "abc":
-                assert as_plain(batch[key]) == as_plain([decoded[position][key] for position in order])
 
 
 @pytest.mark.parametrize("name", ["small_new", "small_old"])
@@ -100,15 +82,3 @@ def test_what_is_available_is_what_granular_says() -> None:
             assert reader.available(position) == {
                 name: part if part is True else range(*part) for name, part in available.items()
             }
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_dataset_of_granular_is_read_out_of_a_store(name: str) -> None:
-    store = InMemoryStorageConnector()
-    folder = fixture_folder(name)
-    for path in folder.rglob("*.*"):
-        store.set_resource(f"data/{path.relative_to(folder).as_posix()}", path.read_bytes())
-
-    with records.open(store, prefix="data") as reader:
-        for position, sample in enumerate(expected_of(name)["decoded"]):
-            assert_same_but_for_jpeg(reader[position], sample)

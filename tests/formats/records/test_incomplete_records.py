@@ -71,16 +71,6 @@ def test_a_writer_goes_on_behind_the_common_prefix(tmp_path: Path, fault: str) -
         assert list(reader) == [sample(i) for i in range(12)]
 
 
-def test_what_granular_refuses_is_refused(tmp_path: Path) -> None:
-    write_by_granular(tmp_path, 10)
-    cut(tmp_path / "text.idx", 8)
-
-    with pytest.raises(AssertionError, match="Inconsistent column lengths"):
-        granular.DatasetReader(tmp_path, granular.decoders)
-    with pytest.raises(DatasetFileCorruptError, match="'text': 9"):
-        RecordReader(tmp_path)
-
-
 @pytest.mark.parametrize("column", ["id", "words", "refs"])
 def test_files_of_another_dataset_among_those_of_granular_0_21_are_noticed(tmp_path: Path, column: str) -> None:
     expected = [{"id": i, "words": ["a", "b"][: i % 3]} for i in range(6)]
@@ -103,12 +93,3 @@ def test_an_incomplete_shard_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(DatasetFileCorruptError, match=r"000002.*'number': 2, 'text': 1"):
         records.open(tmp_path)
-
-
-def test_a_shard_of_other_columns_is_refused_whichever_are_read(tmp_path: Path) -> None:
-    for number, spec in enumerate(({"number": "i64", "text": "utf8"}, {"number": "i64"})):
-        with RecordWriter(tmp_path / f"{number:06d}", spec) as writer:
-            writer.append({name: sample(3)[name] for name in spec})
-
-    with pytest.raises(DatasetFileCorruptError, match=r"shard .*000001 has the columns .*'number': 'i64'}, the first one"):
-        records.open(tmp_path, columns=["number"])

@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from layer_laws import check_all_ways_agree
 from sizes import sized
 
-from data_stack.codecs.codec import Codec
-from data_stack.codecs.png import PngCodec
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.stacking import stack_values
@@ -234,33 +232,6 @@ def test_arrays_of_every_kind_come_back(tmp_path: Path, value: Any, manifest: bo
 
 
 # ------------------------------------------------------------------ codecs
-
-
-class Brightness(Codec):
-    """Gives another dtype and shape than the images that it reads."""
-
-    def encode(self, value: Any) -> bytes:
-        raise NotImplementedError
-
-    def decode(self, record: bytes) -> Any:
-        return PngCodec().decode(record).mean(axis=2)
-
-
-@pytest.mark.parametrize("manifest", [True, False])
-def test_a_codec_class_of_ones_own_gives_other_arrays_than_the_manifest_says(tmp_path: Path, manifest: bool) -> None:
-    image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
-    with RecordWriter(tmp_path, {"image": Column("png", "uint8", (4, 4, 3))}) as writer:
-        for _ in range(3):
-            writer.append({"image": image})
-    if not manifest:
-        (tmp_path / "manifest.json").unlink()
-
-    with RecordReader(tmp_path, codecs={"png": Brightness()}) as reader:
-        batch = reader.read_batch([0, 1, 2])["image"]
-
-    assert batch.dtype == np.float64
-    assert batch.shape == (3, 4, 4)
-    assert np.array_equal(batch, np.stack([image.mean(axis=2)] * 3))
 
 
 def test_an_unknown_codec_is_an_error_that_names_the_column(tmp_path: Path) -> None:

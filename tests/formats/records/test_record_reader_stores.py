@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from s3_server import S3Server
 
-from data_stack.dataset.declarative import DatasetFactory
-from data_stack.dataset.definition import DatasetCard
-from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.prepared import PreparedResources, Resources
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import (
     FileStorageConnector,
-    FsspecStorageConnector,
     InMemoryStorageConnector,
     MongoDBStorageConnector,
     StorageConnector,
@@ -87,14 +81,6 @@ def test_a_dataset_in_mongodb(mongodb_uri: str) -> None:
         write(store)
 
         check(store)
-
-
-def test_a_dataset_in_s3(s3_server: S3Server) -> None:
-    url = f"s3://{s3_server.new_bucket()}/data"
-    store = FsspecStorageConnector(url, **s3_server.options())
-    write(store, n=60)
-
-    check(store, n=60)
 
 
 class _CountingStore(InMemoryStorageConnector):
@@ -193,27 +179,3 @@ def test_a_third_partys_connector_suffices(manifest: bool) -> None:
         store.delete_resource(f"000000/{name}/manifest.json")
 
     check(_BareConnector(store), "000000/")
-
-
-class _RecordsFactory(DatasetFactory):
-    """Prepares its samples as records."""
-
-    card = DatasetCard(name="numbers", version="1.0.0", license="CC0-1.0", homepage="https://example.org", citation="-")
-    sources = []
-    splits = ("train",)
-
-    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        for split in prepared.steps(self.splits):
-            with RecordWriter(prepared, SPEC, prefix=f"preprocessed/{split}") as writer:
-                for i in range(20):
-                    writer.append(sample(i))
-
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        return RecordReader(prepared, prefix=f"preprocessed/{split}")
-
-
-@pytest.mark.parametrize("make_store", [lambda path: FileStorageConnector(path), lambda path: InMemoryStorageConnector()])
-def test_a_datasets_factory_writes_and_reads_records(tmp_path: Path, make_store: Callable[[Path], StorageConnector]) -> None:
-    iterator, _ = _RecordsFactory(make_store(tmp_path)).get_dataset_iterator({"split": "train"})
-
-    assert_same(list(iterator), [sample(i) for i in range(20)])

@@ -151,18 +151,6 @@ def test_the_manifest_says_what_the_columns_hold(tmp_path: Path) -> None:
     assert {name: size is not None for name, size in seen.record_bytes.items()} == {name: name in "ac" for name in spec}
 
 
-def test_the_size_counts_records_and_their_index(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        for each in rows(9):
-            writer.append(each)
-        before = writer.size
-        writer.flush()
-
-        assert before == writer.size
-
-    assert before == sum(path.stat().st_size for path in (tmp_path / "a").iterdir() if path.suffix in (".bag", ".idx"))
-
-
 # ---------------------------------------------------------------------- what is refused
 
 
@@ -310,23 +298,6 @@ def test_samples_that_another_tool_appended_behind_a_manifest_are_kept(tmp_path:
         assert reader.read_column("id").tolist() == list(range(7))
 
 
-def test_a_finished_dataset_is_readable_while_it_is_appended_to(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        writer.extend(columns(rows(4)))
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        writer.extend(columns(rows(7)[4:]))
-
-        with RecordReader(tmp_path / "a") as reader:
-            reader.verify()
-            n_before = len(reader)
-        writer.flush()
-        with RecordReader(tmp_path / "a") as reader:
-            reader.verify()
-            n_after = len(reader)
-
-    assert (n_before, n_after) == (4, 7)
-
-
 def test_a_finished_dataset_that_is_opened_and_closed_is_not_touched(tmp_path: Path) -> None:
     with RecordWriter(tmp_path / "a", SPEC) as writer:
         writer.extend(columns(rows(4)))
@@ -368,22 +339,6 @@ def test_a_dataset_of_other_columns_is_not_touched(tmp_path: Path) -> None:
         RecordWriter(tmp_path / "a", {**SPEC, "x": Column("array", "float64", (3,))})
 
     assert files(tmp_path / "a") == before
-
-
-def test_a_declared_column_is_held_against_what_others_left(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "a", {"x": "array", "n": "i64"}) as writer:
-        writer.append({"x": np.zeros(3, np.float64), "n": 2**40})
-        writer.abandon()
-
-    declarations: list[dict[str, str | Column]] = [
-        {"x": Column("array", "float32", (3,)), "n": "i64"},
-        {"x": "array", "n": Column("i64", "int32")},
-    ]
-    for declared in declarations:
-        with pytest.raises(ConfigError, match="is declared with dtype"):
-            RecordWriter(tmp_path / "a", declared).close()
-    with RecordWriter(tmp_path / "a", {"x": "array", "n": "i64"}) as writer:
-        assert len(writer) == 1
 
 
 @pytest.mark.parametrize("name", ["id.bag", "y.bag"])

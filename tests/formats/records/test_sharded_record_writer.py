@@ -82,20 +82,6 @@ def check_shards(folder: Path, steps: list[tuple[str, int]], shardlen: int) -> N
     assert n_bytes == sum(path.stat().st_size for path in folder.glob("*/*.[bi][ad][gx]"))
 
 
-def test_a_writer_that_died_is_gone_on_with_in_its_last_shard(tmp_path: Path) -> None:
-    """Where Granular counts from 0 and puts one more sample into each full shard."""
-    for start, stop in ((0, 6), (6, 7), (7, 13)):
-        writer = ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4)
-        assert len(writer) == start
-        for i in range(start, stop):
-            writer.append(row(i))
-        writer.abandon()
-    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4) as writer:
-        assert (len(writer), writer.shards) == (13, 4)
-
-    assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12]]
-
-
 def test_shards_of_granular_are_gone_on_with_and_completed(tmp_path: Path) -> None:
     with granular.ShardedDatasetWriter(tmp_path / "a", {"id": "i64", "name": "utf8"}, granular.encoders, shardlen=4) as theirs:
         for i in range(10):
