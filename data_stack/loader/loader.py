@@ -14,7 +14,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.recipes.recipe import fingerprint
-from data_stack.exception import ConfigError, LoaderStateError, LoadingError
+from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.io.progress import new_bar, shows_progress
 from data_stack.loader.arguments import check_bool, check_function, check_shard, check_timeout, chosen_order
 from data_stack.loader.collation import Collation
@@ -152,7 +152,6 @@ class Loader:
             prefetch=check_integer("prefetch", prefetch, at_least=1),
             timeout_seconds=check_timeout(timeout_seconds),
         )
-        make_workers()  # wrong arguments fail here; nothing runs yet
         self._device, self._pin_memory = device, check_bool("pin_memory", pin_memory)
         self._progress = None if progress is None else check_bool("progress", progress)
         self._conversion: Conversion | None = None
@@ -421,13 +420,7 @@ class Loader:
         return twin
 
     def _plan_of(self, epoch: int) -> Plan:
-        plan = self.plan
-        try:
-            n_samples = len(self._stacks.at(epoch))
-        except ConfigError:
-            raise
-        except Exception as error:  # any error of a layer that reads when it is made
-            raise LoadingError(f"the stack of epoch {epoch} could not be made", error, epoch=epoch, step=0) from error
+        plan, n_samples = self.plan, len(self._stacks.at(epoch))
         return plan if n_samples == plan.n_samples else replace(plan, n_samples=n_samples)
 
 

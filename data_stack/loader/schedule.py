@@ -73,7 +73,6 @@ class Schedule:
 
         Raises (while iterating):
             ConfigError: it is endless, and an epoch has no batch; or the order does not return an integer for each position.
-            LoadingError: the stack of an epoch could not be made.
         """
         epoch, position = self.epoch, self.position
         n_at_once = 1

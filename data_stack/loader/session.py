@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,14 +11,13 @@ from typing import Any
 
 from data_stack.loader.conversion import Pairs
 from data_stack.loader.plan import Plan
-from data_stack.loader.process_group import group_shard
 from data_stack.loader.schedule import Mark, Schedule
 from data_stack.loader.statistics import LoaderStatistics
 from data_stack.loader.workers.workers import Workers
 from data_stack.util.forks import call_in_forks
 from data_stack.util.logger import logger
 
-__all__ = ["Session"]
+__all__ = ["Session", "group_shard"]
 
 
 class Session:
@@ -47,7 +47,7 @@ class Session:
         self.goes_on = True
         self._figures, self._began = LoaderStatistics(), 0.0  # of the current or last iteration
         self.fingerprint: str | None = None
-        self.workers: Workers | None = None
+        self.workers = make_workers()  # wrong arguments fail here
         self._iteration: object | None = None  # the current one
         self._make_workers = make_workers
         self._inherited: Workers | None = None
@@ -102,21 +102,21 @@ class Session:
         if self._iteration is None:
             return
         self._figures, self._iteration = self.statistics(), None
-        if self.workers is not None and self._keeps_workers:
+        if self._keeps_workers:
             self.workers.cancel()
         else:
-            self._close_workers()
+            self.workers.close()  # the next iteration starts them again, and "auto" keeps its figures
 
     def keep_workers(self) -> None:
         """Start the workers, and keep them until :meth:`close`."""
         self._keeps_workers = True
-        self._running_workers().start()
+        self.workers.start()
 
     def close(self) -> None:
         """End the current iteration and all workers."""
         self._keeps_workers = False
         self.end_iteration()
-        self._close_workers()
+        self.workers.close()
 
     def _batches(self, iteration: object, schedule: Schedule, convert: Callable[[Pairs], Pairs] | None) -> Iterator[Any]:
         figures, clock, end_epoch = self._figures, time.perf_counter, schedule.end_epoch
@@ -166,7 +166,7 @@ class Session:
         asked = clock()
         jobs = schedule.jobs()
         marks: deque[Mark] = deque()
-        workers = self._running_workers()
+        workers = self.workers
         workers.expect(schedule.n_jobs)
         while True:
             while len(marks) < workers.capacity and (scheduled := next(jobs, None)) is not None:
@@ -197,22 +197,22 @@ class Session:
             figures.convert_seconds = max(0.0, figures.convert_seconds + figures.waiting_seconds)
         return figures
 
-    def _running_workers(self) -> Workers:
-        if self.workers is None:
-            self.workers = self._make_workers()
-        return self.workers
-
-    def _close_workers(self) -> None:
-        if self.workers is not None:
-            self.workers.close()  # the next iteration starts them again, and "auto" keeps its figures
-
     def __getstate__(self) -> dict[str, Any]:
         own = {"workers": None, "_inherited": None, "_iteration": None, "_keeps_workers": False, "_figures": LoaderStatistics()}
         return {**self.__dict__, **own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update(state, workers=state["_make_workers"]())
         call_in_forks(self._begin_in_fork)
 
     def _begin_in_fork(self) -> None:
-        self._inherited, self.workers, self._iteration = self.workers, None, None  # the parent's workers must not be closed here
+        # the parent's workers must not be closed here
+        self._inherited, self.workers, self._iteration = self.workers, self._make_workers(), None
+
+
+def group_shard() -> tuple[int, int] | None:
+    """``(rank, world)`` in the default group of ``torch.distributed``; None without a group. This does not import torch."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()

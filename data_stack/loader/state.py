@@ -60,10 +60,8 @@ class LoaderState:
             raise LoaderStateError(f"this state of a loader lacks {', '.join(missing)}; it must be what state_dict() gave")
         check_seal({name: state[name] for name in ["data_stack_loader", *names, "digest"]}, "a loader")
         # some checkpoints make numpy's integers, or arrays, of numbers
-        values: dict[str, Any] = {
-            name: value if isinstance(value := state[name], (str, Mapping)) else int(value) for name in names
-        }
-        return cls(**values)
+        numbers: dict[str, Any] = {name: int(state[name]) for name in names if name not in ("order", "fingerprint")}
+        return cls(order=state["order"], fingerprint=state["fingerprint"], **numbers)
 
     def check_is_of(self, own: LoaderState, iterator: object) -> None:
         """Check that this state is of the same samples and order as a loader.

@@ -19,7 +19,7 @@ from data_stack.dataset.iterator.ownership import detach
 from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader.conversion import NUMBERS, Conversion, Pairs, map_nested, map_pairs, one_ahead, parts_of_objects
-from data_stack.loader.process_group import group_shard
+from data_stack.loader.session import group_shard
 
 try:
     import torch

@@ -45,11 +45,7 @@ class ByteCache(Generic[_Key, _Value]):
 
     def get(self, key: _Key) -> _Value | None:
         """A value, which becomes the most recently used; None if it is not there."""
-        with self._lock:
-            value = self._values.get(key)
-            if value is not None:
-                self._values.move_to_end(key)
-            return value
+        return self.get_many((key,)).get(key)
 
     def get_many(self, keys: Iterable[_Key]) -> dict[_Key, _Value]:
         """The values of those keys that are there."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from data_stack.loader.workers.workers import PrefetchLimit
+from data_stack.loader.workers.threads import ThreadWorkers
 
 MEBI = 1 << 20
+
+
+def workers_of(n_workers: int, prefetch: int) -> ThreadWorkers:
+    return ThreadWorkers(None, n_workers, prefetch=prefetch, timeout_seconds=None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -21,20 +25,20 @@ MEBI = 1 << 20
 def test_large_batches_are_fewer_but_no_worker_waits_for_the_consumer(
     n_workers: int, prefetch: int, mebibytes: int, expected: int
 ) -> None:
-    ahead = PrefetchLimit(n_workers, prefetch)
-    assert ahead.n_batches == n_workers * prefetch
+    ahead = workers_of(n_workers, prefetch)
+    assert ahead.capacity == n_workers * prefetch
 
-    ahead.observe(mebibytes * MEBI)
+    ahead._observe_size(mebibytes * MEBI)
 
-    assert ahead.n_batches == expected
+    assert ahead.capacity == expected
 
 
 def test_one_small_batch_at_the_end_of_an_epoch_changes_nothing() -> None:
-    ahead = PrefetchLimit(2, 4)
+    ahead = workers_of(2, 4)
 
     found = []
     for mebibytes in (16, 16, 1, 16, 1, 1, 0):
-        ahead.observe(mebibytes * MEBI)
-        found.append(ahead.n_batches)
+        ahead._observe_size(mebibytes * MEBI)
+        found.append(ahead.capacity)
 
     assert found == [3, 3, 3, 3, 3, 8, 8]

@@ -16,7 +16,7 @@ from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers.channel import Parcel
 from data_stack.loader.workers.child_process import ChildProcess
 from data_stack.loader.workers.pickling import dump, load
-from data_stack.loader.workers.workers import PrefetchLimit, Workers
+from data_stack.loader.workers.workers import PrefetchingWorkers
 from data_stack.util.forks import call_in_forks
 
 __all__ = ["ProcessWorkers"]
@@ -28,7 +28,7 @@ _GRACE_SECONDS = 0.25  # for workers to end by themselves
 _AGAIN = "All workers of this loader have ended; iterating again starts new ones"
 
 
-class ProcessWorkers(Workers):
+class ProcessWorkers(PrefetchingWorkers):
     """Worker processes, each of which makes whole batches.
 
     Each is a fresh interpreter with this one's ``sys.path``, current folder and environment. It does not import the user's
@@ -44,20 +44,12 @@ class ProcessWorkers(Workers):
 
     Decoding threads of data_stack share the processors among the workers. Numerical libraries start a thread for each processor
     in each worker; set ``OMP_NUM_THREADS=1`` to prevent that.
-
-    Args:
-        maker: makes the batches.
-        n_workers: processes, at least 1.
-        prefetch: jobs that each of them has at most; fewer where batches are large.
-        timeout_seconds: how long to wait for a batch; None: as long as its worker lives.
     """
 
     kind = "processes"
 
     def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
-        self._maker = maker
-        self.n_workers, self._prefetch, self._timeout_seconds = n_workers, prefetch, timeout_seconds
-        self._limit = PrefetchLimit(n_workers, prefetch)
+        super().__init__(maker, n_workers, prefetch=prefetch, timeout_seconds=timeout_seconds)
         self._workers: list[_Worker] = []
         self._numbers = itertools.count()  # of jobs, whatever the iteration
         self._order: deque[int] = deque()  # of jobs that have not been handed out
@@ -65,10 +57,6 @@ class ProcessWorkers(Workers):
         self._done: dict[int, tuple[_Worker, Job, Any, Parcel | None]] = {}
         weakref.finalize(self, _end_all, self._workers)
         call_in_forks(self._forget_workers)
-
-    @property
-    def capacity(self) -> int:  # type: ignore[override]  # read-only here
-        return self._limit.n_batches
 
     def start(self) -> None:
         """Start the processes, unless they run.
@@ -128,7 +116,7 @@ class ProcessWorkers(Workers):
             self.cancel()
             problem = f"the batch of {worker.name} could not be unpickled"
             raise LoadingError(problem, error, epoch=job.epoch, step=job.step) from error
-        self._limit.observe(made.n_bytes)
+        self._observe_size(made.n_bytes)
         return made
 
     def cancel(self) -> None:
@@ -187,8 +175,7 @@ class ProcessWorkers(Workers):
             WorkerError: a worker died or is stuck, or the timeout passed.
         """
         began = looked = time.monotonic()
-        ends = float("inf") if self._timeout_seconds is None else self._timeout_seconds
-        warns = _WARN_SECONDS
+        ends, warns = self._timeout_seconds, _WARN_SECONDS
         self._exchange(0)
         while number not in self._done:
             for worker in self._workers:
@@ -262,7 +249,8 @@ class _Worker:
             is_stopped = False
         self.n_looks_stopped = self.n_looks_stopped + 1 if is_stopped else 0
         if self.n_looks_stopped >= _LOOKS_UNTIL_STUCK:
-            raise WorkerError(self.name, f"has been stopped for 4 s, as SIGSTOP does{self.at}; it was ended. {_AGAIN}")
+            seconds = _LOOKS_UNTIL_STUCK * _LOOK_SECONDS
+            raise WorkerError(self.name, f"has been stopped for {seconds:g} s, as SIGSTOP does{self.at}; it was ended. {_AGAIN}")
 
     @property
     def at(self) -> str:

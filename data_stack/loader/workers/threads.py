@@ -10,7 +10,7 @@ from concurrent.futures import Future, wait
 
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
-from data_stack.loader.workers.workers import PrefetchLimit, Workers
+from data_stack.loader.workers.workers import PrefetchingWorkers
 from data_stack.util.executor import Executor
 from data_stack.util.forks import call_in_forks
 from data_stack.util.processors import thread_is_one_of
@@ -21,15 +21,8 @@ __all__ = ["ThreadWorkers"]
 _SLICE_SECONDS = 0.1
 
 
-class ThreadWorkers(Workers):
-    """Makes whole batches in threads, each of them ``prefetch`` ahead.
-
-    Args:
-        maker: makes the batches; the threads share it.
-        n_workers: threads, at least 1.
-        prefetch: batches that each thread makes ahead, at least 1; fewer where batches are large.
-        timeout_seconds: how long to wait for a batch; None: without a limit.
-    """
+class ThreadWorkers(PrefetchingWorkers):
+    """Makes whole batches in threads, which share the maker."""
 
     kind = "threads"
 
@@ -37,23 +30,17 @@ class ThreadWorkers(Workers):
     """How long the consumer waits for a batch before it is warned."""
 
     def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
-        self._maker, self._timeout_seconds = maker, timeout_seconds
-        self._limit = PrefetchLimit(n_workers, prefetch)
-        self.n_workers = n_workers
+        super().__init__(maker, n_workers, prefetch=prefetch, timeout_seconds=timeout_seconds)
         self._tasks: deque[tuple[Job, Future[MadeBatch]]] = deque()  # not handed out yet
         self._renew_threads()
         call_in_forks(self._begin_in_fork)
 
     def _renew_threads(self) -> None:
         n_workers = self.n_workers  # the threads must not keep this object
-        self._threads = Executor("data_stack-load", lambda: n_workers, grace_seconds=1.0)
+        self._threads = Executor("data_stack-load", lambda: n_workers, grace_seconds=0.5)
 
     def _begin_in_fork(self) -> None:
         self._tasks = deque()  # the parent's threads make them
-
-    @property
-    def capacity(self) -> int:  # type: ignore[override]  # read-only here
-        return self._limit.n_batches
 
     def submit(self, job: Job) -> None:
         self._tasks.append((job, self._threads.submit(_make, self._maker, job, self.n_workers)))
@@ -65,7 +52,7 @@ class ThreadWorkers(Workers):
             self.cancel()
             raise
         self._tasks.popleft()
-        self._limit.observe(made.n_bytes)
+        self._observe_size(made.n_bytes)
         return made
 
     def cancel(self) -> None:
@@ -83,8 +70,7 @@ class ThreadWorkers(Workers):
         Raises:
             WorkerError: it took longer than ``timeout_seconds``.
         """
-        limit = float("inf") if self._timeout_seconds is None else self._timeout_seconds
-        began, warns = time.monotonic(), self.warns_after_seconds
+        limit, warns, began = self._timeout_seconds, self.warns_after_seconds, time.monotonic()
         while not future.done():
             wait([future], min(_SLICE_SECONDS, limit))
             waited = time.monotonic() - began

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
-from data_stack.loader.jobs import Job, MadeBatch
+from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 
-__all__ = ["PrefetchLimit", "Workers"]
+__all__ = ["PrefetchingWorkers", "Workers"]
 
 # Batches that are made ahead take at most so much memory together, unless a worker would be idle.
 _MOST_BYTES = 32 << 20
@@ -74,28 +75,28 @@ class Workers(ABC):
         return
 
 
-class PrefetchLimit:
-    """How many batches may be under way, by the size of those that were made.
+class PrefetchingWorkers(Workers):
+    """Threads or processes that make batches ahead; fewer where batches are large.
 
-    At least one for each worker and one more, if so many were asked for: when the consumer has taken the oldest, each worker
-    has one to make while the consumer works on its own.
+    At least one batch for each worker and one more may be under way, if ``prefetch`` allows so many: when the consumer has taken
+    the oldest, each worker has one to make while the consumer works on its own.
 
     Args:
+        maker: makes the batches.
         n_workers: at least 1.
         prefetch: how many batches each of them makes ahead at most, at least 1.
-
-    Attributes:
-        n_batches: how many may be under way.
+        timeout_seconds: how long to wait for a batch; None: as long as its worker lives.
     """
 
-    def __init__(self, n_workers: int, prefetch: int) -> None:
-        self._most = n_workers * prefetch
-        self._fewest = min(self._most, n_workers + 1)
+    def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
+        self._maker, self.n_workers, self._prefetch = maker, n_workers, prefetch
+        self._timeout_seconds = math.inf if timeout_seconds is None else timeout_seconds
         self._last_bytes = 0
-        self.n_batches = self._most  # until the size is known
+        self.capacity = n_workers * prefetch  # until the size of batches is known
 
-    def observe(self, n_bytes: int) -> None:
-        """Take note of the size of a batch."""
+    def _observe_size(self, n_bytes: int) -> None:
+        """Adapt the capacity to the size of a batch."""
         larger, self._last_bytes = max(n_bytes, self._last_bytes), n_bytes  # the last batch of an epoch may be small
-        fitting = _MOST_BYTES // larger if larger else self._most
-        self.n_batches = max(self._fewest, min(self._most, fitting))
+        most = self.n_workers * self._prefetch
+        fitting = _MOST_BYTES // larger if larger else most
+        self.capacity = max(min(most, self.n_workers + 1), min(most, fitting))
