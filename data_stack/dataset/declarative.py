@@ -1,4 +1,4 @@
-"""Datasets that declare what they are made of, and leave retrieval, storage, crashes and readiness to us."""
+"""Datasets that declare their sources and splits; retrieval, storage, crash safety and readiness are ours."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LEASE_TIMEOUT_SECONDS = 600.0
 
 
 class DatasetFactory(BaseDatasetFactory):
-    """A dataset, described by its author; subclass it, declare, and override ``preprocess`` and ``open``.
+    """A dataset described by its author, who subclasses this, declares attributes, and overrides ``preprocess`` and ``open``.
 
     ::
 
@@ -55,33 +55,32 @@ class DatasetFactory(BaseDatasetFactory):
             def open(self, split, prepared, *, scaled=False):   # bytes in, samples out
                 return ...
 
-    The user's part is ``DigitsFactory(storage_connector).get_dataset_iterator({"split": "test", "scaled": True})``:
-    keyword parameters of ``open`` are the configuration keys.
+    Users call ``DigitsFactory(storage_connector).get_dataset_iterator({"split": "test", "scaled": True})``: the keyword
+    parameters of ``open`` are the configuration keys.
 
-    Everything is stored below ``card.name/card.version``, under the names that the author gives; several versions lie
-    side by side. A dataset is *ready* when its ``manifest.json`` is there and true: it is of this name and version, was
-    prepared from sources of these digests, and all that it lists lies in the store. Otherwise it is prepared, at its
-    first use or by :meth:`prepare`. A preparation that died goes on at the step where it was, if the code is the same;
-    sources that arrived are not fetched again. What was stored below ``card.name`` alone, by an earlier data_stack or by
-    the original DataStack, is used where it lies.
+    All resources are stored below ``card.name/card.version``, so several versions coexist. A dataset is *ready* when its
+    ``manifest.json`` is valid: it has this name and version, was prepared from sources of these digests, and all resources that
+    it lists are stored. Otherwise the first use, or :meth:`prepare`, prepares it. A preparation that died resumes at its step
+    if the code is the same; sources are not fetched again. A dataset that is stored below ``card.name`` alone, by an earlier
+    data_stack or by the original DataStack, is used there.
 
-    Without ``preprocess`` the sources are opened as they are; without sources too, nothing is stored at all.
+    Without ``preprocess``, ``open`` reads the sources; without sources either, nothing is stored.
 
     Attributes:
         card: name, version, licence, homepage, citation.
         sources: what to retrieve.
         splits: names of the splits; the first is the default.
-        prepared_resources: names of all that ``preprocess`` makes. If declared, a store that holds all of it but no
-            manifest, as the original DataStack left it, is adopted: each split's first and last sample are read, and
+        prepared_resources: names of all resources that ``preprocess`` creates. If declared, a store that has all of them but
+            no manifest, as the original DataStack left it, is adopted: each split's first and last sample are read, and
             the manifest is written with ``adopted``.
-        columns: names of the columns of tuple samples, in their order, e.g. ``("image", "label", "tag")``, which stand for
-            positions wherever a column is asked for. None: they have none.
+        columns: names of the columns of tuple samples, in their order, e.g. ``("image", "label", "tag")``; usable in place of
+            positions.
         iterator_meta: where a sample has its parts: positions, names out of ``columns``, or keys of dict samples.
-        class_names: of the classes that targets name, in the order of their numbers; None if there are none.
-        feature_names: of the values in the sample proper; None if they have none.
+        class_names: of the classes of targets, in the order of their numbers.
+        feature_names: of the values in the sample proper.
 
     Args:
-        storage_connector: where the dataset is kept; not needed for one that stores nothing.
+        storage_connector: the store; not needed for a dataset that stores nothing.
     """
 
     card: ClassVar[DatasetCard]
@@ -96,9 +95,9 @@ class DatasetFactory(BaseDatasetFactory):
     #: The digest of an author's code covers the classes that are derived from this one.
     _is_base_of_authors = True
 
-    # Of a complete dataset in a store that cannot be written. On the class, as a subclass need not call our __init__.
+    # Of a complete dataset in a read-only store. On the class, as a subclass need not call our __init__.
     _unwritten_manifest: Manifest | None = None
-    #: Of what was opened last, for recipes.
+    #: Of the split opened last, for recipes.
     _opened_manifest: Manifest | None = None
 
     def __init__(self, storage_connector: StorageConnector | None = None) -> None:
@@ -109,20 +108,20 @@ class DatasetFactory(BaseDatasetFactory):
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Make the prepared resources from the raw ones; override it, or :meth:`preparation_shards` and :meth:`prepare_shard`.
 
-        Each resource counts once its ``with prepared.create(name)`` block has ended. Work in ``prepared.steps(names)``
-        is not repeated after a crash. Whatever is raised reaches the user as PreparationError, and leaves nothing half done.
+        A resource exists once its ``with prepared.create(name)`` block has ended. Steps of ``prepared.steps(names)`` are not
+        repeated after a crash. An exception reaches the user as PreparationError, and no resource is left half written.
 
         Args:
             raw: the sources, verified, by the names of their definitions.
-            prepared: where to put what ``open`` reads.
+            prepared: stores what ``open`` reads.
         """
         prepare_in_turn(self, raw, prepared)
 
     def preparation_shards(self, raw: Resources) -> Sequence[Any]:
-        """Name the independent parts of the work, if it has any; override it together with :meth:`prepare_shard`.
+        """Name independent parts of the work, in place of ``preprocess``; override it together with :meth:`prepare_shard`.
 
-        Then they may be prepared at once, by the processes of this machine or by a Spark cluster (``prepare(engine=...)``);
-        without an engine they are prepared one after the other. They take the place of ``preprocess``.
+        Processes of this machine or a Spark cluster prepare them concurrently (``prepare(engine=...)``); without an engine they
+        are prepared one after the other.
 
         Args:
             raw: the sources, verified, by the names of their definitions.
@@ -135,30 +134,30 @@ class DatasetFactory(BaseDatasetFactory):
     def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
         """Make the resources of one shard, and no others; override it together with :meth:`preparation_shards`.
 
-        It runs in any process, on any machine, any number of times, perhaps twice at once; what it makes counts as a whole, and
-        of one time only. It sees nothing of what other shards make.
+        It may run in any process, on any machine, several times, even concurrently; the resources of one complete run count.
+        It does not see the resources of other shards.
 
         Args:
             shard: one of the values of ``preparation_shards``.
             raw: the sources, verified, by the names of their definitions.
-            prepared: where to put what ``open`` reads, under names that no other shard uses.
+            prepared: stores what ``open`` reads, under names that no other shard uses.
         """
         raise NotImplementedError
 
     def finish_preparation(self, raw: Resources, prepared: PreparedResources) -> None:
-        """Make what needs all shards, such as an index; override it if there is such a thing.
+        """Make what needs all shards, such as an index; optional.
 
         Args:
             raw: the sources.
-            prepared: what all shards made, and where to put more.
+            prepared: has the resources of all shards, and stores more.
         """
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        """Give the samples of one split; override it, with an own keyword parameter for each option.
+        """Return the samples of one split; override it, with a keyword parameter for each option.
 
         Args:
             split: one of ``splits``.
-            prepared: what ``preprocess`` made; the sources where there is no ``preprocess``.
+            prepared: the resources of ``preprocess``; without ``preprocess``, the sources.
         """
         raise NotImplementedError
 
@@ -182,7 +181,7 @@ class DatasetFactory(BaseDatasetFactory):
         attempts_left = _ATTEMPTS
         while True:
             attempts_left -= 1
-            manifest = self._ready_manifest(stored)
+            manifest = self._intact_unwritten_manifest(stored) or self._make_ready(stored)[0]
             resources = Resources(stored.connector, stored.definition.folder, manifest.prepared)
             try:
                 iterator = self._open_split(definition, split, resources, options)
@@ -190,7 +189,7 @@ class DatasetFactory(BaseDatasetFactory):
                 if not attempts_left or (self._is_current(stored, manifest) and stored.damage(manifest) is None):
                     raise
             else:
-                # A preparation takes the manifest away before it replaces anything: what was opened belongs together.
+                # A preparation removes the manifest before it replaces a resource: the opened resources belong together.
                 if not attempts_left or self._is_current(stored, manifest):
                     self._opened_manifest = manifest
                     return iterator, definition.iterator_meta
@@ -205,43 +204,44 @@ class DatasetFactory(BaseDatasetFactory):
         again: bool = False,
         keep_steps: bool = False,
     ) -> PreparationReport:
-        """Retrieve and preprocess what is not ready. Any number of processes may do so at once; one does the work.
+        """Retrieve and preprocess the dataset unless it is ready. Of several concurrent processes, one does the work.
 
         Args:
-            offline: ask no network; None for what ``DATA_STACK_OFFLINE`` says.
-            progress: show progress bars; None to show them on a terminal and in a notebook.
-            lease_timeout_seconds: how long to wait for another process that is preparing; then go on beside it, which is
-                as right but does its work twice.
-            engine: where to prepare the shards, e.g. :class:`data_stack.distributed.ProcessEngine`; None: here, in turn. A
-                dataset without shards is prepared there as a whole. What comes of it is the same.
-            again: prepare also what is ready, from the sources that are kept; what is ready stays in use until that is done. A
-                dataset of a version is prepared once, so this is how a mended ``preprocess`` comes to bear without a new version.
-            keep_steps: keep the steps and shards that are done when the author's code raises, and take over those that were
-                done by other code than this. What they made is then for the author to answer for.
+            offline: use no network; None reads ``DATA_STACK_OFFLINE``.
+            progress: show progress bars; None shows them on a terminal and in a notebook.
+            lease_timeout_seconds: how long to wait for another process that is preparing; then prepare too, which is safe but
+                does its work twice.
+            engine: where to prepare the shards, e.g. :class:`data_stack.distributed.ProcessEngine`; None: in this process. A
+                dataset without shards is one task.
+            again: prepare a ready dataset again from the stored sources, e.g. after a fix in ``preprocess``; the old resources
+                stay in use until that is done.
+            keep_steps: keep finished steps and shards when the author's code raises, and take over those that other code than
+                this finished. The author answers for their contents.
 
         Raises:
             ConfigError: the class contradicts itself, or needs a storage connector.
-            RetrievalError: a source did not arrive; what arrived is kept.
-            StorageError: something could not be stored; what was done is kept.
-            PreparationError: the author's code failed, and is the cause. Where it was ``preprocess`` or one of its parts, the
-                sources are kept and nothing else, unless ``keep_steps``; where it was ``open``, all is kept.
+            RetrievalError: a source did not arrive; those that arrived are kept.
+            StorageError: a resource could not be stored; finished work is kept.
+            PreparationError: the author's code failed, see its cause. After an error in ``preprocess`` or one of its parts, only
+                the sources are kept, unless ``keep_steps``; after one in ``open``, all is kept.
         """
         definition = self._check_definition()
         if not definition.needs_store:
             return PreparationReport((), adopted=False, already_ready=True)
         stored = self._find_stored(definition)
-        return self._make_ready(stored, offline, progress, lease_timeout_seconds, engine, again=again, keep_steps=keep_steps)[1]
+        options = {"offline": offline, "progress": progress, "again": again, "keep_steps": keep_steps}
+        return self._make_ready(stored, lease_timeout_seconds, engine=engine, **options)[1]
 
     def is_ready(self) -> bool:
-        """Whether everything is there, so that using the dataset prepares nothing.
+        """Whether the dataset can be used without preparing it.
 
-        A complete store without a manifest becomes ready when it is adopted, at its first use.
+        A complete store without a manifest becomes ready when its first use adopts it.
         """
         definition = self._check_definition()
         return not definition.needs_store or self.manifest() is not None
 
     def readiness(self) -> Readiness:
-        """Whether everything is there, and if not, why what is stored has to be prepared again at the next use."""
+        """Whether the dataset is ready, and if not, why its stored resources cannot be used."""
         definition = self._check_definition()
         if not definition.needs_store:
             return Readiness()
@@ -250,7 +250,7 @@ class DatasetFactory(BaseDatasetFactory):
         return Readiness(unwritten) if unwritten is not None else stored.readiness(lambda: code_digest(self))
 
     def manifest(self) -> Manifest | None:
-        """What the dataset consists of and was made from; None if it is not ready, or stores nothing."""
+        """The resources of the dataset and its sources; None if it is not ready, or stores nothing."""
         definition = self._check_definition()
         if not definition.needs_store:
             return None
@@ -258,13 +258,13 @@ class DatasetFactory(BaseDatasetFactory):
         return stored.ready_manifest() or self._intact_unwritten_manifest(stored)
 
     def verify(self, deep: bool = True) -> list[Finding]:
-        """Hold all that is stored against the manifest.
+        """Compare the stored resources with the manifest.
 
         Args:
-            deep: read every byte; otherwise sizes and recorded digests are compared.
+            deep: read every byte; otherwise only sizes and recorded digests are compared.
 
         Returns:
-            What is not as it should be; empty if all is well. Sources that were not kept are named, but are no fault.
+            The differences. Sources that were not kept are listed, but are not a fault.
         """
         definition = self._check_definition()
         if not definition.needs_store:
@@ -289,34 +289,19 @@ class DatasetFactory(BaseDatasetFactory):
             )
         return StoredDataset.find(self.storage_connector, definition)
 
-    def _ready_manifest(self, stored: StoredDataset) -> Manifest:
-        manifest = self._intact_unwritten_manifest(stored)
-        return manifest or self._make_ready(stored, None, None, _LEASE_TIMEOUT_SECONDS)[0]
-
     def _make_ready(
         self,
         stored: StoredDataset,
-        offline: bool | None,
-        progress: bool | None,
-        lease_timeout_seconds: float,
-        engine: PreparationEngine | None = None,
+        lease_timeout_seconds: float = _LEASE_TIMEOUT_SECONDS,
         *,
-        again: bool = False,
-        keep_steps: bool = False,
+        engine: PreparationEngine | None = None,
+        **options: Any,
     ) -> tuple[Manifest, PreparationReport]:
         preprocess: Callable[[Resources, PreparedResources], None] = self.preprocess
         if engine is not None:
             preprocess = EnginePreparation(self, engine, has_shards=stored.definition.has_shards)
         preparation = Preparation(
-            stored,
-            preprocess,
-            self._read_ends,
-            lambda: code_digest(self),
-            may_be_staged=engine is not None,
-            again=again,
-            keep_steps=keep_steps,
-            offline=offline,
-            progress=progress,
+            stored, preprocess, self._read_ends, lambda: code_digest(self), may_be_staged=engine is not None, **options
         )
         manifest, report = preparation.run(lease_timeout_seconds)
         self._unwritten_manifest = manifest if manifest.adopted and not stored.has_manifest() else None
@@ -334,19 +319,16 @@ class DatasetFactory(BaseDatasetFactory):
     def _open_split(
         self, definition: DatasetDefinition, split: str, resources: Resources, options: Mapping[str, Any]
     ) -> DatasetIteratorIF:
-        iterator: Any = self.open(split, resources, **options)
-        if iterator is None:
-            raise ConfigError(
-                f"open() of {definition.factory} returned None for split {split!r}; it must return a dataset iterator"
-            )
-        opened: DatasetIteratorIF = iterator
-        return opened
+        iterator = self.open(split, resources, **options)
+        if not hasattr(iterator, "__getitem__"):
+            raise ConfigError(f"open() of {definition.factory} must return a dataset iterator, got {iterator!r:.80}")
+        return iterator
 
     def _read_ends(self, split: str, resources: Resources) -> None:
-        """Read the first and last sample of a split, or raise whatever that raises."""
+        """Read the first and last sample of a split."""
         definition = self._check_definition()
         if any(definition.options.values()):
-            return  # nobody has said what to open it with
+            return  # open() has a required option
         iterator = self._open_split(definition, split, resources, {})
         n_samples = len(iterator)
         for index in {0, n_samples - 1} if n_samples else ():
@@ -354,6 +336,6 @@ class DatasetFactory(BaseDatasetFactory):
 
 
 def dataset_folder(factory: DatasetFactory) -> str:
-    """What the dataset of a factory lies below in its store, or will: ``name/version``, or ``name`` if it was stored there."""
+    """The folder of a factory's dataset in its store: ``name/version``, or ``name`` if it is stored there."""
     definition = factory._check_definition()
     return factory._find_stored(definition).definition.folder if definition.needs_store else definition.folder

@@ -1,4 +1,4 @@
-"""What the author of a dataset states about it, checked before it is used."""
+"""What the author of a dataset declares, checked before it is used."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ __all__ = ["DatasetCard", "DatasetDefinition"]
 
 @dataclass(frozen=True, slots=True)
 class DatasetCard:
-    """What a dataset is called and where it is from.
+    """Name, version, licence and origin of a dataset.
 
     Args:
         name: its folder in every store: one segment of an identifier, e.g. ``"digits"``.
-        version: of the prepared data, e.g. ``"1.0.0"``: the folder below that, one segment too. Another version is prepared
-            beside it.
+        version: of the prepared data, e.g. ``"1.0.0"``: the folder below that, one segment too.
         license: an SPDX identifier such as ``"CC-BY-4.0"``, or a sentence.
-        homepage: where to read about it.
+        homepage: its web page.
         citation: how to cite it.
-        keeps_versions: False for a dataset that lies in ``name/`` itself, as the original DataStack stored it and programs
-            written for that read it; then each version takes the place of the one before.
+        keeps_versions: False for a dataset that is stored in ``name/`` itself, as by the original DataStack; then each version
+            replaces the one before.
     """
 
     name: str
@@ -42,7 +41,7 @@ class DatasetCard:
 
 @dataclass(frozen=True, slots=True)
 class DatasetDefinition:
-    """A dataset as its factory declares it, found consistent.
+    """A dataset as its factory declares it, checked for consistency.
 
     Attributes:
         card: its name and version.
@@ -50,13 +49,13 @@ class DatasetDefinition:
         sources: what is retrieved, named relative to the dataset.
         splits: their names; the first is the default.
         columns: names of the columns of tuple samples, if declared.
-        iterator_meta: where a sample has its parts, by position where the author gives the names of columns.
-        prepared_resources: names of what preprocessing makes, if declared.
-        has_preprocess: False if the sources are opened as they are, or there is nothing to store at all.
-        has_shards: whether it says how to prepare it in independent parts.
-        options: name of each configuration key but ``split``, with whether it must be given.
+        iterator_meta: where a sample has its parts; positions in place of the names of columns.
+        prepared_resources: names of the resources of preprocessing, if declared.
+        has_preprocess: False if ``open`` reads the sources, or nothing is stored.
+        has_shards: whether it is prepared in independent parts.
+        options: name of each configuration key but ``split``, with whether it is required.
         takes_any_option: whether ``open`` has ``**options``.
-        folder: what all of it lies below in a store.
+        folder: the dataset's folder in a store.
     """
 
     card: DatasetCard
@@ -87,12 +86,11 @@ class DatasetDefinition:
         options, takes_any_option = _check_options(factory.open, who)
         has_shards = _overrides(subclass, base, "prepare_shard")
         if has_shards != _overrides(subclass, base, "preparation_shards"):
-            raise ConfigError(
-                f"{who} must override both of preparation_shards(self, raw), which names the shards, and "
-                f"prepare_shard(self, shard, raw, prepared), which makes one, or neither"
-            )
+            raise ConfigError(f"{who} must override both preparation_shards and prepare_shard, or neither")
         has_preprocess = has_shards or _overrides(subclass, base, "preprocess")
-        sources = _check_sources(factory.sources, card, who)
+        if not isinstance(factory.sources, Sequence) or not all(isinstance(each, ResourceDefinition) for each in factory.sources):
+            raise ConfigError(f"{who}.sources must be a list of ResourceDefinition, got {factory.sources!r:.80}")
+        sources = tuple(factory.sources)
         declared = factory.prepared_resources
         if declared is not None:
             declared = _check_strings(declared, f"{who}.prepared_resources")
@@ -102,7 +100,7 @@ class DatasetDefinition:
             for name in declared or () if has_preprocess else ():
                 names.take(name)
         except MalformedIdentifierError as error:
-            raise ConfigError(f"{who} names a resource that no store can keep: {error}") from error
+            raise ConfigError(f"{who} names a resource that cannot be stored: {error}") from error
         columns = None if factory.columns is None else _check_strings(factory.columns, f"{who}.columns")
         return cls(
             card=card,
@@ -121,61 +119,46 @@ class DatasetDefinition:
 
     @property
     def needs_store(self) -> bool:
-        """False for a dataset that is made in memory."""
+        """False for a dataset in memory."""
         return self.has_preprocess or bool(self.sources) or bool(self.prepared_resources)
-
-    def stored_identifier(self, name: str) -> str:
-        """The identifier in the store of a name relative to the dataset."""
-        return f"{self.folder}/{name}"
 
     @property
     def retrieval_jobs(self) -> list[ResourceDefinition]:
         """The sources under the identifiers that they have in the store."""
-        return [replace(source, identifier=self.stored_identifier(source.identifier)) for source in self.sources]
+        return [replace(source, identifier=f"{self.folder}/{source.identifier}") for source in self.sources]
 
     def check_sample(self, sample: Any) -> None:
-        """Find out whether a sample has the columns that ``columns`` and ``iterator_meta`` name.
+        """Check that a sample has the columns that ``columns`` and ``iterator_meta`` name.
 
-        A default of IteratorMeta that finds no column is no error: not every dataset has targets and tags.
+        Defaults of IteratorMeta are not checked: not every dataset has targets and tags.
 
         Raises:
-            ConfigError: it has not; the message names the columns that there are.
+            ConfigError: it lacks one; the message lists the columns.
         """
-        if isinstance(sample, Mapping):
-            known: Sequence[Any] = list(sample)
-        else:
-            known = range(len(sample) if isinstance(sample, (tuple, list)) else 1)
-        there = ", ".join(map(repr, known)) or "none"
-        if self.columns is not None and (isinstance(sample, Mapping) or len(known) != len(self.columns)):
-            what = f"{len(known)} columns" if not isinstance(sample, Mapping) else f"keys of their own ({there})"
-            raise ConfigError(f"columns of {self.factory} names {', '.join(self.columns)}, but its samples have {what}")
+        n_columns = len(sample) if isinstance(sample, (tuple, list)) else 1
+        known: list[Any] = list(sample) if isinstance(sample, Mapping) else list(range(-n_columns, n_columns))
+        there = f"the keys {', '.join(map(repr, known))}" if isinstance(sample, Mapping) else f"{n_columns} columns"
+        if self.columns is not None and (isinstance(sample, Mapping) or n_columns != len(self.columns)):
+            raise ConfigError(f"columns of {self.factory} names {', '.join(self.columns)}, but its samples have {there}")
         for part in fields(IteratorMeta):
             key = getattr(self.iterator_meta, part.name)
-            if key == part.default or key in known:
-                continue
-            if isinstance(key, int) and isinstance(known, range) and -len(known) <= key < 0:  # from the end
-                continue
-            names = [*known, *(self.columns or ())]
-            raise ConfigError(
-                f"{part.name}={key!r} in iterator_meta of {self.factory} names no column of its samples"
-                f"{did_you_mean(key, [name for name in names if isinstance(name, str)])}; they have: {there}"
-                + (f" ({', '.join(self.columns)})" if self.columns else "")
-            )
+            if key != part.default and key not in known:
+                names = [name for name in (*known, *(self.columns or ())) if isinstance(name, str)]
+                raise ConfigError(
+                    f"{part.name}={key!r} in iterator_meta of {self.factory} names no column of its samples"
+                    f"{did_you_mean(key, names)}; they have {there}"
+                )
 
     def check_config(self, config: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
-        """The split and the options that a configuration asks for.
+        """The split and the options of a configuration.
 
         Raises:
             UnknownSplitError: there is no such split.
-            ConfigError: a key is unknown, or one without default is missing.
+            ConfigError: a key is unknown, or a required key is missing.
         """
-        if config is None:
-            config = {}
-        if not isinstance(config, Mapping):
-            raise ConfigError(
-                f'dataset {self.card.name!r} is configured by a mapping such as {{"split": "train"}}, got {config!r:.80}'
-            )
-        options = dict(config)
+        if not isinstance(config, Mapping | None):
+            raise ConfigError(f"the configuration of dataset {self.card.name!r} must be a mapping, got {config!r:.80}")
+        options = dict(config or {})
         split = options.pop("split", None)
         if split is None:
             split = self.splits[0]
@@ -184,14 +167,12 @@ class DatasetDefinition:
                 f"dataset {self.card.name!r} has no split {split!r:.80}{did_you_mean(split, self.splits)}; "
                 f"it has: {', '.join(self.splits)}"
             )
-        if not self.takes_any_option:
-            for key in options:
-                if key not in self.options:
-                    known = ["split", *self.options]
-                    raise ConfigError(
-                        f"dataset {self.card.name!r} has no configuration key {key!r:.80}{did_you_mean(key, known)}; "
-                        f"it has: {', '.join(known)}"
-                    )
+        for key in () if self.takes_any_option else options.keys() - self.options.keys():
+            known = ["split", *self.options]
+            raise ConfigError(
+                f"dataset {self.card.name!r} has no configuration key {key!r:.80}{did_you_mean(key, known)}; "
+                f"it has: {', '.join(known)}"
+            )
         for key, required in self.options.items():
             if required and key not in options:
                 raise ConfigError(f"dataset {self.card.name!r} needs the configuration key {key!r}, which has no default")
@@ -199,7 +180,7 @@ class DatasetDefinition:
 
 
 def _by_position(meta: IteratorMeta, columns: tuple[str, ...] | None) -> IteratorMeta:
-    """``meta`` with positions for the names of columns, as programs index samples with them."""
+    """``meta`` with positions in place of the names of columns."""
     if columns is None:
         return meta
     keys = {part.name: getattr(meta, part.name) for part in fields(IteratorMeta)}
@@ -213,29 +194,15 @@ def _overrides(subclass: type, base: type, method: str) -> bool:
 def _check_card(card: object, who: str) -> DatasetCard:
     if not isinstance(card, DatasetCard):
         raise ConfigError(f'{who} must declare card = DatasetCard(name="…", version="…"), got {card!r:.80}')
-    for field in fields(card):
-        value = getattr(card, field.name)
-        if field.name == "keeps_versions":
-            continue
-        required = field.name in ("name", "version")
-        if not (isinstance(value, str) and value.strip()) and (required or value is not None):
-            raise ConfigError(f"{field.name} on the card of {who} must be a string with something in it, got {value!r:.80}")
     for what, name in (("name", card.name), ("version", card.version)):
         try:
-            check_identifier(name)
+            if "/" in check_identifier(name):
+                raise MalformedIdentifierError("it must not contain '/'")
         except MalformedIdentifierError as error:
-            raise ConfigError(f"{who} cannot have the {what} {name!r:.80}, for it names a folder: {error}") from error
-        if "/" in name:
-            raise ConfigError(f"{who} cannot have the {what} {name!r:.80}: it has no '/', for it is one folder of the store")
+            raise ConfigError(f"{who} cannot have the {what} {name!r:.80}, which names a folder of the store: {error}") from error
     if card.version.casefold() in (MANIFEST, JOURNAL) or card.version.casefold().startswith(STAGED):
-        raise ConfigError(f"{who} cannot have the version {card.version!r:.80}: it names one folder of the store, e.g. '1.0.0'")
+        raise ConfigError(f"{who} cannot have the version {card.version!r:.80}, which is reserved")
     return card
-
-
-def _check_sources(sources: object, card: DatasetCard, who: str) -> tuple[ResourceDefinition, ...]:
-    if not isinstance(sources, Sequence) or not all(isinstance(source, ResourceDefinition) for source in sources):
-        raise ConfigError(f"{who}.sources must be a list of ResourceDefinition, got {sources!r:.80}")
-    return tuple(sources)
 
 
 def _check_strings(values: object, what: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Contracts of a preparation in parts: who knows the parts, and what runs them."""
+"""Interfaces of a preparation in parts: the author of the parts, and the engine that runs them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class ShardAuthor(Protocol):
-    """What preparing shards asks of a factory; :class:`data_stack.dataset.declarative.DatasetFactory` documents each."""
+    """The methods of :class:`data_stack.dataset.declarative.DatasetFactory` that preparing shards uses."""
 
     @property
     def storage_connector(self) -> StorageConnector: ...
@@ -33,12 +33,12 @@ class ShardAuthor(Protocol):
 
 
 class PreparationEngine(ABC):
-    """Runs independent tasks, at once if it can, each until one attempt at it has ended well.
+    """Runs independent tasks, concurrently if it can, each until one attempt succeeds.
 
-    ``data_stack.distributed`` has an engine for the processes of one machine, the package datastack-spark one for Spark. One of
-    your own needs :meth:`run` alone: ``factory.prepare(engine=MyEngine(...))``; a plugin brings it to ``data-stack prepare
-    --engine`` by the hook ``data_stack_engines``. The tasks look after themselves: an attempt may be killed anywhere, a task
-    may be attempted again and several times at once, and an attempt that was given up may go on.
+    ``data_stack.distributed`` has an engine for the processes of one machine, the package datastack-spark one for Spark. Your
+    own engine defines :meth:`run`: ``factory.prepare(engine=MyEngine(...))``; a plugin adds it to ``data-stack prepare
+    --engine`` by the hook ``data_stack_engines``. Tasks are idempotent: an attempt may be killed anywhere, a task may be
+    attempted several times, even concurrently, and an abandoned attempt may go on.
     """
 
     #: Whether tasks run outside of this process, where a store in this one's memory cannot be reached.
@@ -51,14 +51,14 @@ class PreparationEngine(ABC):
         """Call ``work(task)`` for each of the tasks.
 
         Args:
-            work: what to do. It pickles by cloudpickle, and so do what it is given and gives.
-            tasks: what ``work`` is called with, by names that a person can read.
-            title: what all of it is, for whoever looks at what is running.
+            work: the function; cloudpickle pickles it, its arguments and its results.
+            tasks: the arguments of ``work``, by readable names.
+            title: of the whole job, for monitoring.
 
         Yields:
-            Name and result of each task, once, in the order in which they are done.
+            Name and result of each task, once, in the order of completion.
 
         Raises:
-            TaskError: a task has failed too often. Nothing runs any more, as far as the engine can tell.
+            TaskError: a task has failed too often. No task runs any more, as far as the engine can tell.
             ConfigError: the engine or the work cannot be used like this.
         """

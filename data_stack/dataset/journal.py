@@ -1,4 +1,4 @@
-"""How far an unfinished preparation has come: a value, rewritten whole after each step."""
+"""The journal of an unfinished preparation, rewritten after each step."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import DatasetFileCorruptError
 
 FORMAT = 3
-#: The step that is done when all of preprocess() is; no other has its name.
+#: The step that stands for all of preprocess().
 WHOLE = "preprocess()"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a preparation that is done, or a shard.
+    """A finished step of a preparation, or a shard.
 
     Attributes:
         name: of the step.
-        resources: what it made.
-        staged: the name under which each of these waits, relative to the dataset; None where it has its own already.
+        resources: that it made.
+        staged: the temporary name of each resource, relative to the dataset; None if it has its final name.
     """
 
     name: str
@@ -34,14 +34,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The steps of one preparation that are done.
+    """The finished steps of one preparation.
 
-    While it is stored, the dataset's resources may be of two preparations mixed, and are not taken for a complete dataset.
+    While it is stored, resources of two preparations may be mixed, so the dataset is not adopted.
 
     Attributes:
-        fingerprint: names what is prepared from what; a journal of another preparation says nothing about this one.
-        steps: what is done, in order.
-        codes: digests of the code that had a part in it, that which began it first.
+        fingerprint: digest of dataset and sources; a journal with another one is ignored.
+        steps: the finished steps, in order.
+        codes: digests of the code that took part, starting with the first.
     """
 
     fingerprint: str
@@ -50,15 +50,15 @@ class Journal:
 
     @property
     def attempt(self) -> str:
-        """Names what was begun by one code and goes on as long as it is resumed: 64 hex digits."""
+        """Names a preparation and its first code: 64 hex digits that stay when it is resumed."""
         return hashlib.sha256("".join([self.fingerprint, *self.codes[:1]]).encode("ascii")).hexdigest()
 
     def step(self, name: str) -> Step | None:
-        """The step of that name, if it is done."""
+        """The step of that name, if it is finished."""
         return next((step for step in self.steps if step.name == name), None)
 
     def with_step(self, done: Step) -> Journal:
-        """The journal after one more step, in place of an earlier one of that name."""
+        """The journal with one more step; replaces an earlier one of that name."""
         return replace(self, steps=(*(step for step in self.steps if step.name != done.name), done))
 
     def to_json(self) -> bytes:
@@ -84,7 +84,7 @@ class Journal:
         """
         fields = JsonObject.unseal(data, "journal")
         if fields.size("format") != FORMAT:
-            raise DatasetFileCorruptError(f"the journal is of another version of data_stack, for it has not format {FORMAT}")
+            raise DatasetFileCorruptError(f"the journal has another format than {FORMAT}: another version of data_stack wrote it")
         fingerprint = fields.hexadecimal("fingerprint", 64)
         steps = []
         for each in fields.objects("steps"):
@@ -101,11 +101,11 @@ class Journal:
         waiting = [staged for step in steps for staged in step.staged if staged is not None]
         check_names(dataset, waiting)
         if not all(staged.startswith(STAGED) for staged in waiting):
-            raise DatasetFileCorruptError("the journal is damaged: something waits under a name that is not for that")
+            raise DatasetFileCorruptError("the journal is damaged: a resource has an invalid temporary name")
         return cls(fingerprint, tuple(steps), tuple(codes))
 
 
 def fingerprint(name: str, version: str, factory: str, sources: Iterable[SourceRecord]) -> str:
-    """Names one preparation: 64 hex digits that change with the dataset, its class and the bytes of its sources."""
+    """Digest of the dataset, its class and the bytes of its sources: 64 hex digits."""
     facts = [FORMAT, name, version, factory, sorted((source.identifier, source.size, source.sha256) for source in sources)]
     return hashlib.sha256(json.dumps(facts, separators=(",", ":")).encode("ascii")).hexdigest()

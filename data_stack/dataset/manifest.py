@@ -1,4 +1,4 @@
-"""What a prepared dataset consists of: a value, written last, whose presence and truth make the dataset ready."""
+"""The manifest of a prepared dataset; it is written last and makes the dataset ready."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ResourceRecord:
     Attributes:
         identifier: its name, relative to the dataset.
         size: length in bytes.
-        sha256: 64 hex digits; None only where a store that cannot be written keeps no digests. Never None in a manifest.
+        sha256: 64 hex digits; None only if a read-only store records no digests. Never None in a stored manifest.
     """
 
     identifier: str
@@ -36,10 +36,10 @@ class SourceRecord:
 
     Attributes:
         identifier: its name, relative to the dataset.
-        size: length in bytes; None if it was no longer there when the dataset was adopted.
-        sha256: 64 hex digits, found or (adopted) promised by the definition; None if neither is known.
-        md5_sum: the MD5 that the definition promised, if it did.
-        verified: whether the bytes that were used had the digest that the definition promised.
+        size: length in bytes; None if it was missing when the dataset was adopted.
+        sha256: 64 hex digits, computed or (adopted) of the definition; None if neither is known.
+        md5_sum: the MD5 of the definition, if it has one.
+        verified: whether the bytes had the digest of the definition.
         origin: where they came from, without credentials; None if they were in the store already.
     """
 
@@ -60,10 +60,10 @@ class Manifest:
         version: of the dataset.
         factory: the class that prepared it, ``"module:QualifiedName"``.
         distribution: the installed distribution of that class and its version, ``"datastack-digits 1.0.0"``; None if unknown.
-        sources: what it was prepared from.
-        prepared: what is opened.
-        adopted: True if the store was complete but had no manifest: what was found is listed, its making was not seen.
-        created: when this was written, ISO 8601 in UTC.
+        sources: of the preparation.
+        prepared: the resources that ``open`` reads.
+        adopted: True if the store was complete without a manifest, and the resources were not prepared by data_stack.
+        created: time of writing, ISO 8601 in UTC.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Manifest:
 
     @property
     def unverified(self) -> tuple[str, ...]:
-        """The sources whose bytes were held against no digest."""
+        """The sources without a digest to verify."""
         return tuple(source.identifier for source in self.sources if not source.verified)
 
     @property
@@ -86,15 +86,15 @@ class Manifest:
         return sum(record.size for record in self.prepared)
 
     def to_json(self) -> bytes:
-        """The manifest as it is stored: indented ASCII JSON that states its own digest."""
+        """The manifest as indented ASCII JSON with a digest."""
         return seal_json({"format": FORMAT, **asdict(self)})
 
     @classmethod
     def from_json(cls, data: bytes) -> Manifest:
-        """Read a stored manifest. Nothing in it is believed before it was checked.
+        """Parse and check a stored manifest.
 
         Raises:
-            DatasetFileCorruptError: it is damaged, or of a format that this version does not know.
+            DatasetFileCorruptError: it is damaged, or of an unknown format.
         """
         fields = JsonObject.unseal(data, "manifest")
         if (number := fields.size("format")) != FORMAT:
@@ -117,7 +117,7 @@ class Manifest:
         try:
             datetime.datetime.fromisoformat(self.created)
         except ValueError as error:
-            raise DatasetFileCorruptError(f"manifest is damaged: {self.created[:60]!r} is no time") from error
+            raise DatasetFileCorruptError(f"manifest is damaged: {self.created[:60]!r} is not a time") from error
         for records in (self.sources, self.prepared):
             check_names(self.name, (record.identifier for record in records))
 
@@ -130,7 +130,7 @@ def resource_record(fields: JsonObject) -> ResourceRecord:
 
 
 def check_names(dataset: str, names: Iterable[str]) -> None:
-    """Refuse stored names that are no identifiers below the dataset, or occur twice."""
+    """Raise DatasetFileCorruptError if a name is not an identifier below the dataset, or occurs twice."""
     seen = set()
     for name in names:
         try:

@@ -1,9 +1,8 @@
-"""Brings a dataset from its sources to its manifest, through crashes and beside other processes.
+"""Prepares a dataset from its sources up to its manifest; safe against crashes and concurrent processes.
 
-The order is what makes it safe: sources; journal; away with an old manifest; prepared resources, each stored
-whole; manifest; away with the journal. A manifest that is there and true means that all of it is there, so a
-crash at any point leaves a dataset that is ready or is prepared further, never one that is half served. The
-lease only spares two processes the same work.
+The order of writes makes it safe: sources; journal; removal of an old manifest; prepared resources, each stored
+atomically; manifest; removal of the journal. A valid manifest implies a complete dataset, so a crash at any point
+leaves a dataset that is ready or that the next preparation completes. The lease only avoids duplicate work.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import contextlib
 import datetime
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from data_stack.dataset.code_digest import distributions_of
@@ -47,12 +46,11 @@ class PreparationReport:
     """What :meth:`DatasetFactory.prepare` did.
 
     Attributes:
-        steps: (name, seconds) of what was done, in order: ``"retrieve"``, each step of ``preprocess()`` by its name,
-            and ``"preprocess"`` for the rest of it. Empty if there was nothing to do.
-        adopted: the store was complete without a manifest, and is used as it was found.
-        already_ready: nothing was done.
-        reason: why what was stored of the dataset, or begun, could not be used as it was; None where the store had nothing of it,
-            or nothing was done.
+        steps: (name, seconds) in order: ``"retrieve"``, each step of ``preprocess()``, and ``"preprocess"`` for the rest of it.
+            Empty if the dataset was ready.
+        adopted: the store was complete without a manifest, and was adopted.
+        already_ready: there was nothing to do.
+        reason: why stored data of the dataset could not be used as it was; None if there was none, or nothing to do.
     """
 
     steps: tuple[tuple[str, float], ...]
@@ -66,98 +64,93 @@ class PreparationReport:
         return sum(seconds for _, seconds in self.steps)
 
 
+@dataclass
 class Preparation:
     """One attempt to make a dataset ready.
 
     Args:
-        stored: the dataset's place in its store.
+        stored: the dataset in its store.
         preprocess: the author's code, from raw to prepared resources.
         read_ends: opens a split and reads its first and last sample, or raises.
-        code: gives the digest of the author's code.
-        may_be_staged: whether ``preprocess`` lets resources wait in the store under names that are not theirs.
-        again: prepare also what is ready.
-        keep_steps: keep what is done when the author's code raises, and take over what other code has done.
-        offline: ask no network; None for what the environment says.
-        progress: show progress bars; None to show them on a terminal.
+        code: returns the digest of the author's code.
+        may_be_staged: whether ``preprocess`` may store resources under temporary names.
+        again: prepare a ready dataset again.
+        keep_steps: keep finished steps when the author's code raises, and take over steps of other code.
+        offline: use no network; None reads the environment.
+        progress: show progress bars; None shows them on a terminal.
     """
 
-    def __init__(
-        self,
-        stored: StoredDataset,
-        preprocess: Callable[[Resources, PreparedResources], None],
-        read_ends: Callable[[str, Resources], None],
-        code: Callable[[], str],
-        *,
-        may_be_staged: bool = False,
-        again: bool = False,
-        keep_steps: bool = False,
-        offline: bool | None = None,
-        progress: bool | None = None,
-    ) -> None:
-        self._stored, self._definition, self._connector = stored, stored.definition, stored.connector
-        self._preprocess, self._read_ends = preprocess, read_ends
-        self._code, self._may_be_staged = code, may_be_staged
-        self._again, self._keep_steps = again, keep_steps
-        self._offline, self._progress = offline, progress
-        self._name = stored.definition.card.name
+    stored: StoredDataset
+    preprocess: Callable[[Resources, PreparedResources], None]
+    read_ends: Callable[[str, Resources], None]
+    code: Callable[[], str]
+    may_be_staged: bool = False
+    again: bool = False
+    keep_steps: bool = False
+    offline: bool | None = None
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        self._definition, self._connector = self.stored.definition, self.stored.connector
+        self._name = self._definition.card.name
         self._timings: list[tuple[str, float]] = []
 
     def run(self, lease_timeout_seconds: float) -> tuple[Manifest, PreparationReport]:
         """Make the dataset ready if it is not.
 
         Returns:
-            The manifest, which lies in the store unless that cannot be written, and what was done.
+            The manifest, which is stored unless the store cannot be written, and the report.
 
         Raises:
             RetrievalError, StorageError: a source did not arrive, or something could not be stored.
             PreparationError: the author's code failed.
         """
-        manifest = self._stored.ready_manifest()
-        if self._again:
-            self._stored.outdated, manifest = manifest, None
+        manifest = self.stored.ready_manifest()
+        if self.again:
+            self.stored.outdated, manifest = manifest, None
         if manifest is not None:
             self.tidy_up()
             return manifest, PreparationReport((), manifest.adopted, already_ready=True)
-        with self._connector.lease(self._stored.identifier(MANIFEST)) as lease:
+        with self._connector.lease(self.stored.identifier(MANIFEST)) as lease:
             manifest = self._wait_for(lease, lease_timeout_seconds)
             if manifest is not None:
                 return manifest, PreparationReport((), manifest.adopted, already_ready=True)
             self._remove_abandoned()
-            readiness = self._stored.readiness(None if self._keep_steps else self._code)
+            readiness = self.stored.readiness(None if self.keep_steps else self.code)
             if readiness.reason is not None and not readiness.resumes:
                 logger.warning("dataset %r is prepared again: %s", self._name, readiness.reason)
             wait = 0.0
             for attempt in range(_ATTEMPTS):
-                # Without a lease, others may replace something while this one finishes. After that, each leaves the
-                # field to the others for a random time, so that one of them gets through undisturbed.
+                # Without a lease, other processes may replace a resource meanwhile. Each then waits for a random time, so that
+                # one of them finishes undisturbed.
                 started = time.monotonic()
                 manifest = self._ready_within(wait) or self._adopt() or self._prepare()
-                if manifest is not None and self._stored.damage(manifest) is None:
+                if manifest is not None and self.stored.damage(manifest) is None:
                     return manifest, PreparationReport(
                         tuple(self._timings), manifest.adopted, already_ready=False, reason=readiness.reason
                     )
                 wait = random.SystemRandom().uniform(0.5, 2 * 3.0**attempt) * (time.monotonic() - started - wait)
         raise PreparationError(
-            f"dataset {self._name!r} was prepared {_ATTEMPTS} times, and each time something else replaced a part of it in "
-            f"{self._connector!r}; find out what else writes below {self._definition.folder!r} there, and prepare it again"
+            f"dataset {self._name!r} was prepared {_ATTEMPTS} times, and each time another process replaced a part of it in "
+            f"{self._connector!r}; stop what else writes below {self._definition.folder!r}, and prepare it again"
         )
 
     def tidy_up(self) -> None:
-        """Remove what a preparation left that died between its last two writes, the manifest and the end of the journal."""
-        journal = self._stored.journal()
-        manifest = self._stored.manifest() if journal is not None else None
+        """Clean up after a preparation that died between its last two operations, the manifest and the end of the journal."""
+        journal = self.stored.journal()
+        manifest = self.stored.manifest() if journal is not None else None
         if journal is not None and manifest is not None and journal.fingerprint == self._fingerprint(manifest.sources):
             self._end()
 
     def _end(self) -> None:
-        """Remove what a preparation leaves that was interrupted, or whose shards were prepared elsewhere; the journal last."""
-        self._stored.remove_staged()
+        """Remove temporary resources, and the journal last."""
+        self.stored.remove_staged()
         self._remove_abandoned()
-        self._stored.remove_journal()
+        self.stored.remove_journal()
 
     def _remove_abandoned(self) -> None:
         card = self._definition.card
-        if self._definition.folder != card.name or not card.keeps_versions:  # else other versions lie below it
+        if self._definition.folder != card.name or not card.keeps_versions:  # otherwise other versions lie below it
             self._connector.remove_abandoned(f"{self._definition.folder}/")
 
     # ------------------------------------------------------------------ alone or not
@@ -166,13 +159,13 @@ class Preparation:
         """Wait for the lease, or for another process to make the dataset ready."""
         started, pause, announced = time.monotonic(), 0.02, False
         while not lease.acquire():
-            manifest = self._stored.ready_manifest()
+            manifest = self.stored.ready_manifest()
             if manifest is not None:
                 return manifest
             left = started + timeout_seconds - time.monotonic()
             if left <= 0:
                 logger.warning(
-                    "dataset %r: another process has been preparing it for %.0f s; going on beside it",
+                    "dataset %r: another process has been preparing it for %.0f s; preparing it too",
                     self._name,
                     timeout_seconds,
                 )
@@ -182,12 +175,12 @@ class Preparation:
                 announced = True
             time.sleep(min(pause, left))
             pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
-        return self._stored.ready_manifest()
+        return self.stored.ready_manifest()
 
     def _ready_within(self, seconds: float) -> Manifest | None:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            if (manifest := self._stored.ready_manifest()) is not None:
+            if (manifest := self.stored.ready_manifest()) is not None:
                 return manifest
             time.sleep(min(_LONGEST_PAUSE_SECONDS, left, 0.05 + seconds / 10))
         return None
@@ -195,36 +188,40 @@ class Preparation:
     # ------------------------------------------------------------------ adoption
 
     def _adopt(self) -> Manifest | None:
-        """A manifest for a complete store that has none, as the original DataStack left it."""
+        """A manifest for a complete store without one, as the original DataStack left it."""
         declared = self._definition.prepared_resources
-        if declared is None or self._stored.was_begun():
+        if declared is None or self.stored.was_begun():
             return None
         records = []
         for name in declared:
-            info = self._stored.stat(name)
+            info = self.stored.stat(name)
             if info is None:
                 return None
             records.append(ResourceRecord(name, info.size, info.sha256))
         started = time.perf_counter()
-        sources = self._sources_found()
+        sources = []
+        for source in self._definition.sources:
+            info = self.stored.stat(source.identifier)
+            size = None if info is None else info.size
+            sources.append(SourceRecord(source.identifier, size, source.sha256, source.md5_sum, verified=False, origin=None))
         try:
             for split in self._definition.splits:
-                self._read_ends(split, Resources(self._connector, self._definition.folder, records))
+                self.read_ends(split, Resources(self._connector, self._definition.folder, records))
         except Exception as error:  # noqa: BLE001  # damaged files make the author's open() fail in any way
             self._refuse_to_adopt(error)
             return None
+        manifest = self._manifest(sources, records, adopted=True)
         try:
-            with self._connector.create(self._stored.identifier(MANIFEST)) as file:
-                manifest = self._manifest(sources, self._read_all(records), adopted=True)
+            with self._connector.create(self.stored.identifier(MANIFEST)) as file:
+                manifest = replace(manifest, prepared=tuple(self._verify(records)))
                 file.write(manifest.to_json())
         except DatasetFileCorruptError as error:
             self._refuse_to_adopt(error)
             return None
         except StorageError as error:
             logger.info("dataset %r: found complete without a manifest, and used without one: %s", self._name, error)
-            manifest = self._manifest(sources, records, adopted=True)
         else:
-            logger.info("dataset %r: found complete without a manifest in %r, adopted as it is", self._name, self._connector)
+            logger.info("dataset %r: found complete without a manifest in %r, and adopted", self._name, self._connector)
         self._timings.append(("adopt", time.perf_counter() - started))
         return manifest
 
@@ -237,33 +234,22 @@ class Preparation:
             error,
         )
 
-    def _read_all(self, records: list[ResourceRecord]) -> list[ResourceRecord]:
-        options = {"desc": f"{self._name}: taking digests", "unit": "resource"}
-        return [self._read_whole(record) for record in with_bar(records, self._progress, **options)]
-
-    def _read_whole(self, record: ResourceRecord) -> ResourceRecord:
-        try:
-            info = self._connector.verify_resource(self._stored.identifier(record.identifier), record.sha256)
-        except StorageError as error:  # not to be taken for a store that cannot be written
-            raise DatasetFileCorruptError(str(error)) from error
-        return ResourceRecord(record.identifier, info.size, info.sha256)
-
-    def _sources_found(self) -> list[SourceRecord]:
-        """The sources of an adopted dataset, as far as they are known. Nothing says that it was made from them."""
-        found = []
-        for source in self._definition.sources:
-            info = self._stored.stat(source.identifier)
-            size = None if info is None else info.size
-            found.append(SourceRecord(source.identifier, size, source.sha256, source.md5_sum, verified=False, origin=None))
-        return found
+    def _verify(self, records: list[ResourceRecord]) -> Iterator[ResourceRecord]:
+        """The records with digests of what is stored."""
+        for record in with_bar(records, self.progress, desc=f"{self._name}: computing checksums", unit="resource"):
+            try:
+                info = self._connector.verify_resource(self.stored.identifier(record.identifier), record.sha256)
+            except StorageError as error:  # a read error must not look like a store that cannot be written
+                raise DatasetFileCorruptError(str(error)) from error
+            yield ResourceRecord(record.identifier, info.size, info.sha256)
 
     # ------------------------------------------------------------------ preparation
 
     def _prepare(self) -> Manifest | None:
-        """Do what is left to do; None if it was for nothing because another process interfered."""
+        """Prepare the dataset; None if another process interfered."""
         if not self._definition.has_preprocess:
-            self._stored.invalidate()  # the sources are what is opened, and are about to be replaced
-        journal = None if self._again else self._stored.journal()
+            self.stored.invalidate()  # open() reads the sources, which are about to be replaced
+        journal = None if self.again else self.stored.journal()
         sources = self._retrieve()
         raw = [ResourceRecord(source.identifier, source.size or 0, source.sha256) for source in sources]
         try:
@@ -275,20 +261,20 @@ class Preparation:
                     f"{problem}"
                 )
             self._check_opens(raw)
-            manifest = self._stored.ready_manifest()
+            manifest = self.stored.ready_manifest()
         except Superseded:
-            manifest = self._stored.ready_manifest()
+            manifest = self.stored.ready_manifest()
             if manifest is None:
                 return None
         if manifest is not None:
-            logger.info("dataset %r: another process has prepared it meanwhile", self._name)
+            logger.info("dataset %r: another process has prepared it", self._name)
             return manifest
         manifest = self._manifest(sources, raw, adopted=False)
-        self._stored.write_manifest(manifest)
-        if self._may_be_staged or journal is not None:
+        self.stored.write_manifest(manifest)
+        if self.may_be_staged or journal is not None:
             self._end()
         else:
-            self._stored.remove_journal()
+            self.stored.remove_journal()
         logger.info("dataset %r %s is ready in %r", self._name, manifest.version, self._connector)
         return manifest
 
@@ -297,7 +283,7 @@ class Preparation:
             return []
         started = time.perf_counter()
         self._take_over_sources()
-        arrived = retrieve(self._definition.retrieval_jobs, self._connector, offline=self._offline, progress=self._progress)
+        arrived = retrieve(self._definition.retrieval_jobs, self._connector, offline=self.offline, progress=self.progress)
         self._timings.append(("retrieve", time.perf_counter() - started))
         sources = []
         for definition, resource in zip(self._definition.sources, arrived, strict=True):
@@ -315,7 +301,7 @@ class Preparation:
         return sources
 
     def _take_over_sources(self) -> None:
-        """Have sources that lie in this store for another version, so that they are not retrieved again."""
+        """Copy sources that this store has for another version of the dataset, instead of retrieving them again."""
         wanted = [
             job for job in self._definition.retrieval_jobs if job.sha256 and not self._connector.has_resource(job.identifier)
         ]
@@ -331,23 +317,23 @@ class Preparation:
                         continue
                     with self._connector.get_resource(identifier) as resource:
                         self._connector.set_resource(job.identifier, resource)
-                    logger.info("dataset %r: took %r over from %r", self._name, job.identifier, identifier)
+                    logger.info("dataset %r: copied %r from %r", self._name, job.identifier, identifier)
                     break
 
     def _run_preprocess(
         self, sources: list[SourceRecord], raw: list[ResourceRecord], journal: Journal | None
     ) -> list[ResourceRecord]:
         journal = self._resume(sources, journal)
-        earlier = self._stored.manifest()
-        in_use = earlier is not None and self._stored.difference(earlier) is not None and self._stored.damage(earlier) is None
-        prepared = PreparedResources(self._stored, journal, hold=in_use, progress=self._progress)
+        earlier = self.stored.manifest()
+        in_use = earlier is not None and self.stored.difference(earlier) is not None and self.stored.damage(earlier) is None
+        prepared = PreparedResources(self.stored, journal, hold=in_use, progress=self.progress)
         made = prepared.step_that_made(WHOLE)
         if made is not None and not any(made.staged) and self._incompleteness(list(made.resources)) is None:
-            logger.info("dataset %r: all of it was made before", self._name)
+            logger.info("dataset %r: all resources were prepared before", self._name)
             return list(made.resources)
         started = time.perf_counter()
         try:
-            self._preprocess(Resources(self._connector, self._definition.folder, raw), prepared)
+            self.preprocess(Resources(self._connector, self._definition.folder, raw), prepared)
             prepared.publish()
             if (problem := self._incompleteness(list(prepared.records()))) is not None:
                 raise PreparationError(problem)
@@ -370,87 +356,83 @@ class Preparation:
         return list(prepared.records())
 
     def _resume(self, sources: list[SourceRecord], journal: Journal | None) -> Journal:
-        """The journal to go on with: the stored one, if the same code began it; or a new one."""
-        own, code = self._fingerprint(sources), self._code()
+        """The journal to continue: the stored one if the same code began it, otherwise a new one."""
+        own, code = self._fingerprint(sources), self.code()
         is_of_others = journal is None or journal.fingerprint != own
-        if journal is None or is_of_others or (journal.codes != (code,) and not self._keep_steps):
-            if self._stored.was_begun():
-                self._stored.remove_staged()  # shards of another preparation, while its journal may still say that they are there
+        if journal is None or is_of_others or (journal.codes != (code,) and not self.keep_steps):
+            if self.stored.was_begun():
+                self.stored.remove_staged()  # shards of another preparation, while its journal still lists them
             journal = Journal(own, codes=(code,))
         elif code in journal.codes:
             return journal
         else:
             journal = replace(journal, codes=(*journal.codes, code))
-        self._stored.write_journal(journal)
+        self.stored.write_journal(journal)
         return journal
 
     def _failure(self, prepared: PreparedResources, error: Exception, *, has_died: bool = False) -> PreparationError:
-        """What to tell of a failure of the author's code; what that had done is removed, for it may be wrong too."""
+        """The error for a failure of the author's code; removes what that code made, which may be wrong too."""
         where = f"step {prepared.current_step!r} of preprocess()" if prepared.current_step else "preprocess()"
-        said = f"{where} of {self._definition.factory} failed with {type(error).__name__}: {error}"
+        reason = f"{where} of {self._definition.factory} failed with {type(error).__name__}: {error}"
         if isinstance(error, TaskError):
-            said = f"{error}\n"
+            reason = f"{error}\n"
         elif isinstance(error, PreparationError):
-            said = f"{self._definition.factory}: {error}"
-        steps = ", ".join(step.name for step in prepared.journal.steps)
-        done = "the shards that are done" if isinstance(error, TaskError) else f"the steps done before ({steps})"
-        if not has_died and not self._keep_steps:
+            reason = f"{self._definition.factory}: {error}"
+        if has_died or self.keep_steps:
+            kept = "The retrieved sources and all finished steps and shards are kept; "
+            kept += "it resumes from there." if has_died else "with keep_steps=True or --keep-steps it resumes from there."
+        else:
             self._forget(prepared)
             kept = "The retrieved sources are kept, and nothing else (keep_steps=True, --keep-steps, keeps steps and shards)."
-        elif steps or isinstance(error, TaskError):
-            kept = f"The retrieved sources and {done} are kept; "
-            kept += "it goes on from there." if has_died else "with keep_steps=True or --keep-steps it goes on from there."
-        else:
-            kept = "The retrieved sources are kept."
         return PreparationError(
-            f"could not prepare dataset {self._name!r} {self._definition.card.version}: {said}\n"
-            f"{kept} Mend the cause and prepare it again (data-stack prepare {self._name})."
+            f"could not prepare dataset {self._name!r} {self._definition.card.version}: {reason}\n"
+            f"{kept} Fix the cause and prepare it again (data-stack prepare {self._name})."
         )
 
     def _forget(self, prepared: PreparedResources) -> None:
-        """Remove what a failed preparation made; of its journal stays that there was one, so nothing is taken for complete."""
+        """Remove what a failed preparation made; an empty journal stays, so that no incomplete store is adopted."""
         names = {record.identifier for step in prepared.journal.steps for record in step.resources}
         names.update(record.identifier for record in prepared.records())
-        manifest = self._stored.manifest()
+        manifest = self.stored.manifest()
         in_use = set() if manifest is None else {record.identifier for record in manifest.prepared}
-        if self._stored.ready_manifest() is not None:
-            return  # another process was faster, and this is its work
+        if self.stored.ready_manifest() is not None:
+            return  # the work of another process
         with contextlib.suppress(StorageError, UnsupportedStorageOperationError):
-            self._stored.write_journal(replace(prepared.journal, steps=()))
-            self._stored.remove_staged()
+            self.stored.write_journal(replace(prepared.journal, steps=()))
+            self.stored.remove_staged()
             for name in sorted(names - in_use):
-                self._stored.delete(name)
+                self.stored.delete(name)
 
     def _incompleteness(self, made: list[ResourceRecord]) -> str | None:
-        """What was not made that should have been; None if all of it was."""
+        """Which resources are missing, if any."""
         names = {record.identifier for record in made}
         missing = [name for name in self._definition.prepared_resources or () if name not in names]
         if not self._definition.has_preprocess:
             if made:
                 return None
-            return f"it is not in {self._connector!r}, and has neither sources nor preprocess() to make it from"
+            return f"it is not in {self._connector!r}, and has neither sources nor preprocess()"
         if missing:
-            return f"preprocess() has not made {', '.join(missing)}, which prepared_resources declares"
-        return None if made else "preprocess() has made nothing; it should store what open() reads with prepared.create()"
+            return f"preprocess() has not created {', '.join(missing)}, which prepared_resources declares"
+        return None if made else "preprocess() has created nothing; store what open() reads with prepared.create()"
 
     def _check_opens(self, made: list[ResourceRecord]) -> None:
-        """Open each split, as users will, before they are told that the dataset is ready."""
+        """Open each split before the dataset counts as ready."""
         resources = Resources(self._connector, self._definition.folder, made)
         for split in self._definition.splits:
             try:
-                self._read_ends(split, resources)
-            except MissingDependencyError as error:  # elsewhere it may be installed
-                logger.warning("dataset %r: whether split %r opens was not tried: %s", self._name, split, error)
+                self.read_ends(split, resources)
+            except MissingDependencyError as error:  # other machines may have it
+                logger.warning("dataset %r: could not check that split %r opens: %s", self._name, split, error)
             except Exception as error:
-                if not all(self._stored.holds(record) for record in made):
+                if not all(self.stored.holds(record) for record in made):
                     raise Superseded from error  # another process that works without a lease is replacing it
                 if isinstance(error, StorageError):
                     raise
                 raise PreparationError(
                     f"dataset {self._name!r} {self._definition.card.version} is prepared, but its split {split!r} cannot be "
                     f"opened: open() of {self._definition.factory}, or reading its first or last sample, failed with "
-                    f"{type(error).__name__}: {error}\nWhat preprocess() made is kept. Mend open() and use it with "
-                    f"data-stack prepare {self._name} --keep-steps (prepare(keep_steps=True)), or prepare all anew without."
+                    f"{type(error).__name__}: {error}\nThe prepared resources are kept. Fix open() and run "
+                    f"data-stack prepare {self._name} --keep-steps (prepare(keep_steps=True)), or without to prepare all again."
                 ) from error
 
     # ------------------------------------------------------------------ provenance

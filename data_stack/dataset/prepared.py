@@ -1,4 +1,4 @@
-"""The resources of one dataset, as its author's code sees them."""
+"""The resources of one dataset, as the author's code uses them."""
 
 from __future__ import annotations
 
@@ -35,21 +35,20 @@ __all__ = ["PreparedResources", "Resources"]
 
 Default = TypeVar("Default")
 
-#: Giving a resource another name is a few requests to a server, or a copy.
+#: Renaming a resource takes a few requests to a server, or a copy.
 _MOVING_THREADS = 8
 
 
 class Resources(LentResources):
-    """The stored resources of one dataset by the names that its author gave them, relative to the dataset.
+    """The stored resources of one dataset by their names relative to the dataset.
 
-    ``resources["raw/digits.csv.gz"]`` gives a resource that opens itself when it is first read; whoever asks
-    closes it. It is the very resource that was prepared: another one under its name is an error, not data.
-    Sends itself to other processes together with its storage connector.
+    ``resources["raw/digits.csv.gz"]`` returns a resource that opens when it is first read; the caller closes it. If it was
+    replaced since the preparation, reading it is an error. Pickles with its storage connector.
 
     Args:
         storage_connector: the store; None for a dataset that stores nothing.
         dataset: the folder of its resources, ``name/version``.
-        records: what there is, and what it was when it was stored.
+        records: the resources as they were stored.
     """
 
     def __init__(self, storage_connector: StorageConnector | None, dataset: str, records: Iterable[ResourceRecord]) -> None:
@@ -60,12 +59,12 @@ class Resources(LentResources):
         """Open a resource, lazily.
 
         Raises:
-            ResourceNotFoundError: the dataset has no resource of that name, or it is gone from the store.
+            ResourceNotFoundError: the dataset has no resource of that name, or the store has lost it.
             ResourceChangedError: it was replaced since the dataset was found ready.
         """
         info = self.stat(name)
         resource: Any = self._connector.get_resource(info.identifier)
-        # It is opened later, perhaps after an upgrade. A third party's connector may return another kind of stream.
+        # Pinned, as it is opened later. A third party's connector may return another kind of stream.
         if isinstance(resource, StreamedResource):
             resource.reopen_by(self._connector).pin(info.sha256)
         opened: StreamedResource = resource
@@ -87,7 +86,7 @@ class Resources(LentResources):
 
     @property
     def checks_reads(self) -> bool:
-        """Whether the store compares each read, of a part too, with digests."""
+        """Whether the store checks each read against digests."""
         return getattr(self._storage_connector, "checks_reads", False)
 
     # Mapping builds these on KeyError, which ResourceNotFoundError is not.
@@ -96,7 +95,7 @@ class Resources(LentResources):
         return name in self._records
 
     def get(self, name: str, default: Default | None = None) -> StreamedResource | Default | None:  # type: ignore[override]
-        """The resource, or ``default`` if the dataset has none of that name."""
+        """The resource, or ``default`` if the dataset has no such name."""
         return self[name] if name in self else default  # noqa: SIM401  # this is get
 
     def __iter__(self) -> Iterator[str]:
@@ -124,35 +123,35 @@ class Resources(LentResources):
 
 
 class Superseded(BaseException):
-    """Another process has made the dataset ready: preparing ends here.
+    """Another process has made the dataset ready, so this preparation stops.
 
-    Not an Exception, so that no ``except Exception`` of an author's preprocess() goes on after it. Never leaves this package.
+    Not an Exception, so that ``except Exception`` in an author's code does not catch it. Never leaves this package.
     """
 
 
 class PreparedResources(Resources):
-    """What ``preprocess()`` has made so far, and the way to make more.
+    """The resources that ``preprocess()`` has made so far; creates more.
 
     ::
 
-        for split in prepared.steps(self.splits):                      # done steps are not repeated after a crash
-            with prepared.create(f"preprocessed/{split}.npy") as file:  # stored when the block ends cleanly
+        for split in prepared.steps(self.splits):                      # finished steps are not repeated after a crash
+            with prepared.create(f"preprocessed/{split}.npy") as file:  # stored when the block ends without error
                 numpy.save(file, ...)
 
-    Threads may create resources at once. It stays in its process; send ``raw`` to workers, and create from what they return.
+    Threads may create resources concurrently. It does not pickle; send ``raw`` to workers, and create from their results.
 
     Args:
-        stored: where to store, and what is there.
-        journal: the steps that are done.
-        hold: store all resources under other names until :meth:`publish`, as an earlier version of the dataset is in use.
-        progress: show a bar over the steps; None to show it on a terminal and in a notebook.
+        stored: the dataset in its store.
+        journal: the finished steps.
+        hold: store all resources under temporary names until :meth:`publish`, because the earlier ones are in use.
+        progress: show a bar over the steps; None shows it on a terminal and in a notebook.
     """
 
     def __init__(self, stored: StoredDataset, journal: Journal, *, hold: bool, progress: bool | None) -> None:
         super().__init__(stored.connector, stored.definition.folder, ())
         self._stored, self._journal = stored, journal
         self._names = ResourceNames(self._dataset, (source.identifier for source in stored.definition.sources))
-        self._staged: dict[str, str] = {}  # what lies in the store under another name until it is published
+        self._staged: dict[str, str] = {}  # identifiers of resources with temporary names
         self._hold = hold
         self._shows_progress = shows_progress(progress)
         self._lock = threading.RLock()
@@ -166,13 +165,13 @@ class PreparedResources(Resources):
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[ResourceWriter]:
-        """Write a resource as a file that can be read and sought too: ``with prepared.create("preprocessed/a.h5") as file: …``.
+        """Write a resource as a file that can also read and seek: ``with prepared.create("preprocessed/a.h5") as file: …``.
 
-        It is stored when the block ends cleanly; if it raises, it never was.
+        It is stored when the block ends without error.
 
         Raises:
             MalformedIdentifierError: the name is outside of the grammar of identifiers.
-            ConfigError: the name is taken, by a source, another resource, the manifest or the journal.
+            ConfigError: a source, another resource, the manifest or the journal has that name.
             StorageError: it could not be written.
         """
         with self._lock:
@@ -193,12 +192,12 @@ class PreparedResources(Resources):
             raise
 
     def steps(self, names: Iterable[str]) -> Iterator[str]:
-        """Those of the named steps that are not done yet; each counts as done when its body has ended cleanly.
+        """Iterate over the steps that are not finished; a step is finished when the loop's body ends without error.
 
-        What a step created is not created again as long as it lies in the store unchanged.
+        A finished step is repeated only if its resources were lost or changed.
 
         Raises:
-            ConfigError: a name occurs twice, or is no string.
+            ConfigError: a name occurs twice, or is not a string.
         """
         if isinstance(names, str):
             raise ConfigError(
@@ -212,7 +211,7 @@ class PreparedResources(Resources):
                 )
             self._seen_steps.append(name)
             if self.take_over(name):
-                logger.info("dataset %r: step %r was done before", self._dataset, name)
+                logger.info("dataset %r: step %r was finished before", self._dataset, name)
                 continue
             self._step, self._made_in_step = name, []
             started = time.perf_counter()
@@ -230,31 +229,31 @@ class PreparedResources(Resources):
 
     @property
     def journal(self) -> Journal:
-        """The steps that are done, and by which code."""
+        """The finished steps, and the code that finished them."""
         return self._journal
 
     @property
     def stored(self) -> StoredDataset:
-        """Where all of it is stored."""
+        """The dataset in its store."""
         return self._stored
 
     @property
     def fingerprint(self) -> str:
-        """Names what is prepared from what, by which code."""
+        """Digest of dataset, sources and code."""
         return self._journal.attempt
 
     @property
     def shows_progress(self) -> bool:
-        """Whether somebody wants to see how far it is."""
+        """Whether to show progress."""
         return self._shows_progress
 
     def note_whole(self) -> None:
-        """Note that all is made and published, so that nothing of it is made again."""
+        """Record that all resources are published."""
         self._journal = replace(self._journal, steps=())
         self._note_step(WHOLE, self._records)
 
     def step_that_made(self, name: str) -> Step | None:
-        """What an interrupted attempt made in a step, where it is now; None if it was not done, or something of it is gone."""
+        """A finished step with the current places of its resources; None if it is not finished, or lost a resource."""
         done = self._journal.step(name)
         if done is None:
             return None
@@ -262,14 +261,14 @@ class PreparedResources(Resources):
         for record, staged in zip(done.resources, done.staged, strict=True):
             if staged is not None and self._stored.holds(record, staged):
                 where.append(staged)
-            elif self._stored.holds(record):  # it waits no more: who was to give it its own name was killed later
+            elif self._stored.holds(record):  # renamed before the interruption
                 where.append(None)
             else:
                 return None
         return replace(done, staged=tuple(where))
 
     def note(self, done: Step) -> None:
-        """Note that a step is done; it costs the store a twentieth of the time at most."""
+        """Record a finished step; the store is written a twentieth of the time at most."""
         self._journal = self._journal.with_step(done)
         started = time.monotonic()
         if started >= self._next_note:
@@ -277,10 +276,10 @@ class PreparedResources(Resources):
             self._next_note = time.monotonic() + 20 * (time.monotonic() - started)
 
     def take_over(self, name: str) -> bool:
-        """Have what was made in a step; what waits in the store gets its own name when all is published.
+        """Take over the resources of a finished step; those with temporary names are renamed by :meth:`publish`.
 
         Raises:
-            ConfigError: a name is taken.
+            ConfigError: a name is used already.
         """
         done = self.step_that_made(name)
         if done is None:
@@ -293,12 +292,12 @@ class PreparedResources(Resources):
         return True
 
     def is_whole(self) -> bool:
-        """Whether all that was made is still there."""
+        """Whether all resources are still there."""
         waiting = {name: staged.removeprefix(f"{self._dataset}/") for name, staged in self._staged.items()}
         return all(self._stored.holds(record, waiting.get(name)) for name, record in self._records.items())
 
     def publish(self) -> None:
-        """Give their own names to resources that wait under others."""
+        """Rename resources from their temporary names."""
         with self._lock:
             if self._staged:
                 self._make_way()
@@ -307,10 +306,10 @@ class PreparedResources(Resources):
             self._hold = False
 
     def discard(self, *, keep_steps: bool = False) -> None:
-        """Remove what waits under other names; what cannot be removed now is removed when the dataset is ready.
+        """Remove resources with temporary names; if that fails, they are removed when the dataset is ready.
 
         Args:
-            keep_steps: but for what the steps made that are done.
+            keep_steps: keep those of finished steps.
         """
         steps = self._journal.steps if keep_steps else ()
         kept = {f"{self._dataset}/{staged}" for step in steps for staged in step.staged}
@@ -321,7 +320,7 @@ class PreparedResources(Resources):
                     self._connector.delete_resource(staged)
 
     def records(self) -> tuple[ResourceRecord, ...]:
-        """All that was made, in this attempt or in an earlier one."""
+        """All resources, of this attempt and of earlier ones."""
         return tuple(self._records.values())
 
     # ------------------------------------------------------------------ inside
@@ -331,38 +330,38 @@ class PreparedResources(Resources):
 
     def __reduce__(self) -> NoReturn:
         raise UnpicklableResourceError(
-            f"prepared resources of {self._dataset!r} cannot be sent to another process, for this one records their making; "
-            f"send the raw resources, and create the prepared ones from what the workers return"
+            f"prepared resources of {self._dataset!r} cannot be sent to another process; "
+            f"send the raw resources, and create the prepared ones from the results of the workers"
         )
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self.__reduce__()
 
     def check_wanted(self) -> None:
-        """Before something counts as made: what is not held is about to replace what lies under its name."""
+        """Called before a resource is stored; without temporary names it is about to replace an older one."""
         if not self._hold:
             self._make_way()
 
     def _make_way(self) -> None:
-        """Before anything is replaced: stop if the dataset has become ready, else take an old manifest away."""
+        """Called before a resource is replaced: stops if the dataset has become ready, otherwise removes an old manifest."""
         if self._stored.ready_manifest() is not None:
             raise Superseded
         self._stored.invalidate()
 
     def _move(self, name: str, staged: str) -> None:
         try:
-            with contextlib.suppress(UnsupportedStorageOperationError):  # it cannot delete, but has made the copy
+            with contextlib.suppress(UnsupportedStorageOperationError):  # copied, but not deleted
                 self._connector.move_resource(staged, f"{self._dataset}/{name}")
         except ResourceNotFoundError:
             if not self._stored.holds(self._records[name]):
-                raise Superseded from None  # another process has removed it, which it does when all is done
+                raise Superseded from None  # another process has finished and cleaned up
 
     def _note_step(self, name: str, made: Iterable[str]) -> None:
         self._next_note = 0.0
         self.note(self.step_of(name, made))
 
     def step_of(self, name: str, made: Iterable[str]) -> Step:
-        """A step that made these resources."""
+        """A finished step with these resources."""
         records = tuple(self._records[each] for each in made)
         waiting = [self._staged.get(record.identifier) for record in records]
         staged = tuple(None if each is None else each.removeprefix(f"{self._dataset}/") for each in waiting)

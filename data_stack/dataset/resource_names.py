@@ -1,4 +1,4 @@
-"""Which names the resources of one dataset have taken, so that each gets a file of its own in any store."""
+"""Checks that the resources of one dataset have names that any store can keep side by side."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from data_stack.exception import ConfigError
 from data_stack.io.identifiers import check_identifier
 
 MANIFEST, JOURNAL = "manifest.json", "journal.json"
-#: Names of what waits for its own name begin so; no resource of a dataset has such a name.
+#: Prefix of temporary names, reserved.
 STAGED = "preparing@"
 
 
 class ResourceNames:
-    """The names taken below a dataset, its manifest and journal among them.
+    """The names used below a dataset, including its manifest and journal.
 
     Args:
-        dataset: the folder they are all below.
-        names: taken from the start.
+        dataset: its folder.
+        names: used from the start.
 
     Raises:
         MalformedIdentifierError: a name is outside of the grammar of identifiers.
-        ConfigError: a name is taken, differs from a taken one in case only, or is the folder of one; or it is kept for us.
+        ConfigError: a name is used, differs from a used one in case only, is the folder of one, or is reserved.
     """
 
     def __init__(self, dataset: str, names: Iterable[str] = ()) -> None:
@@ -32,29 +32,25 @@ class ResourceNames:
             self.take(name)
 
     def take(self, name: str) -> None:
-        """Take a name, or raise and leave things as they were."""
+        """Reserve a name."""
         check_identifier(name)
         check_identifier(f"{self._dataset}/{name}")
-        # Windows and macOS fold case; a store must survive being copied there.
+        # Windows and macOS fold case.
         folded = name.casefold()
         if folded.startswith(STAGED):
-            raise ConfigError(
-                f"dataset {self._dataset!r} cannot have the resource {name!r}: names that begin with {STAGED!r} are those of "
-                f"shards that are being prepared"
-            )
+            raise ConfigError(f"dataset {self._dataset!r} cannot have the resource {name!r}: the prefix {STAGED!r} is reserved")
         folders = _folders_of(folded)
         other = self._files.get(folded) or self._folders.get(folded) or next(filter(None, map(self._files.get, folders)), None)
         if other is not None:
             raise ConfigError(
-                f"dataset {self._dataset!r} cannot have the resource {name!r}: {other!r} is taken, "
-                f"and both would need the same file or folder"
+                f"dataset {self._dataset!r} cannot have the resource {name!r}: {other!r} needs the same file or folder"
             )
         self._files[folded] = name
         for folder in folders:
             self._folders.setdefault(folder, name)
 
     def give_back(self, name: str) -> None:
-        """Free a name that was taken but came to nothing."""
+        """Free a reserved name."""
         del self._files[name.casefold()]
         self._folders = {folder: user for user in self._files.values() for folder in _folders_of(user.casefold())}
 

@@ -1,4 +1,4 @@
-"""Prepares a dataset shard by shard: one after the other in this process, or as the tasks of an engine."""
+"""Prepares a dataset shard by shard, in this process or as tasks of an engine."""
 
 from __future__ import annotations
 
@@ -30,23 +30,21 @@ class Shard:
     """An independent part of a preparation.
 
     Attributes:
-        value: what the author describes it by, plain JSON data.
-        digest: 64 hex digits that name it, of its value alone.
-        name: for people, e.g. ``shard {"file": "raw/part-0.csv"}``.
+        value: the author's description of it, plain JSON data.
+        name: for messages and the journal, e.g. ``shard {"file": "raw/part-0.csv"}``.
     """
 
     value: Any
-    digest: str
     name: str
 
 
 def check_shards(values: Any, who: str) -> tuple[Shard, ...]:
-    """The shards that an author's ``preparation_shards`` gave.
+    """The shards of an author's ``preparation_shards``.
 
-    Each value is what becomes of it as JSON (tuples become lists), so that it is the same wherever the shard is prepared.
+    Values go through JSON (tuples become lists), so that they are the same wherever the shard is prepared.
 
     Raises:
-        ConfigError: it is no list, or one of them is no plain JSON data, or there twice.
+        ConfigError: it is not a list, or a value is not plain JSON data, or occurs twice.
     """
     if isinstance(values, (str, bytes, dict)) or not isinstance(values, Iterable):
         raise ConfigError(f"preparation_shards() of {who} must return a list of plain JSON values, got {values!r:.80}")
@@ -55,20 +53,17 @@ def check_shards(values: Any, who: str) -> tuple[Shard, ...]:
         try:
             text = json.dumps(value, sort_keys=True, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            raise ConfigError(
-                f"preparation_shards() of {who} gave a shard that is no plain JSON data ({error}): {value!r:.80}; use numbers of "
-                f"Python's, strings, None, lists and dicts"
-            ) from error
+            raise ConfigError(f"preparation_shards() of {who} must return plain JSON values ({error}): {value!r:.80}") from error
         digest = hashlib.sha256(text.encode("ascii")).hexdigest()
         if digest in shards:
-            raise ConfigError(f"preparation_shards() of {who} gave one shard twice: {text:.200}")
+            raise ConfigError(f"preparation_shards() of {who} returned one shard twice: {text:.200}")
         shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}... ({digest[:8]})"
-        shards[digest] = Shard(json.loads(text), digest, f"shard {shown}")
+        shards[digest] = Shard(json.loads(text), f"shard {shown}")
     return tuple(shards.values())
 
 
 def prepare_in_turn(factory: ShardAuthor, raw: Resources, prepared: PreparedResources) -> None:
-    """Prepare all shards in this process; those that an engine has completed before it was interrupted are taken over."""
+    """Prepare all shards in this process; takes over those that an interrupted engine completed."""
     shards = check_shards(factory.preparation_shards(raw), type(factory).__qualname__)
     by_name = {shard.name: shard for shard in shards}
     for name in prepared.steps(by_name):
@@ -77,24 +72,22 @@ def prepare_in_turn(factory: ShardAuthor, raw: Resources, prepared: PreparedReso
 
 
 def _finish(factory: ShardAuthor, raw: Resources, prepared: PreparedResources) -> None:
-    """Let the author finish what all shards made."""
+    """Call the author's ``finish_preparation``."""
     try:
         factory.finish_preparation(raw, prepared)
     except Exception as error:
         if not prepared.is_whole():
-            raise Superseded from error  # another process that works without a lease has published or removed what it reads
+            raise Superseded from error  # another process without a lease has published or removed the resources
         raise
 
 
 class EnginePreparation:
-    """Does what ``preprocess`` does, by the tasks of an engine.
-
-    A dataset that has no shards is one task: its ``preprocess``.
+    """Replaces ``preprocess`` by tasks of an engine; a dataset without shards is one task.
 
     Args:
         factory: of the dataset.
         engine: runs the tasks.
-        has_shards: whether it has any.
+        has_shards: whether the dataset has shards.
 
     Raises:
         ConfigError: the tasks cannot reach the store of the factory.
@@ -104,36 +97,29 @@ class EnginePreparation:
         self._factory, self._engine, self._has_shards = factory, engine, has_shards
         if engine.leaves_process and isinstance(factory.storage_connector, InMemoryStorageConnector):
             raise ConfigError(
-                f"{type(engine).__name__} prepares in other processes, which cannot store anything in the memory of this one "
+                f"{type(engine).__name__} prepares in other processes, which do not reach a store in the memory of this one "
                 f"({factory.storage_connector!r}): use a folder or a server, or no engine"
             )
 
     def __call__(self, raw: Resources, prepared: PreparedResources) -> None:
-        """Prepare what is not prepared yet. What the shards made is published with all the rest, when that is there.
+        """Prepare all shards that are not done; all resources are published together.
 
         Raises:
             TaskError: a shard could not be prepared.
-            ConfigError: the shards are none, two of them make the same resource, or tasks see another store than this process.
+            ConfigError: invalid shards, two shards made the same resource, or tasks see another store than this process.
         """
         factory, stored = self._factory, prepared.stored
         if self._has_shards:
             shards = check_shards(factory.preparation_shards(raw), type(factory).__qualname__)
         else:
-            shards = (Shard(None, hashlib.sha256(b"preprocess()").hexdigest(), "preprocess()"),)
+            shards = (Shard(None, "preprocess()"),)
         name, started = stored.definition.card.name, time.perf_counter()
         opening = stored.open_shards(prepared.fingerprint)
         left = {shard.name: shard for shard in shards if prepared.step_that_made(shard.name) is None}
         n_done = len(shards) - len(left)
         if n_done:
             logger.info("dataset %r: %d of %d shards were prepared before", name, n_done, len(shards))
-        work = ShardWork(
-            factory,
-            raw,
-            opening,
-            module_digests(factory),
-            folder=stored.definition.folder,
-            has_shards=self._has_shards,
-        )
+        work = ShardWork(factory, raw, opening, module_digests(factory), stored.folder, self._has_shards)
         bar = {"desc": f"{name}: preparing", "unit": "shard", "total": len(shards), "initial": n_done}
         try:
             with contextlib.closing(self._results(work, left, name)) as results:
@@ -160,84 +146,73 @@ class EnginePreparation:
 
     @staticmethod
     def _explain(opening: str, task: str, prepared: PreparedResources) -> NoReturn:
-        """A task did not leave what it should have left."""
+        """Raise the error for a task whose resources are missing."""
         if not prepared.stored.wants_shards(opening):
-            raise Superseded  # another process has prepared the dataset meanwhile, and cleaned up
+            raise Superseded  # another process has prepared the dataset
         raise ConfigError(
-            f"what {task} of dataset {prepared.stored.definition.card.name!r} stored is not in {prepared.stored.connector!r} "
-            f"as this process sees it, or the task does not see what this process stored. All machines that run tasks must reach "
-            f"the same store under the same name: a shared folder, MongoDB or an object store"
+            f"the resources of {task} of {prepared.stored.folder!r} are not in {prepared.stored.connector!r}. "
+            f"All machines that run tasks must reach the same store by the same name: a shared folder, MongoDB or an object store"
         )
 
 
+@dataclass(frozen=True, repr=False)
 class ShardWork:
-    """One attempt at a shard, in whatever process.
+    """Prepares shards in any process.
 
     Args:
-        factory: of the dataset; it is sent with its storage connector.
+        factory: of the dataset; it pickles with its storage connector.
         raw: the sources.
-        opening: of the preparation, by the process that leads.
+        opening: token of the leading process, see :meth:`StoredDataset.open_shards`.
         digests: of the modules with the author's code.
-        folder: where the dataset lies in the store.
-        has_shards: False where ``preprocess`` is the one shard.
+        folder: of the dataset in the store.
+        has_shards: False if ``preprocess`` is the one shard.
     """
 
-    def __init__(
-        self,
-        factory: ShardAuthor,
-        raw: Resources,
-        opening: str,
-        digests: Mapping[str, str],
-        *,
-        folder: str,
-        has_shards: bool,
-    ) -> None:
-        self._factory, self._raw, self._has_shards = factory, raw, has_shards
-        self._opening, self._digests, self._folder = opening, digests, folder
+    factory: ShardAuthor
+    raw: Resources
+    opening: str
+    digests: Mapping[str, str]
+    folder: str
+    has_shards: bool
 
     def __repr__(self) -> str:
-        return f"the factory {type(self._factory).__qualname__}"
+        return f"the factory {type(self.factory).__qualname__}"
 
     def __call__(self, shard: Shard) -> Step | None:
         """Prepare the shard.
 
         Returns:
-            What it consists of; None if it is not wanted any more.
+            Its resources; None if shards are no longer accepted.
 
         Raises:
-            ConfigError: the code is another one in this process.
+            ConfigError: this process has other code.
         """
-        if (changed := find_changed_module(self._digests)) is not None:
+        if (changed := find_changed_module(self.digests)) is not None:
             raise ConfigError(
-                f"module {changed!r} is another one where the shard is to be prepared than where the preparation was begun: it "
-                f"was edited meanwhile, or another version of its package is installed there. Prepare the dataset again with the "
-                f"same code everywhere"
+                f"module {changed!r} differs between the process that prepares a shard and the one that started the preparation; "
+                f"install the same code everywhere, and prepare the dataset again"
             )
-        definition = replace(self._factory._check_definition(), folder=self._folder)
-        stored = StoredDataset(self._factory.storage_connector, definition)
-        if not stored.wants_shards(self._opening):
+        definition = replace(self.factory._check_definition(), folder=self.folder)
+        stored = StoredDataset(self.factory.storage_connector, definition)
+        if not stored.wants_shards(self.opening):
             return None
-        prepared = ShardResources(stored, self._opening)
+        prepared = ShardResources(stored, self.opening)
         try:
-            if self._has_shards:
-                self._factory.prepare_shard(shard.value, self._raw, prepared)
+            if self.has_shards:
+                self.factory.prepare_shard(shard.value, self.raw, prepared)
             else:
-                self._factory.preprocess(self._raw, prepared)
-            prepared.check_wanted()  # after all of it was stored: either it is removed with the rest, or here
-        except Superseded:
+                self.factory.preprocess(self.raw, prepared)
+            prepared.check_wanted()  # see open_shards
+        except BaseException as error:
             prepared.discard()
-            return None
-        except BaseException:
-            prepared.discard()
+            if isinstance(error, Superseded):
+                return None
             raise
         return prepared.step_of(shard.name, prepared)
 
 
 class ShardResources(PreparedResources):
-    """What one attempt at a shard has made so far: nothing else of the dataset is seen, and nothing has its own name yet.
-
-    No step is noted: an attempt that was broken off is begun again.
-    """
+    """The resources of one attempt at a shard, under temporary names; an interrupted attempt starts over."""
 
     def __init__(self, stored: StoredDataset, opening: str) -> None:
         super().__init__(stored, Journal(""), hold=True, progress=False)
@@ -247,16 +222,16 @@ class ShardResources(PreparedResources):
         raise ConfigError("the resources of a shard are published by the process that prepares the dataset")
 
     def check_wanted(self) -> None:
-        """Go no further if the shard is not wanted any more."""
+        """Stop if shards are no longer accepted."""
         if not self._stored.wants_shards(self._opening):
             raise Superseded
 
     def note(self, done: Step) -> None:
-        """An attempt is done as a whole."""
+        """A shard has no steps."""
 
 
 def _check_apart(shards: Sequence[Shard], prepared: PreparedResources) -> None:
-    """Refuse two shards that make the same resource."""
+    """Raise ConfigError if two shards made the same resource."""
     makers: dict[str, Shard] = {}
     for shard in shards:
         step = prepared.journal.step(shard.name)

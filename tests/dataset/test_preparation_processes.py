@@ -18,7 +18,7 @@ PROGRAM = Path(__file__).parent / "programs" / "demo_dataset.py"
 ROOT = Path(__file__).parents[2]
 NOT_READY, READY = 0, 3
 #: Crashes are tried at this many places, spread over all changes of files, and at each of the last ones.
-N_SPREAD, N_LAST = sized(3, 16), sized(2, 8)
+N_SPREAD, N_LAST = sized(2, 16), sized(1, 8)
 
 
 class Demo:

@@ -149,9 +149,9 @@ def test_a_source_that_another_version_has_is_not_retrieved_again(store: FileSto
     assert new(store).verify() == []
 
 
-@pytest.mark.parametrize("version", ["1/0", "../1", "1 0", "manifest.json", "Journal.json", "preparing@1", "1.", "ä"])
-def test_a_version_that_no_folder_can_have_is_refused(store: FileStorageConnector, version: str) -> None:
+@pytest.mark.parametrize("version", ["1/0", "../1", "manifest.json", "Journal.json", "preparing@1", "ä"])
+def test_a_version_that_cannot_be_a_folder_is_refused(store: FileStorageConnector, version: str) -> None:
     kind: type[DatasetFactory] = type("Wrong", (Older,), {"card": DatasetCard(name="letters", version=version)})
 
-    with pytest.raises(ConfigError, match="version"):
+    with pytest.raises(ConfigError):
         kind(store).prepare()

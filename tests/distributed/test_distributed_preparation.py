@@ -393,7 +393,7 @@ class Described(Sharded):
     ("shards", "said"),
     [
         ([1, 1], "one shard twice: 1"),
-        ([float("nan")], "no plain JSON data"),
+        ([float("nan")], "must return plain JSON"),
         ("abc", "must return a list"),
     ],
 )
