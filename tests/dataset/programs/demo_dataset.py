@@ -32,6 +32,7 @@ from data_stack.io.storage_connectors import FileStorageConnector, Lease
 
 SPLITS = ("train", "test")
 N_SAMPLES = 2_000
+OPERATIONS: list[str] = []
 
 
 def source_text(split: str) -> bytes:
@@ -101,26 +102,20 @@ def left_over(store: str) -> list[str]:
 
 
 def kill_at(n: int, store: str) -> None:
-    """Kill this process before its n-th change of a file of the store; 0 prints how many there were."""
-    operations = 0
+    """Kill this process before its n-th change of a file of the store; 0 only counts."""
 
     def count(event: str, arguments: tuple[Any, ...]) -> None:
-        nonlocal operations
         if event not in ("open", "os.rename", "os.remove", "os.mkdir"):
             return
         path = str(arguments[0])
         changes = event != "open" or arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
         # The store opens by names relative to its folders; whatever else is absolute lies outside of it.
         if changes and (not path.startswith("/") or path.startswith(store)):
-            operations += 1
-            if operations == n:
+            OPERATIONS.append(event)
+            if len(OPERATIONS) == n:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(count)
-    if n == 0:
-        import atexit
-
-        atexit.register(lambda: print(f"operations {operations}"))
 
 
 def main() -> int:
@@ -147,6 +142,8 @@ def main() -> int:
     if "DEMO_KILL_AT" in os.environ:
         kill_at(int(os.environ["DEMO_KILL_AT"]), store)
     report = factory.prepare(progress=False)
+    if os.environ.get("DEMO_KILL_AT") == "0":
+        print("operations", len(OPERATIONS))
     print("ready" if report.already_ready else "prepared")
     return 0
 
