@@ -1,4 +1,4 @@
-"""Which dataset an iterator is of, and where in its samples the target is."""
+"""The dataset of an iterator, and the layout of its samples."""
 
 from __future__ import annotations
 
@@ -14,19 +14,16 @@ __all__ = [
     "IteratorMeta",
     "MetaFactory",
     "TargetKind",
-    "WrappedDatasetMeta",
 ]
 
 
 class _NotGiven(Enum):
-    NOT_GIVEN = 0
+    """Stands for a missing argument where None is a value."""
 
-    def __repr__(self) -> str:
-        return self.name
+    NOT_GIVEN = 0
 
 
 NOT_GIVEN: Final = _NotGiven.NOT_GIVEN
-"""Stands for an argument that was left out, where None is a value of its own."""
 
 _NameOrNotGiven = Union[str, None, Literal[_NotGiven.NOT_GIVEN]]
 
@@ -42,12 +39,11 @@ class IdentifiyingInfoIF(ABC):
     @abstractmethod
     def identifier(self) -> str | None:
         """Names this iterator among others."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class IteratorMeta:
-    """Where in a sample to find what: positions in tuple samples, keys in dict samples."""
+    """The parts of a sample: positions in tuple samples, keys in dict samples."""
 
     sample_pos: int | str = 0
     target_pos: int | str = 1
@@ -55,46 +51,41 @@ class IteratorMeta:
 
 
 class DatasetMetaIF(IdentifiyingInfoIF):
-    """What can be known about the dataset of an informed iterator."""
+    """Describes the dataset of an informed iterator."""
 
     @property
     @abstractmethod
     def dataset_name(self) -> str | None:
         """The dataset's name, e.g. ``"mnist"``."""
-        raise NotImplementedError
 
     @property
     @abstractmethod
     def dataset_tag(self) -> str | None:
         """Which part of it, e.g. ``"train"``."""
-        raise NotImplementedError
 
     @property
     @abstractmethod
     def sample_pos(self) -> Any:
         """Position or key of the sample proper (int or str)."""
-        raise NotImplementedError
 
     @property
     @abstractmethod
     def target_pos(self) -> Any:
         """Position or key of the target (int or str)."""
-        raise NotImplementedError
 
     @property
     @abstractmethod
     def tag_pos(self) -> Any:
         """Position or key of the tag (int or str)."""
-        raise NotImplementedError
 
     @property
     def target_kind(self) -> TargetKind | None:
-        """What targets are: labels, one-hot vectors of labels, or real numbers; None where nobody said."""
+        """The kind of the targets: labels, one-hot vectors of labels, or real numbers; None if unknown."""
         return None
 
     @property
     def class_names(self) -> tuple[Any, ...] | None:
-        """The classes that targets name, in the order of their numbers or of the positions of the one; None if unknown."""
+        """The classes of the targets, in the order of their numbers; None if unknown."""
         return None
 
     @property
@@ -104,21 +95,21 @@ class DatasetMetaIF(IdentifiyingInfoIF):
 
     @property
     def column_names(self) -> tuple[str, ...] | None:
-        """Names of the columns of tuple samples, in their order; None if they have none, as the keys of dicts are theirs.
+        """Names of the columns of tuple samples, in their order.
 
-        A map may change the number of columns. Then they name nothing: :func:`data_stack.dataset.iterator.column_names` looks.
+        After a map that changes the number of columns they are invalid; :func:`data_stack.dataset.iterator.column_names` checks.
         """
         return None
 
     @property
     def provenance(self) -> tuple[str, ...]:
-        """The layers that these samples went through since they were loaded, lowest first."""
+        """The layers above the loaded dataset, lowest first."""
         return ()
 
 
 @dataclass(frozen=True)
 class DatasetMeta(DatasetMetaIF):
-    """A dataset's name, tag and identifier with the layout of its samples; a value, compared by content."""
+    """A dataset's name, tag and identifier with the layout of its samples; immutable."""
 
     iterator_meta: IteratorMeta = IteratorMeta()
     identifier: str | None = None
@@ -166,9 +157,7 @@ class MetaFactory:
 
     @staticmethod
     def copy_dataset_meta(dataset_meta: DatasetMetaIF) -> DatasetMeta:
-        """An equal meta; of another class's meta, its content."""
-        if isinstance(dataset_meta, DatasetMeta):
-            return replace(dataset_meta)
+        """An equal DatasetMeta, also of a meta of another class."""
         return DatasetMeta(
             IteratorMeta(dataset_meta.sample_pos, dataset_meta.target_pos, dataset_meta.tag_pos),
             dataset_meta.identifier,
@@ -189,23 +178,7 @@ class MetaFactory:
         dataset_name: _NameOrNotGiven = NOT_GIVEN,
         dataset_tag: _NameOrNotGiven = NOT_GIVEN,
     ) -> DatasetMeta:
-        """A meta like ``dataset_meta`` but for what is given here; None clears, what is left out is inherited."""
+        """``dataset_meta`` with changes; None clears a value, missing arguments keep it."""
         given = {"identifier": identifier, "dataset_name": dataset_name, "dataset_tag": dataset_tag}
         changes: dict[str, Any] = {name: value for name, value in given.items() if value is not NOT_GIVEN}
         return replace(MetaFactory.copy_dataset_meta(dataset_meta), **changes)
-
-
-class WrappedDatasetMeta:
-    """The original's name for a meta made from another: calling it is ``MetaFactory.get_dataset_meta_from_existing``.
-
-    What comes back is a flat :class:`DatasetMeta`, however often metas were derived from each other.
-    """
-
-    def __new__(  # type: ignore[misc]  # kept callable under its old name, but there is only one kind of meta
-        cls,
-        dataset_meta: DatasetMetaIF,
-        identifier: _NameOrNotGiven = NOT_GIVEN,
-        dataset_name: _NameOrNotGiven = NOT_GIVEN,
-        dataset_tag: _NameOrNotGiven = NOT_GIVEN,
-    ) -> DatasetMeta:
-        return MetaFactory.get_dataset_meta_from_existing(dataset_meta, identifier, dataset_name, dataset_tag)

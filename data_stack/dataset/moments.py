@@ -1,4 +1,4 @@
-"""Statistics of columns, block by block."""
+"""Running statistics of columns."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Floats = npt.NDArray[np.float64]
 
 
 class RunningMoments:
-    """Count, mean, variance and range of each position of a column, over all its blocks; NaN are passed over.
+    """Count, mean, variance and range of each position of a column over all its blocks, without NaN.
 
     Blocks are merged by the formula of Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing
     Sample Variances" (1979), which loses no digits where mean and spread are of different magnitude.
 
     Attributes:
-        count: how many values that are not NaN, shape ``(…)``.
-        mean: shape ``(…)``, 0 where there is none.
-        low: the least value, ``inf`` where there is none.
-        high: the largest, ``-inf`` where there is none.
+        count: number of values other than NaN, shape ``(…)``.
+        mean: shape ``(…)``, 0 without values.
+        low: the least value, ``inf`` without values.
+        high: the largest, ``-inf`` without values.
         squares: the sum of the squared deviations from the mean.
     """
 
@@ -34,9 +34,9 @@ class RunningMoments:
         self.squares: Any = 0.0
 
     def add(self, block: npt.NDArray[Any]) -> None:
-        """Take in numbers of shape ``(n, …)``, n > 0, none of them infinite."""
+        """Add finite numbers or NaN of shape ``(n, …)``, n > 0."""
         missing = np.isnan(block)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what overflows is told by who uses it
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # callers check the results
             if missing.any():
                 present = ~missing
                 count = present.sum(axis=0)
@@ -47,11 +47,11 @@ class RunningMoments:
                 mean = block.mean(axis=0, dtype=np.float64)
                 squares = block - mean
             self.merge(count, mean, np.square(squares).sum(axis=0))
-        self.low = np.fmin(self.low, np.fmin.reduce(block, axis=0))  # these pass NaN by
+        self.low = np.fmin(self.low, np.fmin.reduce(block, axis=0))  # these ignore NaN
         self.high = np.fmax(self.high, np.fmax.reduce(block, axis=0))
 
     def merge(self, count: Any, mean: Any, squares: Any) -> None:
-        """Take in ``count`` further values of this mean, whose squared deviations from it add up to ``squares``."""
+        """Add ``count`` values of this mean, with the sum ``squares`` of their squared deviations from it."""
         total = self.count + count
         difference = mean - self.mean
         share = count / np.maximum(total, 1)

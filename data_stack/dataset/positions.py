@@ -1,4 +1,4 @@
-"""Which samples, in which order, kept as small as it can be: a range, an index array, or a formula."""
+"""Positions of samples in compact form: a range, an index array, or a formula."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_IN_INT32 = 2**31
 
 
 class ComputedPositions(ABC):
-    """Positions that a formula gives: nothing is kept, however many there are.
+    """Positions that a formula computes, without an array.
 
     A subclass defines ``__len__`` and ``take``, and ``at`` if it can do that faster.
     """
@@ -36,11 +36,7 @@ class ComputedPositions(ABC):
         raise NotImplementedError
 
     def __getitem__(self, index: int) -> int:
-        """As of a list: negative indices count from the end.
-
-        Raises:
-            IndexError: outside.
-        """
+        """Like a list: negative indices count from the end."""
         n_positions = len(self)
         if 0 <= index < n_positions:
             return self.at(index)
@@ -54,7 +50,7 @@ Positions = Union[range, IndexArrayOfInts, ComputedPositions]
 
 
 class _Composed(ComputedPositions):
-    """What ``outer`` picks among ``inner``, where one of them is computed."""
+    """``inner`` at the positions ``outer``, one of them computed."""
 
     def __init__(self, outer: Positions, inner: Positions) -> None:
         self._outer, self._inner = outer, inner
@@ -62,7 +58,7 @@ class _Composed(ComputedPositions):
     def __len__(self) -> int:
         return len(self._outer)
 
-    # Views of views have an inner one that is composed again, a thousand times perhaps: a loop, for Python bounds recursion.
+    # A loop, as a thousand nested views would exceed the recursion limit.
 
     def at(self, index: int) -> int:
         positions: Positions = self
@@ -90,7 +86,7 @@ def take(positions: Positions, indices: IndexArrayOfInts) -> IndexArrayOfInts:
 
 
 def compose(outer: Positions, inner: Positions | None) -> Positions:
-    """What ``outer`` picks among ``inner`` (None: all of it in order). Ranges and formulas stay such."""
+    """``inner`` (None: all positions) at the positions ``outer``. Ranges and formulas stay such."""
     if inner is None or (isinstance(inner, range) and inner.start == 0 and inner.step == 1):
         return outer
     if isinstance(outer, range):
@@ -113,14 +109,14 @@ def compose(outer: Positions, inner: Positions | None) -> Positions:
 
 
 def narrow(positions: IndexArrayOfInts, n_samples: int) -> IndexArrayOfInts:
-    """A copy that nobody else can write to, of 4 bytes a position where ``n_samples`` allow it, otherwise of 8."""
+    """A read-only copy, of 4 bytes a position if ``n_samples`` allow it, otherwise of 8."""
     copy = positions.astype(np.int32 if n_samples <= _MOST_IN_INT32 else np.int64)
     copy.setflags(write=False)
     return copy
 
 
 def as_index_array(positions: Positions) -> IndexArrayOfInts:
-    """All positions written out; not to be written to."""
+    """All positions as an array, which callers must not change."""
     if isinstance(positions, range):
         return np.arange(positions.start, positions.stop, positions.step, dtype=np.intp)
     if isinstance(positions, ComputedPositions):

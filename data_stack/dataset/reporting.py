@@ -1,4 +1,4 @@
-"""Makes reports on an iterator and all that it is stacked on: sizes, layouts, distributions of targets."""
+"""Reports on an iterator and its stack: sizes, layouts, distributions of targets."""
 
 from __future__ import annotations
 
@@ -28,13 +28,7 @@ __all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator"]
 _SPEED_MAX_SAMPLES = 10_000
 _SPEED_MAX_SECONDS = 0.2
 
-_SAMPLES_LOOKED_AT = 8  # of the iterator reported on, where no schema tells
-
-# Layouts are told of so many iterators of a stack, for a sample may be a picture to decode.
-_MOST_SAMPLES_READ = 100
-
-# Target columns of this many bytes at most are kept during a report, for what is stacked on their iterators.
-_MOST_BYTES_KEPT = 1 << 28
+_SAMPLES_LOOKED_AT = 8  # without a schema
 
 
 class DatasetIteratorReportGenerator:
@@ -43,24 +37,20 @@ class DatasetIteratorReportGenerator:
     Targets are counted as plain Python values: numpy and tensor numbers as their value, one-hot vectors as the position
     of their one, bytes, dates and other objects as text, vectors as tuples. Numbers of more than 1,000 distinct values (100 if
     fractional), as in a regression, are counted in ten ranges of equal width such as ``"[0.5, 1.0)"``; of other targets of
-    more than 1,000 distinct values the most frequent are counted and the rest is summed up as ``"(others)"``. Targets of more
-    than 64 values each, such as masks, are not counted, nor read. An iterator without meta, or whose samples have no target,
-    has an empty distribution.
+    more than 1,000 distinct values, the most frequent are counted, and the rest as ``"(others)"``. Targets of more
+    than 64 values each, such as masks, are not counted. An iterator without meta, or without targets, has an empty distribution.
 
-    Targets are read as a column. Of samples the first one is read, for shapes and dtypes; of the iterator itself, where no schema
-    tells them, eight between the first and the last. What a layer only rearranges is not
-    read again where the iterator below it has been reported on.
+    Targets are read as a column, once for a source and the views of it. Shapes and dtypes are those of a schema, or of eight
+    samples.
     """
 
     class ReportFormat(Enum):
-        """What a report is given as."""
+        """The formats of a report."""
 
         DATA_CLASS = "data_class"
         YAML = "yaml"
         JSON = "json"
         DICT = "dict"
-        MARKDOWN = "markdown"
-        HTML = "html"
 
     @staticmethod
     def generate_report(
@@ -74,12 +64,12 @@ class DatasetIteratorReportGenerator:
 
         Args:
             iterator: with or without meta.
-            report_format: a DatasetIteratorReport, the same as a dict, or that as JSON or YAML text, or as a document in
-                Markdown or HTML. Dict, JSON and YAML number their reports and tell of an iterator once: where it is met again,
-                there stand its name and length with ``"see_report": n``; of what lies more than 25 layers deep only these two.
+            report_format: a DatasetIteratorReport (which has ``to_markdown()`` and ``to_html()``), or its content as a dict,
+                JSON or YAML. These number their reports and contain each iterator once: further occurrences have name, length
+                and ``"see_report": n``; layers deeper than 25 have only name and length.
             measure_speed: iterate over up to 10,000 samples of each iterator, for 0.2 s at most (or one sample).
-            statistics: read all samples of ``iterator`` (not of those below it), and tell what is missing in each column, the
-                extremes, mean and deviation of its numbers, and how many values are distinct. Memory stays bounded.
+            statistics: read all samples of ``iterator`` for missing values, extremes, mean and deviation of numbers, and numbers
+                of distinct values of each column, in bounded memory.
 
         Raises:
             ConfigError: there is no such format.
@@ -92,17 +82,14 @@ class DatasetIteratorReportGenerator:
             known = ", ".join(repr(each.value) for each in formats)
             raise ConfigError(f"there is no report format {report_format!r}: there are {known}") from None
         report = _Reporter(measure_speed).report(iterator)
+        report.columns = _columns_of(iterator)
         if statistics and report.columns:
             report.columns = column_statistics.with_statistics(as_iterator(iterator), report.columns)
         if wanted is formats.DICT:
             return plain_report(report, has_text_keys=False)
         if wanted is formats.JSON:
             return json.dumps(plain_report(report, has_text_keys=True), indent=4, allow_nan=False)
-        if wanted is formats.YAML:
-            return _as_yaml(plain_report(report, has_text_keys=False))
-        if wanted is formats.MARKDOWN:
-            return report.to_markdown()
-        return report.to_html() if wanted is formats.HTML else report
+        return _as_yaml(plain_report(report, has_text_keys=False)) if wanted is formats.YAML else report
 
     @staticmethod
     def measure_iteration_speed(iterator: Iterable[Any]) -> float:
@@ -117,39 +104,26 @@ class DatasetIteratorReportGenerator:
 
 
 class _Reporter:
-    """Makes the reports of one stack, each iterator's once."""
+    """Makes the reports of one stack, one for each iterator."""
 
     def __init__(self, measure_speed: bool) -> None:
         self._measures_speed = measure_speed
         self._columns: dict[tuple[SampleAccess, ColumnKey], npt.NDArray[Any]] = {}
-        self._n_bytes_kept = 0
-        self._n_samples_read = 0
 
     def report(self, iterator: Any) -> DatasetIteratorReport:
         nodes = _find_below(iterator)
-        reports = {id(node): self._bare_report(node, is_root=node is iterator) for node, _ in nodes}
+        reports = {id(node): self._bare_report(node) for node, _ in nodes}
         for node, underlying in nodes:
             reports[id(node)].sub_reports += [reports[id(each)] for each in underlying]
         return reports[id(iterator)]
 
-    def _bare_report(self, iterator: Any, is_root: bool) -> DatasetIteratorReport:
-        """The report without those that are nested in it."""
+    def _bare_report(self, iterator: Any) -> DatasetIteratorReport:
+        """The report without sub-reports."""
         meta = getattr(iterator, "dataset_meta", None)
         speed = DatasetIteratorReportGenerator.measure_iteration_speed(iterator) if self._measures_speed else None
         n_samples = len(iterator)
-        sample: Any = None
-        columns: tuple[ColumnReport, ...] = ()
-        if n_samples and (is_root or (meta is not None and self._n_samples_read < _MOST_SAMPLES_READ)):
-            declared = access_to(iterator).unwrap()[0].declare_columns() if isinstance(iterator, DatasetIteratorIF) else None
-            looked_at = _positions_looked_at(n_samples) if is_root and declared is None else [0]
-            self._n_samples_read += len(looked_at)
-            samples = [iterator[position] for position in looked_at]
-            sample = samples[0]
-            columns = column_statistics.columns_of_samples(samples, meta, column_names(iterator), declared)
         if meta is None:
-            name = type(iterator).__name__
-            return DatasetIteratorReport(None, name, None, n_samples, None, None, None, {}, speed, [], columns=columns)
-        class_names, feature_names = getattr(meta, "class_names", None), getattr(meta, "feature_names", None)
+            return DatasetIteratorReport(None, type(iterator).__name__, None, n_samples, None, None, None, {}, speed, [])
         return DatasetIteratorReport(
             identifier=meta.identifier,
             name=meta.dataset_name,
@@ -158,41 +132,46 @@ class _Reporter:
             sample_pos=meta.sample_pos,
             target_pos=meta.target_pos,
             tag_pos=meta.tag_pos,
-            target_dist=self._distribution(as_iterator(iterator), meta.target_pos, sample),
+            target_dist=self._distribution(as_iterator(iterator), meta.target_pos) if n_samples else {},
             iteration_speed=speed,
             sub_reports=[],
             target_kind=getattr(meta, "target_kind", None),
-            class_names=None if class_names is None else tuple(class_names),
-            feature_names=None if feature_names is None else tuple(feature_names),
+            class_names=getattr(meta, "class_names", None),
+            feature_names=getattr(meta, "feature_names", None),
             provenance=tuple(getattr(meta, "provenance", ())),
-            columns=columns,
         )
 
-    def _distribution(self, iterator: DatasetIteratorIF, target_pos: ColumnKey, sample: Any) -> dict[Any, int]:
+    def _distribution(self, iterator: DatasetIteratorIF, target_pos: ColumnKey) -> dict[Any, int]:
+        source, positions = access_to(iterator).unwrap()
         try:
-            if sample is not None and _is_no_class(value_of(sample, target_pos)):
-                return {}
-            return target_distribution(self._target_column(iterator, target_pos))
+            if (source, target_pos) not in self._columns:
+                if _is_no_class(value_of(iterator[0], target_pos)):
+                    return {}
+                if positions is not None:
+                    return target_distribution(source.columns([target_pos], as_index_array(positions))[0])
+                (self._columns[source, target_pos],) = source.columns([target_pos])
         except ConfigError:  # the samples have no target
             return {}
+        column = self._columns[source, target_pos]
+        return target_distribution(column if positions is None else column.take(as_index_array(positions), axis=0))
 
-    def _target_column(self, iterator: DatasetIteratorIF, key: ColumnKey) -> npt.NDArray[Any]:
-        """A column of ``iterator``, taken from that of the iterator below which has it, if that one was read."""
-        source, positions = access_to(iterator).unwrap()
-        if (source, key) in self._columns:
-            column = self._columns[source, key]
-        elif positions is None:
-            (column,) = source.columns([key])
-            if self._n_bytes_kept + column.nbytes <= _MOST_BYTES_KEPT:
-                self._n_bytes_kept += column.nbytes
-                self._columns[source, key] = column
-        else:
-            return source.columns([key], as_index_array(positions))[0]
-        return column if positions is None else column.take(as_index_array(positions), axis=0)
+
+def _columns_of(iterator: Any) -> tuple[ColumnReport, ...]:
+    """The columns of an iterator by its schema, or by some of its samples: in one of them a value may be missing."""
+    n_samples = len(iterator)
+    if not n_samples:
+        return ()
+    declared = access_to(iterator).unwrap()[0].declare_columns() if isinstance(iterator, DatasetIteratorIF) else None
+    n_read = _SAMPLES_LOOKED_AT if declared is None else 1
+    positions = sorted(set(np.linspace(0, n_samples - 1, n_read).round().astype(int).tolist()))
+    samples = [iterator[position] for position in positions]
+    return column_statistics.columns_of_samples(
+        samples, getattr(iterator, "dataset_meta", None), column_names(iterator), declared
+    )
 
 
 def _find_below(root: Any) -> list[tuple[Any, list[Any]]]:
-    """All iterators of a stack with what they are stacked on, each once; as a rule after what is below it."""
+    """All iterators of a stack with their underlying iterators, each once, from below as far as possible."""
     found: dict[int, tuple[Any, list[Any]]] = {}
     waiting = [root]
     while waiting:
@@ -204,13 +183,8 @@ def _find_below(root: Any) -> list[tuple[Any, list[Any]]]:
     return list(reversed(found.values()))
 
 
-def _positions_looked_at(n_samples: int) -> list[int]:
-    """The first one, the last one, and some between: of what all look alike in one of them, another may lack a value."""
-    return sorted({round(part * (n_samples - 1) / (_SAMPLES_LOOKED_AT - 1)) for part in range(_SAMPLES_LOOKED_AT)})
-
-
 def _is_no_class(target: Any) -> bool:
-    """Whether a target has so many values that only one-hot vectors of that length would be counted, and is none."""
+    """Whether a target has too many values to be counted, and is not a one-hot vector."""
     if n_values_of(target) <= MOST_VALUES_OF_A_TARGET:
         return False
     array = as_array(target)

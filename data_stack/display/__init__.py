@@ -1,4 +1,4 @@
-"""Datasets to look at: contact sheets, and reports in words."""
+"""Contact sheets and reports of datasets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Some samples of a dataset on one picture, each with its label."""
+"""Draws samples of a dataset on one picture, each with its label."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _MARGIN, _GAP, _LINE_HEIGHT, _TITLE_HEIGHT = 28, 10, 22, 66
 _TITLE_SIZE, _TEXT_SIZE = 24, 15
 _CELL_PIXELS, _LARGEST_CELL = 80, 160
 _N_SAMPLES = 100
-_LEAST_EDGE = 4  # an array of fewer rows or columns is rather a list of points than a picture
-#: Labels are read at so many positions at most, evenly spread: a sheet of a dataset of millions stays a matter of moments.
+_LEAST_EDGE = 4  # smaller arrays are drawn as text
+#: At most so many labels are read, evenly spread.
 _N_LABELS_READ = 10_000
 
 _Array = npt.NDArray[Any]
@@ -51,23 +51,23 @@ def contact_sheet(
     sample_pos: int | str | None = None,
     target_pos: int | str | None = None,
 ) -> Image.Image:
-    """Draw samples with their labels side by side, what is no picture as text; ``.save("sheet.png")`` writes it.
+    """Draw samples with their labels side by side; ``.save("sheet.png")`` writes the picture.
 
-    The samples are the same every time: as many of each class as there is room for, class by class in turn (of a
-    target that is no class, evenly over the dataset), the first ones of each, or random ones if ``seed`` is given.
-    Pictures have the shape ``(height, width)``, ``(height, width, c)`` or ``(c, height, width)`` with 1, 3 or 4 channels
-    of any number type; small ones are enlarged by a whole factor, pixel by pixel. One range of values holds for all of them.
+    The choice is deterministic: equally many samples of each class, the first ones, or random ones with ``seed``; for targets
+    that are not classes, samples evenly over the dataset. Pictures have the shape ``(height, width)``, ``(height, width, c)``
+    or ``(c, height, width)`` with 1, 3 or 4 channels of any number type; small ones are enlarged. All share one range of
+    values. Other samples are drawn as text.
 
     Args:
-        iterator: tuples or dicts; only samples drawn are read, and up to 10,000 of the targets.
+        iterator: tuples or dicts; reads the drawn samples and up to 10,000 targets.
         n_samples: how many to draw at most; None: 100.
-        n_columns: pictures in a row; None: one for each class where these are few, else 10.
-        seed: chooses random samples instead of the first ones; any int not below 0.
-        title: the first line; None: the dataset's name and tag where the iterator knows them.
-        sample_pos: position, name or key of what is drawn; None: as the iterator's meta says; else the first part of a tuple, and
-            of a dict the first that is a picture.
-        target_pos: position, name or key of its label; None: as the iterator's meta says; else the second part of a tuple, and
-            of a dict the first other part that is a single value.
+        n_columns: pictures in a row; None: one for each class of a few, otherwise 10.
+        seed: draws random samples; any int not below 0.
+        title: the first line; None: the dataset's name and tag.
+        sample_pos: position, name or key of the picture; None: by the meta, or the first part of a tuple, or the first picture
+            of a dict.
+        target_pos: position, name or key of the label; None: by the meta, or the second part of a tuple, or the first single
+            value of a dict.
 
     Raises:
         ConfigError: ``n_samples`` or ``n_columns`` is below 1, or ``seed`` below 0.
@@ -94,11 +94,11 @@ def contact_sheet(
     return _draw(_tiles(parts), labels, n_columns or (n_classes if 4 <= n_classes <= 12 else 10), title, about)
 
 
-# ------------------------------------------------------------------ what a sample is to the eye
+# ------------------------------------------------------------------ samples
 
 
 def _default_keys(meta: Any, first: Any) -> tuple[_Key, _Key]:
-    """Where samples and targets are: as the meta says if ``first`` has these parts."""
+    """The keys of samples and targets: those of the meta if ``first`` has them."""
     sample_key, target_key = getattr(meta, "sample_pos", 0), getattr(meta, "target_pos", 1)
     if isinstance(first, Mapping):
         if sample_key not in first:
@@ -109,7 +109,7 @@ def _default_keys(meta: Any, first: Any) -> tuple[_Key, _Key]:
 
 
 def _part(sample: Any, key: _Key) -> Any:
-    """The part of a sample at ``key``, None where it has none; a bare sample is its own part 0."""
+    """The part of a sample at ``key``, if it has one; a bare sample is its own part 0."""
     if isinstance(sample, Mapping):
         return sample.get(key)
     if isinstance(sample, (tuple, list)):
@@ -123,7 +123,7 @@ def _as_numbers(value: Any) -> _Array | None:
 
 
 def _as_picture(value: Any) -> _Array | None:
-    """``value`` as an array of shape ``(height, width)`` or ``(height, width, c)``, c 3 or 4; None if it is no picture."""
+    """``value`` as an array of shape ``(height, width)`` or ``(height, width, c)``, c 3 or 4, if it is a picture."""
     array = _as_numbers(value)
     if array is None or array.ndim not in (2, 3):
         return None
@@ -154,7 +154,7 @@ def _label_text(target: Any, class_names: Sequence[Any] | None) -> str:
 
 
 def _chosen(iterator: DatasetIteratorIF, target_key: Any, n_samples: int, seed: int | None) -> tuple[list[int], int]:
-    """Positions to draw, the classes taking turns, and how many classes there are (0 if the target is no class)."""
+    """Positions to draw, the classes in turn, and the number of classes (0 if targets are not classes)."""
     n_total = len(iterator)
     candidates = np.linspace(0, n_total - 1, min(n_total, _N_LABELS_READ)).astype(np.intp)
     if seed is not None:
@@ -193,7 +193,7 @@ def _draw(tiles: Sequence[Image.Image], labels: Sequence[str], n_columns: int, t
 
 
 def _tiles(parts: Sequence[Any]) -> list[Image.Image]:
-    """What is drawn of each sample: its picture, or its text."""
+    """A picture or text for each sample."""
     pictures = [_as_picture(part) for part in parts]
     in_bytes = iter(_as_bytes([picture for picture in pictures if picture is not None]))
     return [
@@ -209,25 +209,16 @@ def _text_tile(value: Any) -> Image.Image:
 
 
 def _as_bytes(pictures: Sequence[_Array]) -> list[npt.NDArray[np.uint8]]:
-    """Pictures as uint8, in one range of values so that they stay comparable; what is not a number is black.
-
-    Black to white is 0 to 255 for bytes and 0 to 1 for others that lie there, if a quarter of that range is used. Else it goes
-    from the smallest finite value, or from 0 where nothing is negative, to the largest.
-    """
-    finite = [picture[np.isfinite(picture)] for picture in pictures]
-    low = float(min((each.min() for each in finite if each.size), default=0))
-    high = float(max((each.max() for each in finite if each.size), default=1))
-    full = 255.0 if all(picture.dtype == np.uint8 for picture in pictures) else 1.0
-    if low >= 0:
-        low, high = 0.0, full if full / 4 <= high <= full else high
-    high = high if high > low else low + 1
+    """Pictures as uint8, black for the smallest value of all, or for 0 if none is negative, and white for the largest."""
+    finite = np.concatenate([picture[np.isfinite(picture)].astype(np.float64) for picture in pictures] or [np.zeros(0)])
+    low, high = finite.min(initial=0), finite.max(initial=0)
     with np.errstate(all="ignore"):
-        scaled = [np.interp(picture.astype(np.float64), (low, high), (0, 255)) for picture in pictures]
+        scaled = [np.interp(picture.astype(np.float64), (low, high if high > low else low + 1), (0, 255)) for picture in pictures]
         return [np.nan_to_num(each).round().astype(np.uint8) for each in scaled]
 
 
 def _thumbnail(pixels: npt.NDArray[np.uint8]) -> Image.Image:
-    """Small pictures enlarged by a whole factor, so that a pixel stays a square; large ones made smaller."""
+    """Enlarges a small picture by a whole factor, and shrinks a large one."""
     image = Image.fromarray(pixels)
     if image.mode == "RGBA":
         image = Image.alpha_composite(Image.new("RGBA", image.size, _PAPER), image)
@@ -241,7 +232,7 @@ def _thumbnail(pixels: npt.NDArray[np.uint8]) -> Image.Image:
 
 
 def _sheet(title: str, about: str, width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
-    """White paper with a title, a line about what is on it, and room of the size asked for below."""
+    """White paper with a title, a subtitle, and room of this size below."""
     title = readable(title)
     width = max(width, _text_width(title, _TITLE_SIZE), _text_width(about)) + 2 * _MARGIN
     image = Image.new("RGB", (width, height + _TITLE_HEIGHT + 2 * _MARGIN), _PAPER)
@@ -257,7 +248,7 @@ def _text_width(text: str, size: int = _TEXT_SIZE) -> int:
 
 @functools.cache
 def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """A font of this machine with the letters of many scripts, or Pillow's own."""
+    """An installed font with many scripts, or Pillow's own."""
     for name in ("NotoSansCJK-Regular.ttc", "DejaVuSans.ttf", "arial.ttf"):
         try:
             return ImageFont.truetype(name, size)

@@ -1,4 +1,4 @@
-"""What a prepared dataset holds: a report on each of its splits, with what its author says, its bytes, and the time they took."""
+"""Reports on a prepared dataset: its description, splits, resources and timings."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class DatasetReport(Document):
 
     Attributes:
         description: name, version, licence and so on.
-        storage: where the bytes are, without credentials.
-        splits: what ``iterator.report()`` tells of each split, by its name, in the dataset's order.
-        manifest: resources with sizes and digests; None for factories written for the original DataStack.
-        steps: (what was done, seconds), in order.
-        duplicates: samples that are equal, within and between the splits; None unless asked for.
+        storage: the store, without credentials.
+        splits: ``iterator.report()`` of each split, by its name, in the dataset's order.
+        manifest: resources with sizes and digests; None for a factory of the original DataStack.
+        steps: (name, seconds), in order.
+        duplicates: equal samples within and between the splits; None unless requested.
     """
 
     description: DatasetDescription
@@ -61,15 +61,15 @@ class DatasetReport(Document):
         statistics: bool = False,
         duplicates: bool = False,
     ) -> DatasetReport:
-        """Prepare a dataset if it is not ready, and look at its splits: all targets are read, and eight samples of each.
+        """Prepare a dataset if it is not ready, and read all targets and eight samples of each split.
 
         Args:
             name: of the dataset, as for ``data_stack.load``.
-            split: the only split to look at; None for all.
-            storage: where the dataset is kept: a connector, a path or a URL; None for the default store.
+            split: the only split of the report; None for all.
+            storage: the store: a connector, a path or a URL; None for the default store.
             config: further options of the dataset.
-            offline: touch no network; None for what ``DATA_STACK_OFFLINE`` says.
-            statistics: read all samples: what is missing in each column, extremes, means, distinct values.
+            offline: use no network; None reads ``DATA_STACK_OFFLINE``.
+            statistics: read all samples for missing values, extremes, means and distinct values of each column.
             duplicates: read all samples, and search for equal ones.
 
         Raises:
@@ -111,7 +111,7 @@ class DatasetReport(Document):
         return as_text(self.document())
 
     def document(self, level: int = 1) -> list[Block]:
-        """What is known of the dataset, and the report of each split."""
+        """The description of the dataset, and the report of each split."""
         about = self.description
         blocks: list[Block] = [Heading(level, f"{about.name} {about.version or ''}".rstrip())]
         if about.description:
@@ -145,13 +145,13 @@ def _blocks_of_resources(manifest: Manifest) -> list[Block]:
     rows: list[Sequence[str]] = [
         (each.identifier, size_text(each.size), each.sha256 or f"md5 {each.md5_sum}") for each in manifest.sources
     ]
-    # Where there is no preprocessing the sources are what is opened.
+    # Without preprocessing, sources are listed as prepared too.
     prepared = [each for each in manifest.prepared if each.identifier not in raw]
     rows += [(each.identifier, size_text(each.size), each.sha256 or "-") for each in prepared]
     blocks: list[Block] = [Table(["resource", "size", "sha256"], rows, frozenset({1}))]
     for source in manifest.sources:
-        verified = "verified" if source.verified else "NOT VERIFIED: its definition promises no digest"
+        verified = "verified" if source.verified else "NOT VERIFIED: its definition has no digest"
         blocks.append(Paragraph(f"{source.identifier}: from {source.origin or 'the store'}, {verified}"))
     if manifest.adopted:
-        blocks.append(Paragraph("adopted: it was found complete in the store, without a manifest"))
+        blocks.append(Paragraph("adopted: the store had all resources, without a manifest"))
     return blocks

@@ -71,7 +71,7 @@ def test_a_store_is_named_by_a_url(command: Any, source: Path, tmp_path: Path) -
         (["nothing", "OUT"], 2, "is no file or folder, and no dataset of that name is installed"),
         (["nothing", "OUT", "--from", "hdf5"], 2, "there is nothing at 'nothing'"),
         (["SOURCE", "OUT", "-O", "a=b"], 2, "are for an installed dataset"),
-        (["SOURCE", "mongodb://user:secret@host/db"], 2, "has to say which dataset in the store is meant"),
+        (["SOURCE", "mongodb://user:secret@host/db"], 2, "must name a dataset in the store"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(

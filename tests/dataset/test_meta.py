@@ -15,7 +15,6 @@ from data_stack.dataset.meta import (
     IdentifiyingInfoIF,
     IteratorMeta,
     MetaFactory,
-    WrappedDatasetMeta,
 )
 
 TRAIN = MetaFactory.get_dataset_meta("a", "mnist", "train", MetaFactory.get_iterator_meta(sample_pos=2, target_pos=0, tag_pos=1))
@@ -50,7 +49,7 @@ def test_what_is_left_out_is_inherited_and_none_clears() -> None:
 def test_deriving_thousands_of_times_gives_a_flat_meta() -> None:
     meta: DatasetMetaIF = TRAIN
     for number in range(2 * sys.getrecursionlimit()):
-        meta = WrappedDatasetMeta(meta, identifier=str(number))
+        meta = MetaFactory.get_dataset_meta_from_existing(meta, identifier=str(number))
 
     assert meta == MetaFactory.get_dataset_meta_from_existing(TRAIN, identifier=str(2 * sys.getrecursionlimit() - 1))
     assert len(pickle.dumps(meta)) < len(pickle.dumps(TRAIN)) + 10

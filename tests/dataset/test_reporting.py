@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -136,7 +135,7 @@ def test_a_shared_iterator_is_read_once() -> None:
 
     report = DatasetIteratorReportGenerator.generate_report(stack)
 
-    assert (Counting.n_columns_read, Counting.n_samples_read) == (1, 5)  # the first one of the source, all of the stack
+    assert (Counting.n_columns_read, Counting.n_samples_read) == (1, 5)  # one for the target, four for the layout
     assert [sub.sub_reports[0].target_dist for sub in report.sub_reports] == [{0: 1, 1: 1, 2: 1, 3: 1}] * 4
 
 
@@ -164,51 +163,60 @@ def test_targets_are_counted_as_plain_values_in_order(targets: Any, expected: di
     assert {type(key) for key in counts} <= {int, float, str, bool, tuple, type(None)}
 
 
-def test_continuous_targets_are_counted_in_ranges() -> None:
+def test_continuous_targets_are_counted_in_ranges_and_countless_labels_by_frequency() -> None:
     counts = distribution([*np.linspace(0, 10, 201).tolist(), float("nan"), float("inf")])
 
     assert [list(counts)[i] for i in (0, 9, 10, 11)] == ["[0, 1)", "[9, 10]", "inf", "nan"]
     assert sum(counts.values()) == 203
-
-
-def test_of_countless_labels_the_frequent_ones_are_counted() -> None:
-    counts = distribution([f"name {i}" for i in range(3000)] + ["often"] * 5)
-
-    assert counts["often"] == 5
-    assert counts["(others)"] == 3005 - 5 - 999
-    assert len(counts) == 1001
-
-
-@pytest.mark.parametrize(
-    "targets", [np.array([1, 1, 0]), [1, "1", None], ["é\x7f", "😀", "1e10"], [("a", 1), ("a", 1)], [float("nan")]]
-)
-def test_json_and_yaml_hold_what_the_dict_holds(targets: Any) -> None:
-    iterator = InformedDatasetIterator(DatasetIteratorView(with_targets(targets), range(len(targets))), META)
-
-    as_dict = DatasetIteratorReportGenerator.generate_report(iterator, FORMATS.DICT)
-    from_json = json.loads(DatasetIteratorReportGenerator.generate_report(iterator, FORMATS.JSON))
-    from_yaml = yaml.safe_load(DatasetIteratorReportGenerator.generate_report(iterator, "yaml"))
-
-    for report in (from_json, from_yaml):
-        assert list(report["target_dist"].values()) == list(as_dict["target_dist"].values())
-        assert [sub["length"] for sub in report["sub_reports"]] == [len(targets)]
-        assert {**report, "target_dist": 0, "sub_reports": 0} == {
-            **as_dict,
-            "target_dist": 0,
-            "sub_reports": 0,
-            "report_number": 1,
-        }
-    assert all(isinstance(key, str) for key in from_json["target_dist"])
-    assert from_yaml["target_dist"] == as_dict["target_dist"]
+    labels = distribution([f"name {i}" for i in range(3000)] + ["often"] * 5)
+    assert (labels["often"], labels["(others)"], len(labels)) == (5, 3005 - 5 - 999, 1001)
 
 
 class Colour(str, Enum):
     RED = "red"
 
 
-class Opaque:
-    def __str__(self) -> str:
-        return "opaque"
+HOSTILE = ["a|b", "<script>alert('x')</script>", "two\nlines", "", " ", "`*_[x](y)_*`", "\x00\x1b", "\u2028", "x" * 500]
+EVERY_KIND = {
+    "huge ints": [10**30, 2**63, -(10**400)],
+    "floats": [0.5, -math.inf, math.nan, -0.0],
+    "strings": HOSTILE,
+    "lone surrogates": ["\ud800", "ok"],
+    "mixed": [1, "1", '"1"', 1.5, None, "None", b"1", True, (1, 2), "(1, 2)", [1, 2], {"a": 1}, (1, ("b", math.nan))],
+    "tensors": [torch.tensor(1), torch.tensor([1, 2])],
+    "bfloat16": [torch.tensor([1.0, 2.0], dtype=torch.bfloat16), "x"],
+    "subclasses": [Colour.RED, Colour.RED, signal.SIGINT],
+    "times": [datetime(2020, 1, 2, 3), datetime(2020, 1, 2, 3, tzinfo=timezone.utc), pd.NaT],
+    "nanoseconds": np.array(["2020-01-02T03:04:05.000000006", "NaT"], dtype="M8[ns]"),
+    "times of several values": np.array([["2020-01-02", "NaT"]], dtype="M8[ns]"),
+    "objects": [Decimal("1.5"), Path("/x"), {1, 2}, pd.NA],
+    "records": np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
+def test_every_kind_of_label_is_reported_in_every_format(kind: str) -> None:
+    targets: Any = EVERY_KIND[kind]
+    iterator = InformedDatasetIterator(DatasetIteratorView(with_targets(targets), range(len(targets))), META)
+
+    report = iterator.report(statistics=True, measure_speed=True)
+    as_dict = iterator.report("dict", statistics=True)
+    from_json = json.loads(iterator.report("json"), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    from_yaml = yaml.safe_load(iterator.report("yaml"))
+
+    assert sum(as_dict["target_dist"].values()) == len(targets)
+    for parsed in (from_json, from_yaml):
+        assert list(parsed["target_dist"].values()) == list(as_dict["target_dist"].values())
+        assert [sub["length"] for sub in parsed["sub_reports"]] == [len(targets)]
+    assert all(isinstance(key, str) for key in from_json["target_dist"])
+    for text in (report.to_markdown(), report.to_html()):
+        text.encode("utf-8")
+        assert "<script>" not in text
+        assert all(character.isprintable() or character == "\n" for character in text)
+    assert (str(report), report._repr_html_()) == (report.to_markdown(), report.to_html())
+    assert_is_well_formed(report.to_html())
+    assert_has_whole_tables(report.to_markdown())
 
 
 def column_of(*values: Any) -> Any:
@@ -216,50 +224,6 @@ def column_of(*values: Any) -> Any:
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return column
-
-
-EVERY_KIND = {
-    "ints": [3, 1, 3],
-    "huge ints": [10**30, 2**63, -(10**400)],
-    "floats": [0.5, -math.inf, math.nan, -0.0],
-    "longdouble": np.array([0.5, 2], dtype=np.longdouble),
-    "strings": ["a|b", "<script>alert('x')</script>", "two\nlines", "", " ", "`*_[x](y)_*`", "\x00\x1b", "\u2028", "x" * 500],
-    "lone surrogates": ["\ud800", "ok"],
-    "mixed": [1, "1", "'1'", '"1"', 1.5, None, b"1", True, (1, 2), [1, 2], {"a": 1}],
-    "nested": [(1, ("a", None)), (1, ("b", math.nan))],
-    "tensors": [torch.tensor(1), torch.tensor([1, 2])],
-    "bfloat16": [torch.tensor([1.0, 2.0], dtype=torch.bfloat16), "x"],
-    "enumeration": [Colour.RED, Colour.RED],
-    "int subclass": [signal.SIGINT, re.ASCII],
-    "datetimes": [datetime(2020, 1, 2, 3), datetime(2020, 1, 2, 3, tzinfo=timezone.utc)],
-    "nanoseconds": np.array(["2020-01-02T03:04:05.000000006", "NaT"], dtype="M8[ns]"),
-    "times of several values": np.array([["2020-01-02", "NaT"]], dtype="M8[ns]"),
-    "decimals": [Decimal("1.5"), Decimal("NaN")],
-    "records": np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
-    "objects": [Opaque(), Path("/x"), {1, 2}],
-    "pandas": [pd.NA, pd.NaT, pd.Timestamp("2020-01-01")],
-}
-
-
-@pytest.mark.parametrize("kind", EVERY_KIND)
-def test_every_kind_of_label_is_reported_in_every_format(kind: str) -> None:
-    targets: Any = EVERY_KIND[kind]
-    iterator = with_targets(targets)
-
-    reports = {each: iterator.report(each.value, statistics=True) for each in FORMATS}
-
-    as_dict = reports[FORMATS.DICT]
-    assert sum(as_dict["target_dist"].values()) == len(targets)
-    from_json = json.loads(reports[FORMATS.JSON], parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    from_yaml = yaml.safe_load(reports[FORMATS.YAML])
-    assert list(from_json["target_dist"].values()) == list(as_dict["target_dist"].values())
-    assert list(from_yaml["target_dist"].values()) == list(as_dict["target_dist"].values())
-    for text in (reports[FORMATS.MARKDOWN], reports[FORMATS.HTML]):
-        text.encode("utf-8")
-        assert "<script>" not in text
-        assert all(character.isprintable() or character == "\n" for character in text)
-    assert_is_well_formed(reports[FORMATS.HTML])
-    assert_has_whole_tables(reports[FORMATS.MARKDOWN])
 
 
 def assert_is_well_formed(html: str) -> None:
@@ -277,24 +241,9 @@ def assert_has_whole_tables(markdown: str) -> None:
         n_cells = cells
 
 
-def test_labels_that_read_alike_stay_apart_in_json() -> None:
-    report = json.loads(with_targets([1, "1", '"1"', None, "None", (1,), "(1,)"]).report("json"))
-
-    assert len(report["target_dist"]) == 7
-
-
 def test_an_unknown_format_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"no report format 'xml'.*'markdown'"):
+    with pytest.raises(ConfigError, match=r"no report format 'xml'.*'yaml'"):
         with_targets([1]).report("xml")
-
-
-def test_bare_samples_are_one_column() -> None:
-    report = InMemoryDatasetIterator([1.5, 2.5]).report(statistics=True)
-
-    (column,) = report.columns
-    assert (column.key, column.role, column.dtype, column.shape) == (None, None, "float64", ())
-    assert column.statistics is not None
-    assert column.statistics.mean == 2
 
 
 def test_an_empty_iterator_is_reported() -> None:
@@ -310,7 +259,7 @@ def test_a_report_shows_the_meta() -> None:
     iterator = InformedDatasetIterator(SequenceDatasetIterator([np.zeros((3, 2)), [1, 0, 1]]), meta)
 
     report = iterator.report("dict")
-    text = iterator.report("markdown")
+    text = iterator.report().to_markdown()
 
     assert list(report)[10:14] == ["target_kind", "class_names", "feature_names", "provenance"]
     assert list(report.values())[10:14] == ["label", ["cat", "dog"], ["a", "b"], ["mapped", "view"]]
@@ -333,7 +282,7 @@ def test_classes_are_named_where_targets_are_their_numbers(kind: Any, names: Any
         SequenceDatasetIterator([[0], targets]), replace(META, target_kind=kind, class_names=names)
     )
 
-    text = iterator.report("markdown")
+    text = iterator.report().to_markdown()
 
     assert ("| name |" in text) == (shown is not None)
     assert shown is None or f"| {shown} | 1 |" in text
@@ -367,20 +316,12 @@ def stack_of(n_layers: int) -> DatasetIteratorIF:
     return stack
 
 
-@pytest.mark.parametrize("each", FORMATS)
-def test_a_stack_of_a_thousand_layers_is_reported(each: Any) -> None:
+def test_json_of_a_stack_of_a_thousand_layers_can_be_read_and_is_cut() -> None:
     stack = stack_of(1000)
 
-    report = stack.report(each.value)
+    report = json.loads(stack.report("json"))
 
-    assert report
-    if each is FORMATS.DATA_CLASS:
-        repr(report)
-
-
-def test_json_of_a_deep_stack_can_be_read_and_is_cut() -> None:
-    report = json.loads(stack_of(60).report("json"))
-
+    assert len(repr(stack.report())) < 200
     depth = 0
     while report.get("sub_reports"):
         report, depth = report["sub_reports"][0], depth + 1
@@ -423,13 +364,6 @@ def test_an_iterator_that_is_stacked_on_itself_is_reported() -> None:
     assert report.sub_reports[0] is report
     assert json.loads(Circle().report("json"))["sub_reports"][0]["see_report"] == 1
     assert all(Circle().report(each.value) for each in FORMATS)
-
-
-@given(hnp.arrays(st.sampled_from([np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float32, bool]), st.integers(0, 40)))
-def test_numbers_are_counted_as_python_counts_them(targets: Any) -> None:
-    expected = Counter("nan" if target != target else target for target in targets.tolist())
-
-    assert distribution(targets) == expected
 
 
 def statistics_of(column: Any) -> Any:
@@ -479,6 +413,7 @@ def test_statistics_are_those_of_numpy_whatever_the_blocks(column: Any) -> None:
         (column_of(torch.tensor([1.0, 2.0]), torch.tensor(3)), 0, 3, 1.0, 2.0, None),
         (column_of([], [1]), 0, 1, 1, 1.0, None),
         (column_of(["a"], {"b": 1}), 0, 0, None, None, None),
+        (np.array(["2021-01-01", "NaT", "2020-05-05"], dtype="M8[D]"), 1, 0, "2020-05-05", None, 2),
         ([1 + 1j, complex(math.nan, 0)], 1, 0, None, None, 1),
         ([None, None], 2, 0, None, None, 0),
     ],
@@ -490,22 +425,6 @@ def test_missing_values_and_numbers_are_found_among_objects(
 
     assert (found.n_missing, found.n_numbers, found.n_distinct) == (n_missing, n_numbers, n_distinct)
     assert (found.min, found.mean) == (low, None if mean is None else pytest.approx(mean))
-
-
-def test_times_have_extremes_and_missing_values() -> None:
-    column = np.array(["2021-01-01", "NaT", "2020-05-05", "2021-01-01"], dtype="M8[D]")
-
-    found = SequenceDatasetIterator([column]).report(statistics=True).columns[0].statistics
-
-    assert (found.min, found.max, found.n_missing, found.n_distinct) == ("2020-05-05", "2021-01-01", 1, 2)
-
-
-def test_a_report_prints_as_markdown_and_shows_as_html() -> None:
-    report = with_targets([0, 1]).report()
-
-    assert str(report) == with_targets([0, 1]).report("markdown")
-    assert report._repr_html_() == with_targets([0, 1]).report("html")
-    assert repr(report) == "<DatasetIteratorReport: 'digits' 'train', 2 samples, 2 targets>"
 
 
 def test_yaml_without_its_package_says_what_to_install() -> None:

@@ -1,1 +1,1 @@
-"""What can be told of an iterator: distributions, statistics, duplicates, the tree of its layers."""
+"""Reports on iterators: distributions, statistics, duplicates, the tree of layers."""

@@ -1,4 +1,4 @@
-"""What is known of one column of an iterator, and of the numbers in it."""
+"""The report on one column of an iterator."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["ColumnReport", "ColumnStatistics"]
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """All values of a column; of arrays and lists, all values in them.
+    """Statistics of all values of a column, and of the values in arrays and lists.
 
     Attributes:
-        n_missing: how many values are None, NaN or NaT.
-        n_numbers: how many numbers (bools are 0 and 1) there are.
-        n_infinite: how many of them are infinite.
-        min, max: of the numbers; of dates and times as text; None if there are none.
-        mean, std: of the finite numbers, ``std`` of the population (divided by n); None if there are none.
-        n_distinct: how many samples differ in this column; None of arrays, and of more than 100,000.
+        n_missing: number of values that are None, NaN or NaT.
+        n_numbers: number of numbers (bools are 0 and 1).
+        n_infinite: number of infinite ones.
+        min, max: of the numbers; of dates and times as text; None without values.
+        mean, std: of the finite numbers, ``std`` of the population (divided by n); None without values.
+        n_distinct: number of distinct values; None for arrays, and for more than 100,000.
     """
 
     n_missing: int
@@ -36,13 +36,12 @@ class ColumnReport:
 
     Attributes:
         key: position in tuple samples, key of dict samples; None of bare samples.
-        role: ``"sample"``, ``"target"`` or ``"tag"``, by the meta; otherwise None.
-        dtype: as a schema declares it, e.g. ``"utf8[]"``; otherwise of the column in a batch, e.g. ``"uint8"``, or where that is
-            object the types of the values. Where a value may be missing, or is in a sample looked at, ``" or None"`` follows.
-        shape: of one value, ``()`` of a number or text; an extent that differs between the samples looked at, or may by the
-            schema, is None, and the whole is None if the number of extents differs or is unknown.
-        statistics: None unless asked for.
-        name: what the dataset calls the column of tuple samples; otherwise None.
+        role: ``"sample"``, ``"target"`` or ``"tag"``, by the meta.
+        dtype: of a schema, e.g. ``"utf8[]"``; otherwise of the column in a batch, e.g. ``"uint8"``, or the types of objects;
+            followed by ``" or None"`` if values may be missing.
+        shape: of one value, ``()`` for a number or text; None for an extent that varies, None for all if their number varies.
+        statistics: None unless requested.
+        name: of the column of tuple samples, if it has one.
     """
 
     key: int | str | None

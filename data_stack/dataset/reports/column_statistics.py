@@ -1,4 +1,4 @@
-"""Tells of what shape and type the columns of an iterator are, and, by reading all of it, what numbers lie in them."""
+"""Layouts of columns, and statistics of all their values."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def columns_of_samples(
     names: Sequence[str] = (),
     declared: Mapping[str, DeclaredColumn] | None = None,
 ) -> tuple[ColumnReport, ...]:
-    """The columns of which ``samples``, at least one, are rows.
+    """The columns of ``samples``, at least one.
 
     Args:
-        samples: the first one says which columns there are.
-        meta: says which are the sample proper, the target and the tag.
-        names: of the columns of tuple samples; empty if they have none.
-        declared: what a schema says of columns of dict samples; what it says is not looked for in the samples.
+        samples: the first one has all columns.
+        meta: names the columns of the sample proper, the target and the tag.
+        names: of the columns of tuple samples.
+        declared: by a schema, for columns of dict samples; overrides the samples.
     """
     rows = [_fields(sample) for sample in samples]
     roles = {} if meta is None else _roles(meta, len(rows[0]))
@@ -58,12 +58,7 @@ def columns_of_samples(
 
 
 def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]) -> tuple[ColumnReport, ...]:
-    """``columns`` with the statistics of all samples, which are read once, block by block.
-
-    Args:
-        iterator: its samples are read from first to last, about 4 MiB at once.
-        columns: see :func:`columns_of_samples`.
-    """
+    """``columns`` with the statistics of all samples, which are read once, about 4 MiB at once."""
     collectors: dict[Any, _Collector] = {column.key: _Collector() for column in columns}
     for _, batch in in_blocks(len(iterator), access_to(iterator).batch):
         for key, column in _fields(batch).items():
@@ -84,7 +79,7 @@ def _fields(sample: Any) -> dict[Any, Any]:
 
 def _roles(meta: DatasetMetaIF, n_columns: int) -> dict[Any, str]:
     roles: dict[Any, str] = {}
-    for role in ("tag", "target", "sample"):  # where positions meet, the last one counts
+    for role in ("tag", "target", "sample"):  # of equal positions, the last one counts
         key = getattr(meta, f"{role}_pos", None)
         if isinstance(key, int) and -n_columns <= key < 0:
             key += n_columns
@@ -94,7 +89,7 @@ def _roles(meta: DatasetMetaIF, n_columns: int) -> dict[Any, str]:
 
 
 def _layout(values: Sequence[Any]) -> tuple[str, tuple[int | None, ...] | None]:
-    """The types and the shape of values, of which each is looked at by itself."""
+    """The types and the common shape of values."""
     found = [value for value in values if value is not None]
     columns = [stack_values([value]) for value in found]
     types = {
@@ -106,24 +101,24 @@ def _layout(values: Sequence[Any]) -> tuple[str, tuple[int | None, ...] | None]:
 
 
 def _common_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...] | None:
-    """Shapes as one, with None for an extent that differs; None if they differ in their number of extents."""
+    """The common shape, None for an extent that differs; None if the numbers of dimensions differ."""
     if len({len(shape) for shape in shapes}) > 1:
         return None
     return tuple(extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=True))
 
 
 class _Collector:
-    """What is found in the blocks of one column."""
+    """Collects statistics of one column block by block."""
 
     def __init__(self) -> None:
         self._moments = RunningMoments()  # of the finite numbers
         self._n_missing = self._n_infinite = 0
-        self._extremes: list[Any] = []  # of the values' own type: integers stay exact
+        self._extremes: list[Any] = []  # in the type of the values: integers stay exact
         self._shapes: set[tuple[int, ...]] = set()
         self._distinct: set[Any] | None = set()
 
     def add(self, column: _Numbers) -> None:
-        """The next block, shape ``(n, ...)``, n > 0."""
+        """Add a block of shape ``(n, ...)``, n > 0."""
         if column.dtype == object:
             self._add_objects(column)
             return
@@ -143,11 +138,11 @@ class _Collector:
             self._count_distinct(comparable(list(found)) if kind in "mM" else found.tolist())
 
     def shape(self, of_first: tuple[int | None, ...] | None) -> tuple[int | None, ...] | None:
-        """The shape of all values: ``of_first`` if none was read."""
+        """The common shape of all values; ``of_first`` if there are none."""
         return _common_shape(self._shapes) if self._shapes else of_first
 
     def statistics(self) -> ColumnStatistics:
-        """What was found."""
+        """The statistics of all blocks."""
         n_finite = int(self._moments.count)
         low, high = self._extremes or (None, None)
         return ColumnStatistics(
@@ -210,12 +205,12 @@ class _Collector:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether it is None, or differs from itself as NaN, NaT and a decimal's NaN do, or is pandas' NA."""
+    """Whether a value is None, pandas' NA, or unequal to itself, as NaN and NaT."""
     if value is None or type(value).__name__ == "NAType":
         return True
     if isinstance(value, (str, bytes, bool, int)):
         return False
     try:
         return bool(value != value)
-    except Exception:  # noqa: BLE001  # whatever cannot be compared is there
+    except Exception:  # noqa: BLE001  # foreign code
         return False

@@ -1,4 +1,4 @@
-"""What ``iterator.explain`` does: a stack of iterators as a tree, with lengths, costs and licences."""
+"""Implements ``iterator.explain``: a stack of iterators as a tree with lengths, memory and licences."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _MOST_DATASETS = 20
 
 @dataclass(frozen=True, slots=True)
 class ExplainedLayer:
-    """One iterator of a stack; an :class:`InformedDatasetIterator` is told of with the iterator that it wraps.
+    """One iterator of a stack; an :class:`InformedDatasetIterator` is described with the iterator that it wraps.
 
     Attributes:
-        number: from 1 on, an iterator before those that it is stacked on.
-        layer: its name in recipes, such as ``"view"``; of classes that have none, the class's.
-        arguments: what it was made with, shortened, but for what has its default value.
-        n_samples: None where its length is not known.
+        number: from 1 on, an iterator before those below it.
+        layer: its name in recipes, such as ``"view"``; otherwise its class.
+        arguments: of its constructor, shortened, without defaults.
+        n_samples: None if unknown.
         stacked_on: numbers of the iterators below it, in order.
-        dataset: name, version and split by its origin, or name and tag by its meta; None without either.
-        license: by its origin; None if that is not known.
-        is_origin: whether a repository said where these samples come from.
-        keeps: what it holds in memory besides the iterators below it, each thing with its size.
-        n_bytes: how much that is; what several iterators share is counted at one of them.
-        notes: what reading it costs, or what else should be known.
+        dataset: name, version and split by its origin, or name and tag by its meta.
+        license: by its origin; None if unknown.
+        is_origin: whether a repository loaded these samples.
+        keeps: objects that it holds in memory, with their sizes, without the iterators below it.
+        n_bytes: their size; shared memory is counted once.
+        notes: randomness and cost.
     """
 
     number: int
@@ -71,13 +71,17 @@ class Explanation:
     Attributes:
         layers: all iterators, each once; ``layers[n - 1].number == n``.
         n_bytes: what all of them keep in memory.
-        licenses: for each licence (None if it is not known) the datasets that are under it.
+        licenses: the datasets of a repository by licence, None if that is unknown.
     """
 
     def __init__(self, layers: Sequence[ExplainedLayer]) -> None:
         self.layers = tuple(layers)
         self.n_bytes = sum(layer.n_bytes for layer in layers)
-        self.licenses = _licenses(self.layers)
+        self.licenses: dict[str | None, list[str]] = {}
+        for layer in layers:
+            datasets = self.licenses.setdefault(layer.license, []) if layer.is_origin else []
+            if layer.dataset is not None and layer.dataset not in datasets:
+                datasets.append(layer.dataset)
 
     def __str__(self) -> str:
         return "\n".join([*self._lines(), "", *self._summary()])
@@ -98,7 +102,7 @@ class Explanation:
     def _lines(self) -> Iterator[str]:
         n_above = Counter(number for layer in self.layers for number in layer.stacked_on)
         drawn: set[int] = set()
-        # What is still to be drawn, the next one last: a layer's number or a text, how its first line begins, and the others.
+        # To be drawn, the next one last: a layer's number or a text, and the prefixes of its first and its other lines.
         waiting: list[tuple[int | str, str, str]] = [(1, "", "")] if self.layers else []
         while waiting:
             what, first, rest = waiting.pop()
@@ -128,9 +132,9 @@ class Explanation:
         yield from layer.notes
 
     def _below(self, layer: ExplainedLayer, rest: str) -> list[tuple[int | str, str, str]]:
-        """What is to be drawn below a layer whose own lines begin with ``rest``."""
+        """The parts to draw below a layer whose lines begin with ``rest``."""
         parts: list[int | str] = list(layer.stacked_on)
-        if len(parts) == 1:  # a chain goes straight down, so that a deep one does not run out of the page
+        if len(parts) == 1:  # no indent: a chain may be deep
             return [(parts[0], rest, rest)]
         if len(parts) > _MOST_PARTS:
             parts = [*parts[:_PARTS_FIRST], f"… {len(parts) - _PARTS_FIRST - 1:,} more", parts[-1]]
@@ -140,16 +144,16 @@ class Explanation:
 
 @operation
 def explain(iterator: Any) -> Explanation:
-    """Look at ``iterator`` and all that it is stacked on. Nothing is read; lengths are asked for.
+    """Describe ``iterator`` and its stack without reading samples.
 
     Args:
-        iterator: any iterator; also what only has ``__len__``, ``__getitem__`` and perhaps ``underlying_iterators``.
+        iterator: any iterator or sequence.
     """
     found = _find(iterator)
     numbers = {id(node.layer): number for number, node in enumerate(found, start=1)}
     memory = held_memory.HeldMemory()
     explained: list[ExplainedLayer] = []
-    for node in reversed(found):  # from below, so that what is shared is counted where it comes from
+    for node in reversed(found):  # from below: shared memory counts there
         keeps, n_bytes = memory.of(node.layer)
         explained.append(
             ExplainedLayer(
@@ -171,7 +175,7 @@ def explain(iterator: Any) -> Explanation:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """An iterator that is no mere carrier of meta, with the meta and origin that it was wrapped in."""
+    """An iterator with the meta and origin of the InformedDatasetIterators around it."""
 
     layer: Any
     meta: Any
@@ -180,7 +184,7 @@ class _Node:
 
 
 def _find(iterator: Any) -> list[_Node]:
-    """All iterators of a stack, each once, in the order of a walk that goes down before it goes on."""
+    """All iterators of a stack, each once, depth first."""
     nodes: list[_Node] = []
     seen: set[int] = set()
     waiting = [iterator]
@@ -205,7 +209,7 @@ def _unwrap(iterator: Any) -> tuple[Any, Any, Mapping[str, Any] | None]:
 
 
 def _is_ours(layer: Any) -> bool:
-    """Whether it is one of our layers itself: a client's subclass may lack what its parent's constructor makes."""
+    """Whether its class is a layer of ours; a client's subclass may not have called our constructor."""
     return isinstance(layer, DatasetIteratorIF) and "_layer_name" in vars(type(layer))
 
 
@@ -220,7 +224,7 @@ def _name(layer: Any) -> str:
 def _length(layer: Any) -> int | None:
     try:
         return len(layer)
-    except Exception:  # noqa: BLE001  # whatever is wrong with it, the rest can be shown
+    except Exception:  # noqa: BLE001  # foreign code
         return None
 
 
@@ -253,26 +257,6 @@ def _notes(node: _Node) -> Iterator[str]:
         yield "random: at_epoch changes it"
     if callable(arguments.get("function")):
         yield f"calls a Python function for each {'batch' if arguments.get('batched') else 'sample'}"
-
-
-def _licenses(layers: Sequence[ExplainedLayer]) -> dict[str | None, list[str]]:
-    """The datasets under each licence; sources that no repository knows are of none that we know."""
-    found: dict[str | None, list[str]] = {}
-    waiting, seen = [1] if layers else [], set[int]()
-    while waiting:
-        number = waiting.pop()
-        if number in seen:
-            continue
-        seen.add(number)
-        layer = layers[number - 1]
-        if layer.stacked_on and not layer.is_origin:
-            waiting += reversed(layer.stacked_on)
-            continue
-        name = (layer.dataset or layer.layer) if layer.is_origin else f"{layer.dataset or 'unnamed'} ({layer.layer})"
-        datasets = found.setdefault(layer.license, [])
-        if name not in datasets:
-            datasets.append(name)
-    return dict(sorted(found.items(), key=lambda item: (item[0] is None, item[0] or "")))
 
 
 # ---------------------------------------------------------------------------------------------- arguments

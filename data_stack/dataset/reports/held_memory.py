@@ -1,4 +1,4 @@
-"""Tells what iterators keep in memory."""
+"""Estimates the memory that iterators hold."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from data_stack.dataset.reports.markup import size_text
 
 __all__ = ["HeldMemory"]
 
-_ITEMS_LOOKED_AT = 1000  # of a list of more, the rest is taken to be alike
+_ITEMS_LOOKED_AT = 1000  # of a longer list; the rest is extrapolated
 _MOST_NAMED = 4
 _MOST_DEPTH = 6
 _TOO_LITTLE_TO_COUNT = 1000
 
 
 class HeldMemory:
-    """Measures iterators one after the other; what several of them hold is counted at the first of them.
+    """Measures iterators one after the other; shared memory counts for the first of them.
 
-    Arrays and tensors count as the memory that they keep alive: a slice as all that it was cut from. Python objects are
-    counted one by one up to a thousand of a list, and estimated beyond; less than 1 kB of them is not told. What lies in
-    files, mapped or not, counts nothing. What is hidden within functions and other libraries' objects is not found.
+    Arrays and tensors count with the memory that they keep alive, a slice with its whole array. The size of a long list is
+    extrapolated from a thousand items. Memory maps and files count nothing; objects in closures and in objects of other
+    libraries are not found.
     """
 
     def __init__(self) -> None:
-        self._counted: dict[int, Any] = {}  # with the objects, so that nothing else gets an id that was counted
+        self._counted: dict[int, Any] = {}  # with the objects, so that their ids stay theirs
 
     def of(self, iterator: Any) -> tuple[list[str], int]:
-        """What ``iterator`` itself holds, in words, largest first, and in bytes."""
+        """Descriptions of the objects that ``iterator`` itself holds, largest first, and their bytes."""
         if isinstance(iterator, DatasetIteratorIF):
             attributes = {**_attributes(iterator._sample_access), **_attributes(iterator)}
         else:  # a list, an array, a torch dataset
@@ -54,7 +54,7 @@ class HeldMemory:
         return texts, sum(n_bytes for n_bytes, _ in things)
 
     def _bytes(self, value: Any, depth: int) -> int:
-        """The memory that ``value`` keeps alive and nothing before it."""
+        """The memory that ``value`` keeps alive and that was not counted before."""
         if value is None or isinstance(value, (bool, type, DatasetIteratorIF, SampleAccess)) or depth > _MOST_DEPTH:
             return 0
         root = value
@@ -84,13 +84,13 @@ class HeldMemory:
         items: Any = value.ravel()[:_ITEMS_LOOKED_AT].tolist() if isinstance(value, np.ndarray) else value
         if isinstance(value, Mapping):
             items, n_items = chain.from_iterable(islice(value.items(), _ITEMS_LOOKED_AT)), 2 * n_items
-        looked_at = list(islice(items, _ITEMS_LOOKED_AT))  # at one stroke: threads may be at it
+        looked_at = list(islice(items, _ITEMS_LOOKED_AT))  # at once, as threads may change it
         n_bytes = sum(self._bytes(item, depth) for item in looked_at)
         return own + round(n_bytes * n_items / max(1, len(looked_at)))
 
 
 def _attributes(thing: Any) -> dict[str, Any]:
-    """What an object holds, by name."""
+    """The attributes of an object by name."""
     slots = chain.from_iterable(getattr(ancestor, "__slots__", ()) for ancestor in type(thing).__mro__)
     return {name: getattr(thing, name) for name in slots if hasattr(thing, name)} | dict(getattr(thing, "__dict__", {}))
 

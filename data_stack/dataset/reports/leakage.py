@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.digests import row_digests
+from data_stack.dataset.digests import DIGEST_BYTES, Digests, row_digests
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.stacking import keys_of
 from data_stack.dataset.reports.markup import Block, Document, Heading, Paragraph, Table, readable
 from data_stack.exception import ConfigError
 
@@ -24,7 +25,6 @@ __all__ = ["DuplicatesReport", "RepeatedSamples", "SharedSamples", "find_duplica
 _ROWS_SHOWN = 100
 _EXAMPLES_SHOWN = 5
 
-_Words = npt.NDArray[np.uint64]
 _Positions = npt.NDArray[np.intp]
 
 
@@ -35,7 +35,7 @@ class RepeatedSamples:
     Attributes:
         split: its name.
         n_samples: samples in the split.
-        n_repeats: how many of them equal an earlier one: what deduplicating would take away.
+        n_repeats: how many of them equal an earlier one.
         positions: of some of these, (first occurrence, repeat), in order.
     """
 
@@ -70,9 +70,9 @@ class DuplicatesReport(Document):
     """What :func:`find_duplicates` found. It prints as Markdown, and shows as HTML in a notebook.
 
     Attributes:
-        columns: what was compared; None for whole samples.
+        columns: the compared columns; None for whole samples.
         within: repeats within each split, in the order given.
-        between: what each pair of splits shares.
+        between: shared samples of each pair of splits.
     """
 
     columns: tuple[ColumnKey, ...] | None
@@ -93,7 +93,7 @@ class DuplicatesReport(Document):
         return json.dumps(self.to_dict(), indent=4)
 
     def document(self, level: int = 1) -> list[Block]:
-        """What was found."""
+        """The report as a document."""
         what = "whole samples" if self.columns is None else "column " + ", ".join(map(readable, self.columns))
         blocks: list[Block] = [Heading(level, "Duplicates"), Paragraph(f"Compared: {what}.")]
         rows = [
@@ -135,29 +135,31 @@ def find_duplicates(
         found = find_duplicates({"train": train, "test": test}, columns=0)  # the same picture, whatever its label
         assert not found.is_leaking
 
-    Every sample is read once, a few thousand at a time; of each, 16 bytes are kept, and about 50 more while they
-    are compared. What equal means, see ``sample_digest``: numbers count by value, not by type.
+    Every sample is read once, a few thousand at a time, and takes less than 100 bytes of memory. ``sample_digest`` defines
+    equality: numbers count by value, not by type.
 
     Args:
         splits: iterators by name; or one iterator, to be searched for repeats.
-        columns: what to compare; None for whole samples.
-        max_positions: so many positions are told of each finding; all are counted.
+        columns: the columns to compare; None for whole samples.
+        max_positions: how many positions of each finding to list; all are counted.
 
     Raises:
-        ConfigError: there are no splits, or their samples have no such column; the split is named.
+        ConfigError: there are no splits, or the samples of one have no such column.
     """
     by_name = dict(splits) if isinstance(splits, Mapping) else {"all": splits}
     if not by_name:
-        raise ConfigError("find_duplicates needs at least one split, e.g. {'train': …, 'test': …}; it was given none")
+        raise ConfigError("find_duplicates needs at least one split, e.g. {'train': …, 'test': …}")
     if max_positions < 0:
         raise ConfigError(f"max_positions must not be negative, it is {max_positions}")
-    keys = _check_keys(columns)
+    keys = None if columns is None else tuple(keys_of(columns))
+    if keys == ():
+        raise ConfigError("there are no columns to compare; leave columns out to compare whole samples")
     iterators = [as_iterator(iterator) for iterator in by_name.values()]
     starts = np.cumsum([0, *map(len, iterators)]).tolist()
-    words = np.empty((starts[-1], 2), dtype=np.uint64)
+    digests = np.empty((starts[-1], DIGEST_BYTES), dtype=np.uint8)
     for name, iterator, start, stop in zip(by_name, iterators, starts, starts[1:], strict=False):
-        _digest(name, iterator, keys, words[start:stop])
-    numbers = _number(words)
+        _digest(name, iterator, keys, digests[start:stop])
+    numbers = np.unique(digests.view(f"S{DIGEST_BYTES}").reshape(-1), return_inverse=True)[1]
     found = [_Split(name, numbers[start:stop]) for name, start, stop in zip(by_name, starts, starts[1:], strict=False)]
     return DuplicatesReport(
         columns=keys,
@@ -166,35 +168,25 @@ def find_duplicates(
     )
 
 
-def _check_keys(columns: ColumnKey | Sequence[ColumnKey] | None) -> tuple[ColumnKey, ...] | None:
-    if columns is None:
-        return None
-    given: tuple[Any, ...] = (columns,) if isinstance(columns, (str, int, np.integer)) else tuple(columns)
-    keys = tuple(int(key) if isinstance(key, np.integer) else key for key in given)
-    if not keys:
-        raise ConfigError("there are no columns to compare; leave columns out to compare whole samples")
-    return keys
-
-
-def _digest(name: str, iterator: DatasetIteratorIF, keys: tuple[ColumnKey, ...] | None, words: _Words) -> None:
-    """Digest the samples of a split into ``words``, shape ``(n, 2)``."""
+def _digest(name: str, iterator: DatasetIteratorIF, keys: tuple[ColumnKey, ...] | None, digests: Digests) -> None:
+    """Digest the samples of a split into ``digests``."""
     access = access_to(iterator)
     read = access.batch if keys is None else lambda positions: tuple(access.columns(keys, positions))
     try:
-        for start, batch in in_blocks(len(words), read):
-            digests = np.ascontiguousarray(row_digests(batch)).view(np.uint64)
-            words[start : start + len(digests)] = digests
+        for start, batch in in_blocks(len(digests), read):
+            block = row_digests(batch)
+            digests[start : start + len(block)] = block
     except ConfigError as error:
         raise ConfigError(f"split {name!r} cannot be searched for duplicates: {error}") from error
 
 
 class _Split:
-    """Which samples of one split are equal, by the numbers of their contents.
+    """Equal samples of one split, by numbers of contents.
 
     Attributes:
-        contents: numbers that occur, ascending.
+        contents: the numbers, ascending.
         firsts: position of the first sample of each.
-        counts: how many samples each has.
+        counts: number of samples of each.
     """
 
     def __init__(self, name: str, numbers: _Positions) -> None:
@@ -221,15 +213,6 @@ class _Split:
             n_in_second=int(other.counts[others].sum()),
             positions=tuple(zip(self.firsts[own[shown]].tolist(), other.firsts[others[shown]].tolist(), strict=True)),
         )
-
-
-def _number(words: _Words) -> _Positions:
-    """Rows of two words, shape ``(n, 2)``, as numbers that are equal where they are."""
-    order = np.lexsort((words[:, 1], words[:, 0]))
-    in_order = words[order]
-    numbers = np.zeros(len(words), dtype=np.intp)
-    numbers[order[1:]] = np.cumsum((in_order[1:] != in_order[:-1]).any(axis=1))
-    return numbers
 
 
 def _share(n_samples: int, n_all: int) -> str:

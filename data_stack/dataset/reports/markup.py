@@ -1,4 +1,4 @@
-"""Documents of headings, facts and tables, as text, Markdown and HTML; whatever a dataset holds is shown in them as text."""
+"""Documents of headings, facts and tables, as text, Markdown and HTML, with all contents escaped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 _MOST_CHARACTERS = 80
 
-# With its own colours but those of the page's text, so that it can be read on light and on dark ground.
+# Without colours, for light and dark pages.
 _STYLE = """\
 <style scoped>
 .data-stack {font-family: sans-serif; font-size: 13px; line-height: 1.4}
@@ -37,7 +37,7 @@ _STYLE = """\
 </style>
 """
 
-# On the cells themselves: Jupyter puts all cells flush right, and where <style> is taken out, bars would grow to the left.
+# On each cell, as Jupyter aligns all cells right, and some viewers remove <style>.
 _LEFT, _RIGHT = 'style="text-align: left"', 'style="text-align: right"'
 
 _MARKDOWN_SIGNS = {sign: "\\" + sign for sign in "\\`*_[]#~|"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -60,7 +60,7 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names with what is known of them."""
+    """Names and values."""
 
     rows: Sequence[tuple[str, str]]
 
@@ -78,12 +78,12 @@ Block = Union[Heading, Paragraph, Facts, Table]
 
 
 class Document:
-    """What a person reads. It prints as Markdown, and shows as HTML in a notebook."""
+    """A document. It prints as Markdown, and shows as HTML in a notebook."""
 
     __slots__ = ()
 
     def document(self, level: int = 1) -> list[Block]:
-        """Its parts; ``level`` is the first heading's, where this is a part of a larger document."""
+        """Its parts; ``level`` is that of the first heading."""
         raise NotImplementedError
 
     def to_markdown(self) -> str:
@@ -91,7 +91,7 @@ class Document:
         return as_markdown(self.document())
 
     def to_html(self) -> str:
-        """The document as HTML that needs nothing else."""
+        """The document as self-contained HTML."""
         return as_html(self.document())
 
     def __str__(self) -> str:
@@ -102,14 +102,14 @@ class Document:
 
 
 def readable(value: Any, most_characters: int = _MOST_CHARACTERS) -> str:
-    """A value as one line of printable text, cut after ``most_characters``: line breaks and their like are escaped."""
+    """A value as one line of printable text, cut after ``most_characters``."""
     text = value if isinstance(value, str) else str(value)
-    shown = text[:most_characters]  # before the work: a label may be a novel
+    shown = text[:most_characters]
     return printable(shown) + "…" if len(text) > most_characters else printable(shown)
 
 
 def printable(text: str, keep: str = "") -> str:
-    """``text`` with what a terminal would obey (escape sequences, control and bidirectional characters) escaped, but ``keep``."""
+    """``text`` with control, escape and bidirectional characters escaped, except ``keep``."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each in keep else each.encode("unicode_escape").decode("ascii") for each in text)
@@ -145,7 +145,7 @@ def as_text(blocks: Iterable[Block]) -> str:
 
 def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
     """The lines of a table whose first row is its header; the columns numbered in ``right`` are flush right."""
-    rows = [[printable(cell) for cell in row] for row in rows]  # names and labels are a stranger's
+    rows = [[printable(cell) for cell in row] for row in rows]  # untrusted names and labels
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for number, row in enumerate(rows):
         cells = enumerate(zip(row, widths, strict=True))
@@ -173,7 +173,7 @@ def as_markdown(blocks: Iterable[Block]) -> str:
 
 
 def as_html(blocks: Iterable[Block]) -> str:
-    """The document as HTML that needs nothing else: a ``<div>`` with its own style."""
+    """The document as self-contained HTML: a ``<div>`` with its own style."""
     parts = "\n".join(_html_of(block) for block in blocks)
     return f'<div class="data-stack">\n{_STYLE}{parts}\n</div>\n'
 

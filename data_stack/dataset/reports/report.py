@@ -1,4 +1,4 @@
-"""The report on one iterator: as a value, as plain data for JSON and YAML, and as a document of headings and tables."""
+"""The report on one iterator, as an object, plain data, or a document."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from data_stack.dataset.reports.target_distribution import plain_value
 
 __all__ = ["DatasetIteratorReport", "kind_of", "plain_data_of", "plain_report"]
 
-# So deep reports are nested in each other as text: parsers of JSON and YAML give up somewhere beyond.
+# Parsers of JSON and YAML limit nesting.
 _MOST_NESTED = 25
 
 _MOST_ROWS = 100
@@ -33,25 +33,24 @@ _BAR = 24
 
 @dataclasses.dataclass(repr=False)
 class DatasetIteratorReport(Document):
-    """What is known of one iterator. It prints as Markdown, and shows as HTML in a notebook.
+    """The report on one iterator. It prints as Markdown, and shows as HTML in a notebook.
 
     Attributes:
-        identifier: of its meta; None without one.
+        identifier: of its meta.
         name: the dataset's name; of an iterator without meta, its class.
-        tag: the dataset's tag, e.g. ``"train"``; None without one.
+        tag: the dataset's tag, e.g. ``"train"``.
         length: number of samples.
         sample_pos: position or key of the sample proper; None without meta.
         target_pos: position or key of the target; None without meta.
         tag_pos: position or key of the tag; None without meta.
         target_dist: number of samples for each target, ordered by target; see :class:`DatasetIteratorReportGenerator`.
         iteration_speed: samples per second; None if it was not measured.
-        sub_reports: of the underlying iterators, in order; a shared one has one report, found in several places.
+        sub_reports: of the underlying iterators, in order; a shared iterator has one report.
         target_kind: of its meta: ``"label"``, ``"one_hot"``, ``"real"`` or None.
-        class_names: of its meta: names of the classes in the order of their numbers; None if unknown.
-        feature_names: of its meta; None if unknown.
-        provenance: of its meta: the layers that the samples went through since they were loaded, lowest first.
-        columns: shape and dtype of each column; empty for an iterator without samples, and for an iterator below the one
-            reported on that has no meta, or before which 100 others have been looked into.
+        class_names: of its meta: names of the classes in the order of their numbers.
+        feature_names: of its meta.
+        provenance: of its meta: the layers above the loaded dataset, lowest first.
+        columns: shape and dtype of each column; empty in sub-reports, and without samples.
     """
 
     identifier: str | None
@@ -70,13 +69,13 @@ class DatasetIteratorReport(Document):
     provenance: tuple[str, ...] = ()
     columns: tuple[ColumnReport, ...] = ()
 
-    def __repr__(self) -> str:  # not of all that lies below: that may be a thousand layers
+    def __repr__(self) -> str:  # short, as there may be a thousand layers
         tag = "" if self.tag is None else f" {self.tag!r}"
         below = f", stacked on {len(self.sub_reports)}" if self.sub_reports else ""
         return f"<{type(self).__name__}: {self.name!r}{tag}, {self.length:,} samples, {len(self.target_dist):,} targets{below}>"
 
     def document(self, level: int = 1) -> list[Block]:
-        """What is known of the iterator, of its columns and targets; ``iterator.explain()`` draws what lies below it."""
+        """The facts, columns and targets of the iterator; ``iterator.explain()`` draws its stack."""
         blocks: list[Block] = [Heading(level, f"Report on {_title(self)}"), Facts(_facts(self))]
         if self.columns:
             blocks += [Heading(level + 1, "Columns"), _table_of_columns(self.columns)]
@@ -86,11 +85,11 @@ class DatasetIteratorReport(Document):
 
 
 def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[str, Any]:
-    """The report as a tree of JSON's types of bounded depth, in which a shared report stands once.
+    """The report as a tree of JSON's types of bounded depth, with each shared report once.
 
     Args:
-        report: of any depth, with any number of shared reports.
-        has_text_keys: whether all targets become text, as JSON wants it; otherwise tuples only, as YAML does.
+        report: of any depth.
+        has_text_keys: convert all targets to text, as JSON requires; otherwise tuples only, as YAML does.
     """
     numbers: dict[int, int] = {}
 
@@ -108,7 +107,7 @@ def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[
 
 
 def plain_data_of(value: Any) -> Any:
-    """``value`` as what JSON has: tuples become lists, NaN and infinities and whatever else there is become text."""
+    """``value`` in JSON's types: tuples become lists; NaN, infinities and other objects become text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
@@ -208,7 +207,7 @@ def _blocks_of_targets(report: DatasetIteratorReport) -> list[Block]:
 
 
 def _class_name(report: DatasetIteratorReport, target: Any) -> str | None:
-    """The name of a class that is given by its number; None where the target is the name itself, or no class."""
+    """The name of a class by its number, unless the target is the name itself."""
     names = report.class_names
     if names is None or type(target) is not int or not 0 <= target < len(names):
         return None

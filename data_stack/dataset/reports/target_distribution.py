@@ -1,4 +1,4 @@
-"""Counts how often each target occurs in a column."""
+"""Counts targets."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy.typing as npt
 __all__ = ["MOST_VALUES_OF_A_TARGET", "n_values_of", "plain_value", "target_distribution"]
 
 MOST_VALUES_OF_A_TARGET = 64
-"""A target of more values than these, such as a mask, is no class, unless it is one-hot."""
+"""Targets of more values, such as masks, are not counted unless they are one-hot."""
 
-# More distinct targets than this are no classes: they are reported as ranges.
+# More distinct numbers are reported as ranges.
 _MAX_CLASSES = 1000
 _MAX_CLASSES_OF_FLOATS = 100
 _N_RANGES = 10
 
 
 def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
-    """How often each target occurs, as plain Python values in order; see ``DatasetIteratorReportGenerator``.
+    """The count of each target, as plain Python values in order; see ``DatasetIteratorReportGenerator``.
 
     Args:
         targets: a column, shape ``(n, ...)``.
@@ -43,16 +43,16 @@ def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
 
 
 def plain_value(value: Any) -> Any:
-    """A target as a hashable Python value: None, bool, int, float, str, or a tuple of these; equal ones give equal values.
+    """A target as a hashable Python value: None, bool, int, float, str, or a tuple of these.
 
-    Numpy and tensor numbers become Python's, bytes become text, arrays and lists become tuples, anything else its text.
+    Numpy and tensor numbers become Python's, bytes become text, arrays and lists become tuples, other objects their text.
     """
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return None if np.isnat(value) else str(value).replace("T", " ")
     if hasattr(value, "tolist"):  # a number or an array of its own shape in a ragged column, or a tensor
         try:
             value = value.tolist()
-        except Exception:  # noqa: BLE001  # whatever a tensor of a foreign kind raises, it has a text
+        except Exception:  # noqa: BLE001  # foreign code
             return str(value)
     if isinstance(value, (bytes, bytearray)):
         return value.decode("utf-8", errors="backslashreplace")
@@ -60,7 +60,7 @@ def plain_value(value: Any) -> Any:
         return tuple(plain_value(item) for item in value)
     if value is None or type(value) is bool:
         return value
-    # Of subclasses, such as enumerations of strings, the plain value: YAML and JSON would not know them.
+    # YAML and JSON do not know subclasses such as enumerations.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -72,7 +72,7 @@ def plain_value(value: Any) -> Any:
 
 
 def n_values_of(target: Any) -> int:
-    """Of how many values an array, tensor, list or tuple is; 1 of anything else."""
+    """The number of values in an array, tensor, list or tuple; 1 for other objects."""
     shape = getattr(target, "shape", None)
     if isinstance(shape, tuple):
         return math.prod(shape)

@@ -124,20 +124,6 @@ def test_arguments_are_shown_shortened_and_only_where_they_are_no_defaults() -> 
     assert arguments[3].startswith("function=test_arguments_are_shown")
 
 
-def test_python_functions_and_random_layers_are_noted() -> None:
-    notes = {
-        "sample": dataset().map(len).explain().layers[0].notes,
-        "batch": dataset().map(len, batched=True).explain().layers[0].notes,
-        "random": dataset().map(max, seed=1).explain().layers[0].notes,
-    }
-
-    assert notes == {
-        "sample": ("calls a Python function for each sample",),
-        "batch": ("calls a Python function for each batch",),
-        "random": ("random: at_epoch changes it", "calls a Python function for each sample"),
-    }
-
-
 def test_what_is_no_iterator_of_ours_is_explained() -> None:
     class Torch:
         def __init__(self) -> None:
@@ -173,9 +159,8 @@ def test_licences_of_parts_that_are_not_drawn_are_summed_up() -> None:
 
     explanation = CombinedDatasetIterator([*parts, source(3)]).explain()
 
-    assert list(explanation.licenses) == ["CC0-1.0", None]
+    assert set(explanation.licenses) == {"CC0-1.0", None}
     assert len(explanation.licenses["CC0-1.0"]) == 25
-    assert explanation.licenses[None][-1] == "unnamed (sequence)"
     assert "licence CC0-1.0: d1 1.0.0, train, d3 1.0.0, train" in str(explanation)
     assert "… 5 more" in str(explanation)
 
