@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import subprocess
 import sys
@@ -40,7 +41,6 @@ HEAVY = {
     "cloudpickle": {"data_stack.loader.workers.pickling"},
     "cv2": {"data_stack.codecs.opencv_png"},
     "fsspec": {"data_stack.io.storage_connectors.fsspec"},
-    "granular": set[str](),
     "msgpack": {
         "data_stack.codecs.arrays",
         "data_stack.codecs.packed",
@@ -53,7 +53,6 @@ HEAVY = {
     "matplotlib": set[str](),
     "pandas": {"data_stack.formats.parquet.transform_pandas"},
     "PIL": {
-        "data_stack.cli.datasets",
         "data_stack.display.contact_sheet",
         "data_stack.codecs.images",
     },
@@ -64,7 +63,6 @@ HEAVY = {
         "data_stack.formats.parquet",
     },
     "pyspark": set[str](),
-    "obstore": set[str](),
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.jpeg"},
@@ -87,7 +85,7 @@ HEAVY = {
 
 #: Packages that an installation may lack.
 OPTIONAL = [
-    "av", "bson", "cv2", "fsspec", "granular", "gridfs", "jax", "matplotlib", "obstore", "pandas", "paramiko",
+    "av", "bson", "cv2", "fsspec", "gridfs", "jax", "matplotlib", "pandas", "paramiko",
     "PIL", "py4j", "pyarrow", "pymongo", "pyspark", "s3fs", "scipy", "simplejpeg", "sklearn", "soundfile", "tensorflow",
     "torch", "yaml", "zstandard",
 ]  # fmt: skip
@@ -118,8 +116,15 @@ def modules_of(root: Path) -> dict[str, Path]:
     return modules
 
 
+@functools.cache
+def imports_in(root: Path) -> dict[str, list[Import]]:
+    """The imports of each module of a package."""
+    modules = modules_of(root)
+    return {module: imports_of(path, modules) for module, path in modules.items()}
+
+
 def imports_of(path: Path, modules: dict[str, Path]) -> list[Import]:
-    """All imports of a file, those inside of functions and those for type checking too, and the modules that its strings name.
+    """All imports of a file, also in functions and for type checking, and the modules that its strings name.
 
     ``from package import module`` is an import of the module, and so are ``"package.module"`` and ``"package.module:name"``.
     """
@@ -160,12 +165,11 @@ def _names(node: ast.Import | ast.ImportFrom, modules: dict[str, Path]) -> Itera
 
 def upward_arrows(root: Path) -> list[str]:
     """Imports of ``root``, a package with our layers, that point upward, in words."""
-    modules = modules_of(root)
     found = []
-    for module, path in modules.items():
+    for module, imports in imports_in(root).items():
         if module == root.name:
             continue
-        for each in imports_of(path, modules):
+        for each in imports:
             if each.module.startswith("."):
                 found.append(f"{module}:{each.line} imports relatively; write the whole name")
             elif each.module.split(".")[0] == root.name and _layer(each.module) > _layer(module):
@@ -180,10 +184,10 @@ def _layer(module: str) -> int:
 
 def circles(root: Path) -> list[list[str]]:
     """Modules of ``root`` that name each other in a circle, be it lazily, for type checking or in strings."""
-    modules = modules_of(root)
+    modules = imports_in(root)
     targets = {
-        module: sorted({each.module for each in imports_of(path, modules) if each.module in modules} - {module})
-        for module, path in modules.items()
+        module: sorted({each.module for each in imports if each.module in modules} - {module})
+        for module, imports in modules.items()
     }
     found: list[list[str]] = []
     done: set[str] = set()
@@ -221,12 +225,10 @@ def test_imports_form_no_circle() -> None:
 
 
 def test_heavy_packages_are_imported_by_the_modules_that_exist_for_them() -> None:
-    modules = modules_of(ROOT)
-
     found = [
         f"{module}:{each.line} imports {each.module}"
-        for module, path in modules.items()
-        for each in imports_of(path, modules)
+        for module, imports in imports_in(ROOT).items()
+        for each in imports
         if each.is_run and not exists_for(module, each.module.split(".")[0])
     ]
 
@@ -318,7 +320,7 @@ LIGHT = [
 ]
 
 
-def test_what_everybody_imports_brings_no_heavy_package() -> None:
+def test_light_modules_import_no_heavy_package() -> None:
     program = f"import json, sys\nfor name in {LIGHT!r}: __import__(name)\nprint(json.dumps(sorted(sys.modules)))"
 
     modules = printed_by(program)

@@ -1,99 +1,23 @@
-"""Any spec, samples and course of writing: what comes out is what went in, for us and for the real Granular."""
+"""Random courses of writing, with kills and cuts: the files are those of writing without interruption."""
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import granular
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as nps
 from sizes import FULL, sized
 
-from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 
 FEW = settings(max_examples=sized(10, 3_000))
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-ARRAYS = nps.arrays(
-    st.sampled_from([np.dtype(name) for name in ("u1", "<i8", ">i4", "<f4", "<f8", "<c8", "?", "<U3")]),
-    nps.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3),
-    elements={"allow_nan": False},
-)
-LEAVES = st.one_of(
-    st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), TEXT, st.binary(max_size=8)
-)
-TREES = st.recursive(LEAVES, lambda part: st.lists(part, max_size=3) | st.dictionaries(TEXT, part, max_size=3), max_leaves=6)
-VALUES: Mapping[str, st.SearchStrategy[Any]] = {
-    "array": ARRAYS,
-    "bytes": st.binary(max_size=20),
-    "i64": st.integers(-(2**63), 2**63 - 1),
-    "int": st.integers(-(2**100), 2**100),
-    "msgpack": TREES,
-    "tree": TREES | ARRAYS,
-    "u64": st.integers(0, 2**64 - 1),
-    "utf8": TEXT,
-}
-NAMES = st.from_regex(r"[a-z_][a-zA-Z0-9_ .-]{0,8}", fullmatch=True).filter(lambda name: name != "refs")
-
-
-@st.composite
-def datasets(draw: st.DrawFn) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    """A spec and samples of it."""
-    spec = draw(st.dictionaries(NAMES, st.sampled_from(sorted(VALUES)), min_size=1, max_size=4))
-    samples = draw(st.lists(st.fixed_dictionaries({name: VALUES[kind] for name, kind in spec.items()}), max_size=6))
-    return spec, samples
-
-
-def equal(found: Any, expected: Any) -> bool:
-    if isinstance(expected, np.ndarray):
-        return bool(found.dtype == expected.dtype and found.shape == expected.shape and found.tobytes() == expected.tobytes())
-    if isinstance(expected, (list, tuple)):
-        return len(found) == len(expected) and all(map(equal, found, expected))
-    if isinstance(expected, dict):
-        return bool(found.keys() == expected.keys()) and all(equal(found[key], expected[key]) for key in expected)
-    if isinstance(expected, float):
-        return bool(found == expected and math.copysign(1, found) == math.copysign(1, expected))
-    return type(found) is type(expected) and bool(found == expected)
-
-
-@pytest.mark.timeout(3_600 if FULL else 150)
-@FEW
-@given(dataset=datasets(), n_appended=st.integers(0, 6))
-def test_random_samples_are_read_by_us_and_by_granular(
-    dataset: tuple[dict[str, str], list[dict[str, Any]]], n_appended: int
-) -> None:
-    spec, samples = dataset
-    with tempfile.TemporaryDirectory() as folder:
-        with RecordWriter(folder, spec) as writer:
-            for sample in samples[:n_appended]:
-                writer.append(sample)
-            if samples[n_appended:]:
-                writer.extend({name: [sample[name] for sample in samples[n_appended:]] for name in spec})
-
-        with granular.DatasetReader(folder, granular.decoders) as theirs:
-            read_by_granular = [theirs[i] for i in range(len(theirs))]
-        with records.open(folder) as reader:
-            reader.verify()
-            ways: list[Sequence[Any]] = [
-                [reader[i] for i in range(len(reader))],
-                list(reader),
-                reader.__getitems__(range(len(reader))),
-            ]
-
-    for way in (read_by_granular, *ways):
-        assert all(map(equal, way, samples))
-        assert len(way) == len(samples)
-
-
 # ---------------------------------------------------------------------- courses of writing
 
 SPECS: Mapping[str, Mapping[str, str | Column]] = {

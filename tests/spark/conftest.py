@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark session ``local[2]`` that nobody outside of this machine hears of. Not to be stopped."""
+    """A Spark session ``local[2]`` that listens on loopback only. Not to be stopped."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

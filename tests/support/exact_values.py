@@ -1,4 +1,4 @@
-"""Values of all types that samples have, and what each of them says, exactly: the same for equal values of any type."""
+"""Values of all types that samples have, and their exact meaning: the same for equal values of any type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RECORD = np.dtype([("a", "<i8"), ("b", "<f8")])
 
 
 def meaning(value: Any) -> Any:
-    """What a value says: exact numbers, instants as attoseconds, lists of these; types of numbers and of arrays do not count."""
+    """A value as exact numbers, attoseconds, or lists of these, without the types of numbers and arrays."""
     if isinstance(value, np.ma.MaskedArray):
         if value.ndim == 0 and value.dtype.names is None:
             return "masked" if np.ma.getmaskarray(value).all() else meaning(value.data[()])
@@ -81,54 +81,32 @@ def _of_all_dtypes() -> list[Any]:
 
 _MASKED = np.ma.array([1, 2], mask=[False, True])
 EXAMPLES: list[Any] = [
-    *(True, False, 0, 3, -1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63), 2**63, 2**64 - 1, 2**64, 2**70),
-    *(0.0, 0.5, -0.0, 1e300, float("nan"), float("inf"), 2.0**53, 1j, 2 + 0j, Decimal("0.1"), Decimal(3), Fraction(1, 3)),
     *(
-        "",
-        "a",
-        "1",
-        b"",
-        b"a\0",
-        "a\0",
-        None,
-        (),
-        [],
-        [1, 2],
-        [0.5, 2**53 + 1],
-        [2**63, -1],
-        [1, "a"],
-        [True, 2],
-        [[1, 2], [3, 4]],
+        True,
+        0,
+        -1,
+        2**53 + 1,
+        -(2**63),
+        2**64 - 1,
+        2**70,
+        0.5,
+        -0.0,
+        float("nan"),
+        float("inf"),
+        1j,
+        Decimal("0.1"),
+        Fraction(1, 3),
     ),
-    *([_MASKED, _MASKED], [np.ma.masked, 3], [np.array([2**53 + 1]), np.array([0.5])], {"a": 1}),
+    *("", "a\0", b"a\0", None, (), [], [0.5, 2**53 + 1], [2**63, -1], [1, "a"], [[1, 2], [3, 4]], {"a": 1}),
+    *([_MASKED, _MASKED], [np.ma.masked, 3], [np.array([2**53 + 1]), np.array([0.5])]),
     *(datetime.datetime(2020, 1, 2, 3, 4, 5, 6), datetime.datetime(2020, 1, 2, tzinfo=datetime.timezone.utc)),
     *(datetime.date(9999, 12, 31), datetime.timedelta(days=3, microseconds=1), datetime.time(1, 2)),
     *_of_all_dtypes(),
-    *(
-        np.datetime64("9999-12-31", "D"),
-        np.datetime64("2020-01-01T00:00:00.000001", "ns"),
-        np.datetime64(1, "ns"),
-        np.timedelta64(5),
-    ),
     *(np.timedelta64(2**62, "s"), np.array(["9999-12-31", "NaT"], "M8[D]"), np.array([1, 1000], "M8[ns]")),
     *(np.bool_(True), np.array([True, False]), np.str_("ab"), np.bytes_(b"ab"), np.array(["a", "bcd"]), np.array([b"a", b"bcd"])),
-    *(np.void(b"abc"), np.void(b"abcde"), np.array([(2**53 + 1, 0.5)], _RECORD)[0], np.array([(1, 0.5), (2, 1.5)], _RECORD)),
-    np.array([(1.5, 0.5), (2.5, 1.5)], [("a", "<f8"), ("b", "<f8")]),
+    *(np.void(b"abc"), np.array([(2**53 + 1, 0.5)], _RECORD)[0], np.array([(1, 0.5), (2, 1.5)], _RECORD)),
     *(np.array(5), np.array([1, None], dtype=object), np.array([1, 2], dtype=">i4"), np.array([], np.int64)),
-    *(
-        np.ma.masked,
-        _MASKED,
-        np.ma.array([1, 2], mask=False),
-        np.ma.array([0.5, 2.5], mask=[True, False]),
-        np.ma.array(3, mask=True),
-    ),
-    np.ma.array(np.array([(1, 2.0)], _RECORD), mask=[(False, True)]),
-    *(
-        torch.tensor(2**53 + 1),
-        torch.tensor([2**53 + 1, 1]),
-        torch.tensor([0.5, 1.5]),
-        torch.tensor([1.5, 2], dtype=torch.bfloat16),
-    ),
-    *(torch.tensor([1, 2], dtype=torch.uint8), torch.tensor(0.25), torch.tensor([1j, 2])),
+    *(np.ma.masked, _MASKED, np.ma.array(3, mask=True), np.ma.array(np.array([(1, 2.0)], _RECORD), mask=[(False, True)])),
+    *(torch.tensor(2**53 + 1), torch.tensor([0.5, 1.5]), torch.tensor([1.5, 2], dtype=torch.bfloat16), torch.tensor([1j, 2])),
 ]
-"""One value at least of each type, and those at the ends of what the types hold."""
+"""At least one value of each type, and those at the limits of the types."""

@@ -11,7 +11,7 @@ __all__ = ["Computing", "computing", "fail_elsewhere"]
 
 
 class Computing(DatasetIterator):
-    """Rows computed by Python under the GIL, in so many steps each, with the id of the process."""
+    """Rows that Python computes under the GIL, ``n_steps`` for each; a row holds the process number."""
 
     def __init__(self, n: int, n_steps: int = 1500) -> None:
         self.n, self.n_steps = n, n_steps

@@ -1,4 +1,4 @@
-"""Connectors as third parties write them: the three methods, and resources around whatever was at hand."""
+"""Connectors as third parties write them: the three methods, and resources around any file object."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ def descriptors() -> list[str]:
     return sorted(found)
 
 
-#: Threads of the executors, which end when they are idle, and of progress bars.
-_STAYING = ("data_stack-", "tqdm_monitor")
+#: Threads that are not leaks: those of the executors, which end by themselves, and the one of progress bars.
+_STAYING = ("data_stack-compute", "data_stack-wait", "data_stack-parquet", "tqdm_monitor")
 
 
 class Census(NamedTuple):
@@ -68,7 +68,7 @@ def census() -> Census:
 
 
 def left_since(before: Census) -> list[str]:
-    """What this process has and did not have before; what it has no more is somebody else's, who was slow to let go of it."""
+    """What this process has and did not have before."""
     return [
         each
         for now, then in zip(census(), before, strict=True)

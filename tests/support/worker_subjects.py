@@ -93,7 +93,7 @@ class Told:
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def freeze(self) -> None:
-        """Wait for oneself in native code, without releasing the GIL."""
+        """Deadlock in native code while holding the GIL."""
         mutex = ctypes.create_string_buffer(64)
         for _ in range(2):
             ctypes.PyDLL(None).pthread_mutex_lock(mutex)

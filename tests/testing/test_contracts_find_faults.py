@@ -21,7 +21,7 @@ from data_stack.testing import DatasetIteratorContract, StorageConnectorContract
 
 
 class NaiveConnector(StorageConnector):
-    """As the original DataStack stored files: in place, with any name, and whatever exists is a resource."""
+    """As the original DataStack stored files: in place, with any name; anything that exists is a resource."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

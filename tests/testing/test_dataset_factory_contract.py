@@ -78,16 +78,3 @@ def prepared() -> tuple[DatasetFactory, StorageConnector]:
 def test_the_suite_finds_a_wrong_number_of_samples() -> None:
     with pytest.raises(AssertionError):
         _OfCareless().test_each_split_has_its_samples(prepared()[0])
-
-
-def test_the_suite_finds_a_source_without_a_digest(source: Path) -> None:
-    class Undigested(RowsFactory):
-        """No digest."""
-
-        sources: ClassVar[list[ResourceDefinition]] = [ResourceDefinition("raw/rows.bin", str(source))]
-
-    class Suite(DatasetFactoryContract):
-        factory_class = Undigested
-
-    with pytest.raises(AssertionError):
-        Suite().test_each_source_has_a_digest()

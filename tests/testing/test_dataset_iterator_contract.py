@@ -12,11 +12,8 @@ from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIteratorIF,
     DatasetIteratorView,
-    InformedDatasetIterator,
-    InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.meta import MetaFactory
 from data_stack.testing import DatasetIteratorContract
 
 IMAGES = np.arange(7 * 4, dtype=np.float32).reshape(7, 2, 2)
@@ -46,18 +43,6 @@ class PlainIterator(DatasetIteratorIF):
         return []
 
 
-class TupleSamples(DatasetIteratorContract):
-    @pytest.fixture
-    def expected(self) -> list[Any]:
-        return SAMPLES
-
-
-class TestSequenceDatasetIterator(TupleSamples):
-    @pytest.fixture
-    def iterator(self) -> DatasetIteratorIF:
-        return source()
-
-
 class TestSequenceDatasetIteratorOfTensors(DatasetIteratorContract):
     @pytest.fixture
     def iterator(self) -> DatasetIteratorIF:
@@ -68,43 +53,14 @@ class TestSequenceDatasetIteratorOfTensors(DatasetIteratorContract):
         return [(torch.from_numpy(image), torch.tensor(target)) for image, target in zip(IMAGES, TARGETS, strict=True)]
 
 
-class TestDatasetIteratorView(TupleSamples):
-    @pytest.fixture
-    def iterator(self) -> DatasetIteratorIF:
-        return DatasetIteratorView(source(), [5, 0, 3, 3])
-
-    @pytest.fixture
-    def expected(self) -> list[Any]:
-        return [SAMPLES[5], SAMPLES[0], SAMPLES[3], SAMPLES[3]]
-
-
-class TestCombinedDatasetIterator(TupleSamples):
+class TestCombinedDatasetIterator(DatasetIteratorContract):
     @pytest.fixture
     def iterator(self) -> DatasetIteratorIF:
         return CombinedDatasetIterator([source()[:2], source()[2:2], PlainIterator(SAMPLES[2:6]), source()[6:]])
 
-
-class TestInMemoryDatasetIterator(TupleSamples):
     @pytest.fixture
-    def iterator(self) -> DatasetIteratorIF:
-        return InMemoryDatasetIterator(source())
-
-
-class TestInformedDatasetIterator(TupleSamples):
-    @pytest.fixture
-    def iterator(self) -> DatasetIteratorIF:
-        meta = MetaFactory.get_dataset_meta(
-            identifier="x", dataset_name="digits", dataset_tag="train", iterator_meta=MetaFactory.get_iterator_meta(0, 1, 2)
-        )
-        return InformedDatasetIterator(source(), meta)
-
-
-class TestIteratorOfAThirdParty(TupleSamples):
-    has_views = False
-
-    @pytest.fixture
-    def iterator(self) -> DatasetIteratorIF:
-        return PlainIterator(SAMPLES)
+    def expected(self) -> list[Any]:
+        return SAMPLES
 
 
 class TestDictSamplesOfAThirdParty(DatasetIteratorContract):

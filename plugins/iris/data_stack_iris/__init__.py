@@ -23,7 +23,7 @@ class IrisFactory(DatasetFactory):
 
     Samples are ``(features, species, tag)``: a float64 array of shape ``(4,)`` in centimetres, in the order of
     ``feature_names``, and twice the species as an int, a position in ``class_names``. There is one split, ``all``:
-    the flowers are sorted by species, and nobody has published a division of them.
+    the flowers are sorted by species, and no division of them was published.
     """
 
     card = DatasetCard(

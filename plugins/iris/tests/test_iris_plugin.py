@@ -37,6 +37,6 @@ def test_a_sample_is_four_lengths_and_twice_the_species(factory: IrisFactory) ->
     assert (type(target), target, tag) == (int, 2, 2)
 
 
-def test_a_split_that_nobody_published_is_refused(factory: IrisFactory) -> None:
+def test_a_split_that_was_not_published_is_refused(factory: IrisFactory) -> None:
     with pytest.raises(UnknownSplitError, match="all"):
         factory.get_dataset_iterator({"split": "train"})
