@@ -24,7 +24,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class GroupColumn(ABC):
-    """The values of one field in one row group. Threads may share it; nobody changes it.
+    """The values of one field in one row group. Immutable; threads may share it.
 
     Attributes:
         n_bytes: memory that it holds.
@@ -141,7 +141,7 @@ class ListColumn(GroupColumn):
         flat: the elements of all rows, one behind the other.
         offsets: where each row begins, and the end of the last, shape ``(n + 1,)``.
         is_null: shape ``(n,)``; None: no row is.
-        no_elements: which elements are null, shape of ``flat``; None: none of them.
+        no_elements: which elements are null, shape of ``flat``; None without nulls.
         as_objects: whether a column of them is an array of objects in any case.
     """
 
@@ -215,7 +215,7 @@ class CellColumn(GroupColumn):
             return None
         try:
             return self._decode(cell)
-        except Exception as error:  # decoders of others raise whatever they like
+        except Exception as error:  # decoders of plugins raise anything
             raise CellError(row, _tell(error)) from error
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
@@ -288,7 +288,7 @@ class MadeColumn(GroupColumn):
 
 
 def objects(values: Sequence[Any]) -> npt.NDArray[np.object_]:
-    """Values as an array of objects, whatever they are, shape ``(len(values),)``."""
+    """Values of any type as an array of objects, shape ``(len(values),)``."""
     array = np.empty(len(values), dtype=object)
     for place, value in enumerate(values):  # numpy would look into lists and arrays
         array[place] = value

@@ -34,7 +34,7 @@ __all__ = ["ParquetDataset"]
 
 #: An iteration decodes so many rows together.
 _ROWS_AT_ONCE = 256
-#: Of the row groups that a batch needs, so many are looked at for those to read ahead.
+#: So many row groups of a batch are candidates for prefetching.
 _MOST_EXPECTED = 16
 
 
@@ -53,20 +53,19 @@ class ParquetDataset(AccessedDatasetIterator):
     It reads what :class:`ParquetWriter` wrote, what Petastorm wrote (its schema is read without running any of it), and any other
     Parquet, whose schema is inferred.
 
-    A field that may be missing is None where it is: its column is an array of objects if any footer counts a null, whichever rows
-    are asked for. Otherwise columns have the field's dtype. Lists and arrays of different shapes give arrays of objects.
+    A field that may be missing is None where it is: its column is an array of objects if any footer counts a null, for all rows.
+    Otherwise columns have the field's dtype. Lists and arrays of different shapes give arrays of objects.
 
-    Row groups are read whole, only the columns that are asked for, and the most recently used ones are kept; where a filter takes
-    some rows of one, only these. Images and other cells that take long to decode are kept as they are stored, and decoded when
-    they are asked for. For many rows at random, a block-wise shuffle reads each row group once, and the next ones while the rows
-    of those before are handed out.
+    Row groups are read whole, but only the columns in use. The most recently used ones are cached; where a filter takes some rows
+    of one, only these rows. Images and other cells that take long to decode are cached encoded, and decoded on access. To read
+    many rows in random order, a block-wise shuffle reads each row group once, and prefetches the next ones.
 
-    Footers are read when it is made; files in folders that the filter excludes are not opened. A file that is replaced later is
+    The constructor reads the footers; files in folders that the filter excludes are not opened. A file that is replaced later is
     an error (:class:`~data_stack.exception.ResourceChangedError`) when it is read: its rows are never mixed with those before.
     Footers are checked against the manifest, if there is one.
 
-    Threads may share a dataset, and a forked child may go on using it. It pickles small, with the rows that the filter takes;
-    elsewhere the footers that are needed are read again.
+    Threads and forked processes may share a dataset. Its pickle is small and has the rows that the filter takes; another process
+    reads the footers again that it needs.
 
     Args:
         source: a folder (with Hive's partitions, too), a file (its path, a resource or open binary file), a list of files, a
@@ -83,7 +82,7 @@ class ParquetDataset(AccessedDatasetIterator):
     Raises:
         ResourceNotFoundError: there are no Parquet files.
         DatasetFileCorruptError: a footer is damaged, or files differ in their columns.
-        ConfigError: there is no such field, or the filter is none.
+        ConfigError: there is no such field, or the filter is invalid.
     """
 
     _keeps_access = False
@@ -165,13 +164,13 @@ class ParquetDataset(AccessedDatasetIterator):
         return f"row {row if rows is None else rows[row]} of {self._footers.name_of(group)}"
 
     def read_ahead(self, indices: IndexArray, columns: Sequence[str] | None = None) -> None:
-        """Read the row groups of samples that will be asked for soon, in the background; returns at once.
+        """Prefetch the row groups of samples in the background; return at once.
 
-        At most 16 MiB of them, or one row group, wait to be asked for. A loader with a block-wise shuffle calls this by itself.
+        At most 16 MiB, or one row group, wait for use. A loader with a block-wise shuffle calls this by itself.
 
         Args:
-            indices: of samples, shape ``(n,)``; those that are wanted first come first.
-            columns: names of those that will be asked for; None for those that were asked for last.
+            indices: of samples, shape ``(n,)``, in the order of their use.
+            columns: names; None for those that were read last.
 
         Raises:
             DatasetOutOfBoundsError: one of them lies outside.
@@ -189,7 +188,7 @@ class ParquetDataset(AccessedDatasetIterator):
         return self._select().n_rows_of(group)
 
     def _reading(self, group: int, names: Sequence[str]) -> GroupReading:
-        """Begin to read the samples of a row group: where the filter takes some rows, nothing but these is kept."""
+        """Begin to read a row group; keep only the rows that the filter takes."""
         return self._groups.reading(group, names, self._select().rows_of(group))
 
     # ------------------------------------------------------------------ samples
@@ -258,7 +257,7 @@ class ParquetDataset(AccessedDatasetIterator):
         return [batch.column() for batch in batches]
 
     def _begun(self, located: Located, names: Sequence[str]) -> set[int]:
-        """The row groups that are not read for a few rows at their beginning, which sequences need from the one before."""
+        """The row groups of which only some first rows are read, for sequences that begin in the row group before."""
         begun = set()
         for number, (before, group) in enumerate(itertools.pairwise(located.groups), 1):
             if self._cache.is_at_hand(group, names) or self._select().rows_of(group) is not None:
@@ -357,7 +356,7 @@ def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
     """The numbers of the row groups that are wanted, ascending.
 
     Raises:
-        ConfigError: there is no such row group, or the choice is none.
+        ConfigError: there is no such row group, or the choice is invalid.
     """
     if choice is None:
         return np.arange(len(footers), dtype=np.int64)

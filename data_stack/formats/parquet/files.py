@@ -73,7 +73,7 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
         filesystem: of pyarrow or fsspec, in which ``source`` is a path.
 
     Raises:
-        ResourceNotFoundError: there are none.
+        ResourceNotFoundError: there are no such files.
         ConfigError: it is nothing of the kind.
         DatasetFileCorruptError: its writer has not finished it.
     """
@@ -81,7 +81,7 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
     given = paths is not None
     if paths is None:
         tree = folder.list_files()
-        if any(path.startswith(f"{PROGRESS_FOLDER}/") for path in tree):  # somebody is writing, or was
+        if any(path.startswith(f"{PROGRESS_FOLDER}/") for path in tree):  # a writer is at work, or was interrupted
             tree = _finish(folder)
         paths = [path for path in tree if not is_hidden(path)]
         # what carries no suffix is Parquet too (Hive writes so), unless others say what they are
@@ -95,7 +95,7 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
 
 
 def _finish(folder: Folder) -> list[str]:
-    """The files that were there before somebody began to append."""
+    """The files that were complete before a writer began to append."""
     manifest = ParquetManifest.read(folder)
     if manifest is None:
         raise DatasetFileCorruptError(

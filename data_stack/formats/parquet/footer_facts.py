@@ -1,4 +1,4 @@
-"""What a footer tells of row groups, read by ourselves: on some lies in a footer, pyarrow's C++ ends the whole process."""
+"""Reads and checks footers without pyarrow, whose C++ ends the process on some crafted footers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _VALUE_BYTES: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, _BYTE_ARRAY: 0}
 
 @dataclass(frozen=True)
 class FooterFacts:
-    """What a footer tells of its row groups and their columns.
+    """Row groups and columns according to a footer.
 
     Attributes:
         columns: of each field the numbers of the columns of Parquet that it is stored in: a struct has several.
-        is_required: of each of those whether it is there in every row, shape ``(n_columns,)``.
+        is_required: whether a column has a value in every row, shape ``(n_columns,)``.
         value_bytes: of a value, in whole bytes; 0 where it differs from value to value, shape ``(n_columns,)``.
         n_rows: shape ``(n_row_groups,)``.
         n_values: nulls included; of lists their elements, shape ``(n_row_groups, n_columns)``.
-        n_nulls: -1 where the footer does not tell, or nothing sensible.
-        n_bytes: as they are stored.
-        starts: where in the file these begin.
-        n_raw_bytes: before they were compressed.
+        n_nulls: -1 where unknown.
+        n_bytes: as stored.
+        starts: offsets in the file.
+        n_raw_bytes: before compression.
     """
 
     columns: dict[str, list[int]]
@@ -61,11 +61,11 @@ class _Column(NamedTuple):
 
 
 def footer_facts(footer: bytes, file_bytes: int | None) -> FooterFacts:
-    """Read a footer, and check that it does not contradict itself or its file.
+    """Parse a footer, and check it for consistency with itself and its file.
 
     Args:
         footer: the serialized ``FileMetaData``, without length and magic.
-        file_bytes: size of the file that it ends; None if it tells of other files.
+        file_bytes: size of the file; None for a footer of other files.
 
     Raises:
         ValueError: the footer is damaged; the message says how.
@@ -127,7 +127,7 @@ def _check(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, 
     if meta[1] != column.type:
         fault = "is of another type than the schema says"
     elif meta[4] not in _COMPRESSIONS:
-        fault = f"is compressed in a way {meta[4]} that nobody knows"
+        fault = f"has the unknown compression {meta[4]}"
     elif min(n_rows, n_values, n_raw_bytes, n_bytes, start) < 0 or (not column.repetition_level and n_values != n_rows):
         fault = f"has {n_values} values in {n_rows} rows, in {n_bytes} bytes from {start} on"
     elif file_bytes is not None and start + n_bytes > file_bytes:

@@ -156,7 +156,7 @@ class Footers:
 
     @property
     def common(self) -> pq.FileMetaData | None:
-        """What stands beside the files in ``_common_metadata``; None where there is none.
+        """What stands beside the files in ``_common_metadata``; None without that file.
 
         Raises:
             DatasetFileCorruptError: it is damaged.
@@ -176,7 +176,7 @@ class Footers:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the first file; if there is none, of what stands beside them."""
+        """The columns of the first file; without files, of ``_common_metadata``."""
         footer = self.of(0) if self.files.paths else self.common
         if footer is None:
             return pa.schema([])

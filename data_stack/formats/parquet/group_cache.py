@@ -21,18 +21,18 @@ from data_stack.util.forks import call_in_forks
 
 __all__ = ["FirstRows", "GroupCache", "ReadAhead"]
 
-#: What is kept at first; more as soon as row groups are asked for again that had to go.
+#: The first limit; it grows when evicted row groups are read again.
 _FIRST_BYTES = 32 << 20
-#: Row groups of which all rows were taken are kept, for the next epoch, as long as there is no more than this in all. With more,
-#: the memory that row groups are read into would not stay in the processor's cache.
+#: Row groups whose rows were all taken stay for the next epoch below this total. Beyond it, memory for the next row groups would
+#: leave the processor's cache.
 _MOST_FINISHED_BYTES = 16 << 20
-#: Of row groups that had to go before all their rows were taken, so many are known, or as many as are kept.
+#: Evicted row groups with untaken rows that are remembered at least; otherwise as many as are cached.
 _FEWEST_REMEMBERED = 8
-#: What may be kept grows where at least so many of the last reads were of row groups that had just gone. Now and then one of them
-#: is that at the beginning of an epoch too, of which a worker process took but its share in the one before.
+#: The limit grows where more of the last reads than that were of row groups evicted shortly before. Single ones occur at the
+#: beginning of an epoch, when a worker process took only its share in the one before.
 _LAST_READS = 16
 _MOST_RETURNS = 3
-#: So many of the oldest are looked at for one of which all rows have been taken: that goes first.
+#: Among so many of the oldest, one whose rows were all taken is evicted first.
 _CANDIDATES = 64
 
 Columns = dict[str, GroupColumn]
@@ -40,15 +40,14 @@ Reading = Callable[[int, Sequence[str]], GroupReading]
 
 
 class GroupCache:
-    """Columns of row groups, the most recently used ones. Threads may share it: each column is read by one of them.
+    """An LRU cache of columns of row groups. Threads may share it: one of them reads a column, the others wait.
 
-    It keeps no more than is used: streaming through a dataset needs a row group or two, a shuffle as many as its window, samples
-    at random all that may be kept. So the limit begins low, and grows while row groups are wanted again and again that just had
-    to go before all their samples were taken. One of which all were taken is wanted in the next epoch: nothing is kept for that.
+    The limit adapts to the access pattern: streaming needs a row group or two, a shuffle as many as its window, random access
+    all that fit. It begins low, and grows when row groups are read again that were evicted with samples still untaken.
 
     Args:
         reading: begins to read columns of a row group.
-        max_bytes: what may be kept at most; one row group is always kept.
+        max_bytes: limit of the cache; one row group is kept in any case.
         n_samples: how many samples a row group has.
     """
 
@@ -74,26 +73,26 @@ class GroupCache:
 
     @property
     def n_bytes(self) -> int:
-        """What is kept now."""
+        """Bytes in the cache."""
         return self._n_bytes
 
     def soonest(self, groups: Iterable[int], names: Sequence[str]) -> int:
-        """Which of some row groups to ask for next: one that is kept, before others push it out, or was read ahead; or one that
-        no other thread is reading, so that several threads with the same wants read different ones.
+        """Which of some row groups to read next: one that is cached or prefetched, else one that no other thread is reading, so
+        that several threads read different ones.
 
         Args:
             groups: at least one.
-            names: of the columns that will be asked for.
+            names: of the columns.
         """
         with self._lock:
             return min(groups, key=lambda group: self._patience(group, names))
 
     def has(self, group: int, names: Sequence[str]) -> bool:
-        """Whether columns of a row group are kept, or were read ahead."""
+        """Whether columns of a row group are cached or prefetched."""
         return self._keeps(group, names) or self._ahead.is_ready(group)
 
     def is_at_hand(self, group: int, names: Sequence[str]) -> bool:
-        """Whether a row group is kept, was read ahead, or is being read."""
+        """Whether a row group is cached, prefetched or being read."""
         return self._patience(group, names) != 2
 
     def _keeps(self, group: int, names: Sequence[str]) -> bool:
@@ -108,10 +107,10 @@ class GroupCache:
         return 3 if group in self._being_read or self._ahead.has(group) else 2
 
     def expect(self, groups: Sequence[int], names: Sequence[str]) -> None:
-        """Read row groups in the background that will be asked for soon, see :class:`ReadAhead`; returns at once.
+        """Prefetch row groups, see :class:`ReadAhead`; return at once.
 
         Args:
-            groups: the one that is wanted first comes first.
+            groups: in the order of their use.
             names: of the columns.
         """
         with self._lock:
@@ -119,7 +118,7 @@ class GroupCache:
         self._ahead.expect(missing, names, self._last_bytes, self._max_bytes)
 
     def columns(self, group: int, names: Sequence[str], n_taken: int) -> Columns:
-        """Columns of a row group; there may be more than were asked for.
+        """Columns of a row group, at least those of ``names``.
 
         Args:
             group: its number.
@@ -150,7 +149,7 @@ class GroupCache:
                         read = (self._ahead.take(group, missing) or self._reading(group, missing)).columns()
                     with self._lock:
                         return self._keep(group, {**found, **read}, n_taken)
-            finally:  # also for an interrupt: others wait, and each tries by itself then
+            finally:  # also for an interrupt: threads that wait then read by themselves
                 with self._lock:
                     if self._being_read.get(group) is mine:
                         del self._being_read[group]
@@ -158,7 +157,7 @@ class GroupCache:
             event.wait()
 
     def _make_room(self) -> None:
-        """Let row groups of which all rows were taken go before the next one is read, if there is too much with it."""
+        """Evict row groups whose rows were all taken, if the next one would exceed the limit."""
         while self._n_bytes + self._last_bytes > min(self._limit, _MOST_FINISHED_BYTES):
             oldest = next(filter(self._is_finished, itertools.islice(self._groups, _CANDIDATES)), None)
             if oldest is None:
@@ -166,7 +165,7 @@ class GroupCache:
             self._drop(oldest)
 
     def _keep(self, group: int, columns: Columns, n_taken: int) -> Columns:
-        """Keep columns, which may have gone while another one of their row group was read; others go for them."""
+        """Cache columns, and evict other row groups for them."""
         kept = self._groups.get(group, {})
         new = {name: column for name, column in columns.items() if name not in kept}
         columns = self._groups[group] = {**kept, **new}
@@ -185,7 +184,7 @@ class GroupCache:
         return columns
 
     def _is_finished(self, group: int) -> bool:
-        """Whether all samples have been taken, once or several times."""
+        """Whether all samples were taken, once or several times."""
         return self._n_taken[group] % max(1, self._n_samples(group)) == 0
 
     def _drop(self, group: int) -> None:
@@ -214,8 +213,8 @@ _PAGE_BYTES = 1 << 20
 
 
 class FirstRows:
-    """The first rows of row groups, for those who want no others of them now, as the last rows of sequences are that begin in the
-    row group before. A page or two are read and decoded for them instead of the row group. Threads may share it.
+    """The first rows of row groups, for sequences that begin in the row group before: a page or two are read instead of the
+    whole row group. Threads may share it.
 
     Args:
         groups: the row groups.
@@ -227,7 +226,7 @@ class FirstRows:
         self._kept = functools.lru_cache(maxsize=_MOST_KEPT)(self._read)
 
     def count(self, group: int) -> int:
-        """How many rows of a row group are had here; of small ones none are."""
+        """How many first rows of a row group are read by themselves; 0 for a small one."""
         return int(self._groups.footers.n_rows[group]) // _PART
 
     def columns(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
@@ -268,11 +267,11 @@ class _ReadingFirstRows(GroupReading):
         return pa.Table.from_batches(batches)
 
 
-#: What waits to be asked for, at most; one row group always may.
+#: Prefetched bytes at most; one row group is prefetched in any case.
 _MOST_BYTES = 16 << 20
-#: So many row groups are read at once of a store, most of whose time is waiting.
+#: Concurrent reads of a store, which mostly wait.
 _MOST_REQUESTS = 16
-#: What waits while others were expected so many times is of an iteration that was broken off.
+#: A prefetched row group is dropped after so many further calls: its iteration was broken off.
 _PATIENCE = 16
 
 #: Reads row groups of stores. Not with all else that waits: a thread in the midst of Arrow's code may crash Python at its end, so
@@ -281,10 +280,10 @@ _of_stores = Executor("data_stack-parquet", lambda: _MOST_REQUESTS, grace_second
 
 
 class ReadAhead:
-    """Row groups that are expected to be asked for. Threads may share it.
+    """Row groups that are prefetched. Threads may share it.
 
-    Nearly all of the time is spent in Arrow, which reads and decodes without Python's lock. Values are made of a row group by
-    whoever takes it. What could not be read is as if nobody had expected it: whoever asks for it reads it again, and is told.
+    Arrow reads and decodes without the GIL; the thread that takes a row group makes the values. Errors are dropped: the thread
+    that needs the row group reads it again and gets the error.
 
     Args:
         reading: begins to read columns of a row group.
@@ -297,13 +296,13 @@ class ReadAhead:
         self._n_calls = 0
 
     def expect(self, groups: Sequence[int], names: Sequence[str], group_bytes: int, max_bytes: int) -> None:
-        """Begin to read row groups, as far as there is room for them; what nobody came for since long ago goes.
+        """Begin to read row groups, as far as there is room for them, and drop those that have waited too long.
 
         Args:
-            groups: the one that is wanted first comes first.
+            groups: in the order of their use.
             names: of the columns.
-            group_bytes: what the last row group took that was read; one whose footer says more is taken to need that.
-            max_bytes: what all of them may take; one may always be read.
+            group_bytes: memory of the last row group that was read; the footer may say more.
+            max_bytes: for all of them; one row group is read in any case.
         """
         begun: dict[int, _Expected] = {}
         try:
@@ -327,7 +326,7 @@ class ReadAhead:
                 with contextlib.suppress(Exception):  # see the class; or Python is at its end, or has no more threads
                     each.reading.open_local()
                     each.future = (computing if each.reading.is_local else _of_stores).submit(each.read)
-        finally:  # also for an interrupt: nobody waits for what nobody reads
+        finally:  # also for an interrupt: no thread may wait for a row group that is not read
             for each in begun.values():
                 if each.future is None:
                     each.is_over.set()
@@ -342,11 +341,10 @@ class ReadAhead:
         return group in self._expected
 
     def take(self, group: int, names: Sequence[str]) -> GroupReading | None:
-        """A row group that has been read, which is the caller's now; waits for one that is being read.
+        """Take a prefetched row group; wait for one that is being read.
 
         Returns:
-            The row group, which is yet to be read if no thread has come to it; None if it was not expected with these columns, or
-            could not be read.
+            The row group, still unread if no thread has begun; None if these columns were not prefetched, or could not be read.
         """
         with self._lock:
             expected = self._expected.pop(group, None)
@@ -363,10 +361,10 @@ class _Expected:
 
     Attributes:
         reading: of it.
-        n_bytes: what it is taken to need.
+        n_bytes: memory that it will take, estimated.
         since: when it was expected, in calls.
-        future: of the thread that reads it; None if none will.
-        is_over: set when it has been read, or could not be.
+        future: of the thread that reads it; None without such a thread.
+        is_over: set after reading, also after an error.
     """
 
     def __init__(self, reading: GroupReading, least_bytes: int, since: int) -> None:
@@ -376,7 +374,7 @@ class _Expected:
         self.is_over = threading.Event()
 
     def read(self) -> None:
-        """Read it, or do not."""
+        """Read it; drop errors."""
         try:
             with contextlib.suppress(Exception):  # see ReadAhead
                 self.reading.decode()

@@ -70,7 +70,7 @@ class RowGroupIndex(ABC):
     row_groups: Mapping[Any, frozenset[int]] = dataclass_field(default_factory=dict)
 
     def row_groups_with(self, value: Any) -> Set[int]:
-        """The numbers of the row groups with ``value``, which may be a numpy scalar; empty where there is none.
+        """The numbers of the row groups with ``value``, which may be a numpy scalar; empty without any.
 
         A field of float32 has other values than a field of float64: ask for ``numpy.float32(0.1)`` there.
         """
@@ -207,7 +207,7 @@ def index_of_json(data: Any) -> RowGroupIndex:
     """The index that :meth:`RowGroupIndex.to_json` gave.
 
     Raises:
-        ValueError, TypeError, KeyError, ArithmeticError: it is none.
+        ValueError, TypeError, KeyError, ArithmeticError: the data is invalid.
     """
     kind, name, field = data["kind"], data["name"], data["field"]
     if kind not in ("SingleFieldIndex", "NotNullIndex") or not isinstance(name, str) or not isinstance(field, str):
@@ -322,7 +322,7 @@ def read_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
         return {}
     pickled = read_pickled_indexes(metadata[PICKLED_INDEXES_KEY])
     found: dict[str, RowGroupIndex] = {name: index_of_pickled(index) for name, index in pickled.items()}
-    # Petastorm's do not say what they were built of; a row group that there is none of tells.
+    # Petastorm's do not say what they were built of; a row group out of range shows that they are out of date.
     last = max((max(groups, default=-1) for index in found.values() for groups in index.row_groups.values()), default=-1)
     if last >= len(footers):
         raise ConfigError(

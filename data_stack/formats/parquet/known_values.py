@@ -30,7 +30,7 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
     """The files that may hold rows that a predicate takes, by the names of their folders; one file is always left.
 
     Raises:
-        DatasetFileCorruptError: a folder's name is none of its field's values.
+        DatasetFileCorruptError: a folder's name is no value of its field.
     """
     fields = [schema[name] for name in partition_names(files.partitions) if name in predicate.fields and name in schema]
     if not fields:
@@ -63,7 +63,7 @@ def types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
 
 
 def partition_value(field: Field, text: str | None, files: ParquetFiles, file: int) -> Any:
-    """The value that the name of a folder tells."""
+    """The value in the name of a folder."""
     if text is None:
         if not field.nullable:
             raise DatasetFileCorruptError(

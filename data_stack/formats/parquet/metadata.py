@@ -67,7 +67,7 @@ class ParquetFileRecord:
         """The record that :meth:`to_json` described.
 
         Raises:
-            DatasetFileCorruptError: it is none.
+            DatasetFileCorruptError: the data is invalid.
         """
         name, groups = fields.text("name"), fields.text("row_groups")
         if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name or "\\" in name:  # it could lead anywhere
@@ -89,7 +89,7 @@ class ParquetManifest:
     """The content of ``_data_stack_manifest.json``: which files a dataset has, and what is in them.
 
     It is written last, so that a dataset with a manifest is complete; a file of a partition or of a later writer that it does not
-    list is not part of the dataset while ``_data_stack_progress`` is there (somebody is appending). It knows of no changes that
+    list is not part of the dataset while ``_data_stack_progress`` is there (a writer is appending). It knows of no changes that
     other tools make: where sizes or names differ from what is stored, ``data-stack parquet generate-metadata`` makes it anew.
 
     Attributes:
@@ -166,7 +166,7 @@ class ParquetManifest:
 
     @classmethod
     def read(cls, folder: Folder) -> ParquetManifest | None:
-        """The manifest of the dataset in ``folder``; None if there is none.
+        """The manifest of the dataset in ``folder``; None without a manifest.
 
         Raises:
             DatasetFileCorruptError, ConfigError: as :meth:`from_json`.
@@ -189,7 +189,7 @@ def _parse_names(text: str, what: str) -> tuple[str, ...]:
     """Names out of a JSON list of them.
 
     Raises:
-        DatasetFileCorruptError: it is none; the message begins with ``what``.
+        DatasetFileCorruptError: the text is invalid; the message begins with ``what``.
     """
     try:
         names = json.loads(text)
@@ -201,7 +201,7 @@ def _parse_names(text: str, what: str) -> tuple[str, ...]:
 
 
 def read_common_metadata(folder: Folder) -> tuple[pa.Schema, dict[bytes, bytes]] | None:
-    """Schema of the files and key-value metadata in ``_common_metadata``; None if there is none.
+    """Schema of the files and key-value metadata in ``_common_metadata``; None without that file.
 
     Raises:
         DatasetFileCorruptError: it is damaged.

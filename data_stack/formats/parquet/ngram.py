@@ -63,7 +63,7 @@ class NGram:
         within_row_groups: whether a sequence lies in one row group, as with Petastorm. Otherwise it crosses row groups and files.
 
     Raises:
-        ConfigError: an argument is none of that.
+        ConfigError: an argument is invalid.
     """
 
     fields: Mapping[int, Sequence[Any]] = field(hash=False)

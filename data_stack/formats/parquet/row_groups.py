@@ -44,7 +44,7 @@ _OTHER_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
 _FLOATS: Final = (np.float16, np.float32, np.float64)
 #: Columns of fewer bytes together are decoded as fast by one thread as by several.
 _FEW_BYTES = 2 << 20
-#: Pages may claim so much whatever the footer says; some writers count wrong.
+#: Pages may claim so many bytes without a check; some writers count wrong.
 _HARMLESS_PAGE_BYTES = 64 << 20
 #: Row groups of fewer bytes leave little behind.
 _LARGE_BYTES = 8 << 20
@@ -58,7 +58,7 @@ class RowGroups:
         schema: of all fields, those in the names of folders included.
 
     Raises:
-        DatasetFileCorruptError: a file lacks a field that must not be missing, or a folder's name is none of its field's values.
+        DatasetFileCorruptError: a file lacks a field that must not be missing, or a folder's name is no value of its field.
     """
 
     def __init__(self, footers: Footers, schema: Schema) -> None:
@@ -238,7 +238,7 @@ class GroupReading:
     """Columns of a row group while they are read, in steps: the file is opened, its pages are read and decoded, and values are
     made of the cells. Each step does those before it if need be.
 
-    Decoding is nearly all the work, and leaves Python's lock; it may be done in another thread.
+    Decoding is nearly all the work and releases the GIL, so another thread may do it.
 
     Args:
         groups: that it is one of.

@@ -184,7 +184,7 @@ class Schema:
         return f"Schema({self._name!r}, [{lines}\n])"
 
     def view(self, choices: Iterable[str | Field | re.Pattern[str]]) -> Schema:
-        """The schema of some of the fields, in the order of this one, whatever the order of the choices.
+        """The schema of some of the fields, in the order of this schema.
 
         Args:
             choices: names, regular expressions that match whole names, or fields of this schema.
@@ -205,7 +205,7 @@ class Schema:
     def row_type(self) -> Any:
         """A named tuple of the fields: the same class for each schema of this name and these fields. Its rows pickle.
 
-        A field whose name is none in Python is called by its position, ``_3``.
+        A field whose name is no identifier in Python is called by its position, ``_3``.
         """
         return row_type(self._name, tuple(self._fields))
 
@@ -250,7 +250,7 @@ class Schema:
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[bytes, bytes] | None) -> Schema | None:
-        """The schema in the key-value metadata of a file; None where there is none.
+        """The schema in the key-value metadata of a file; None if it has no schema.
 
         Raises:
             DatasetFileCorruptError, ConfigError: as :meth:`from_json`.
@@ -273,7 +273,7 @@ def match_names(choice: Any, names: Sequence[str]) -> list[str]:
         names: of all fields.
 
     Raises:
-        ConfigError: it is none of these, or matches no name.
+        ConfigError: it is something else, or matches no name.
     """
     choice = getattr(choice, "name", choice)
     if choice in names:

@@ -42,7 +42,7 @@ class TransformSpec:
             what the reader that it is given to has.
 
     Raises:
-        ConfigError: an argument is none of that.
+        ConfigError: an argument is invalid.
     """
 
     func: Callable[..., Any] | None = None

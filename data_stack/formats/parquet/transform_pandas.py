@@ -25,7 +25,7 @@ def as_frame(batch: Mapping[str, npt.NDArray[Any]]) -> Any:
 
 
 def columns_of_frame(frame: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Columns of a frame, those of ``names`` that it has, whatever its index.
+    """Columns of a frame, those of ``names`` that it has; the index is ignored.
 
     What pandas holds as missing beside objects, whole numbers and text is None; a NaN among floats is a NaN.
 

@@ -70,7 +70,7 @@ class TransformedDatasetIterator(AccessedDatasetIterator):
         self._schema = spec.schema_of(below)
         self._seed, self._epoch = check_integer("seed", seed), check_integer("epoch", epoch)
         if spec.on == "pandas":
-            import data_stack.formats.parquet.transform_pandas  # noqa: F401  # who lacks pandas hears of it now, and not in a worker
+            import data_stack.formats.parquet.transform_pandas  # noqa: F401  # a missing pandas is an error here, not in a worker
         self._draws = spec.func is not None and has_parameter(spec.func, "rng")
         self._mixed_seed = derive_seed("transformed", self._seed, self._epoch)
 
@@ -217,7 +217,7 @@ def _check(field: Field, values: Any, positions: IndexArrayOfInts) -> npt.NDArra
             found.append(_value(field, value))
         except (TypeError, ValueError, RuntimeError) as error:
             raise ConfigError(
-                f"what the transform gave as field {field.name!r} of row {position} is none of it: {error}. If it makes "
+                f"what the transform gave as field {field.name!r} of row {position} does not fit: {error}. If it makes "
                 f"something else of the field, name that in edit_fields; convert values by astype()"
             ) from error
     if not is_plain or any(value is None for value in found):
@@ -231,7 +231,7 @@ def _value(field: Field, value: Any) -> Any:
     """A value as one of a field.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: it does not fit.
     """
     dtype = field.dtype
     if value is None:

@@ -259,10 +259,10 @@ def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
 
 
 def check_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
-    """A dtype of numpy for whatever it takes for one; lengths of text and bytes are dropped.
+    """A dtype of numpy; lengths of text and bytes are dropped.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is no dtype.
     """
     if dtype is Decimal or (isinstance(dtype, str) and dtype == "Decimal"):
         return Decimal

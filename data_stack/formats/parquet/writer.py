@@ -90,7 +90,7 @@ class ParquetWriter:
         overwrite: remove the dataset that is there first.
 
     Raises:
-        ConfigError: an argument is wrong; or what is there is a dataset of another schema, or none of this writer's.
+        ConfigError: an argument is wrong; or the folder has a dataset of another schema or another writer.
         StorageConflictError: another writer is at work there.
         DatasetFileCorruptError: what an earlier writer left is damaged.
         StorageError: it cannot be written.
@@ -175,7 +175,7 @@ class ParquetWriter:
             Its position.
 
         Raises:
-            ConfigError: a value is none of its field, or a field is missing or unknown. Nothing of the row was appended.
+            ConfigError: a value does not fit its field, or a field is missing or unknown. Nothing of the row was appended.
             StorageError: there is no room, for instance; the writer is unusable then.
         """
         self._check_usable()
@@ -250,7 +250,7 @@ class ParquetWriter:
         """Write the samples of an iterator, from ``len(writer)`` on: what an earlier run has written is not written again.
 
         Args:
-            iterator: dicts, or tuples with ``names``; bare samples are taken for tuples of one. Whatever has ``len()`` and
+            iterator: dicts, or tuples with ``names``; bare samples are tuples of one. Anything with ``len()`` and
                 ``[i]`` will do, such as a list.
             names: of the fields of tuples, by position.
             progress: show a bar; None to show it on a terminal and in a notebook.

@@ -1,4 +1,4 @@
-"""Turns rows and columns of values into batches of cells, and refuses what is none of the schema."""
+"""Encodes rows and columns as cells, and refuses values that do not fit the schema."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Cells:
             number: of the row in the dataset.
 
         Raises:
-            ConfigError: a value is none of its field, or a field is missing or unknown. Nothing of the row was taken.
+            ConfigError: a value does not fit its field, or a field is missing or unknown. Nothing of the row was taken.
         """
         what = f"row {number} of {self._name!r}"
         if not isinstance(row, Mapping):
@@ -131,7 +131,7 @@ class Cells:
             encoded: fields of which there are cells instead of values.
 
         Raises:
-            ConfigError: a value is none of its field.
+            ConfigError: a value does not fit its field.
         """
         arrays = []
         for field, type_ in self._in_files:
@@ -142,7 +142,7 @@ class Cells:
                 self._refuse(field.name, number + error.row, error, number)
             except (MissingDependencyError, MemoryError):
                 raise
-            except Exception as error:  # noqa: BLE001  # codecs of others raise whatever they like
+            except Exception as error:  # noqa: BLE001  # codecs of plugins raise anything
                 self._refuse(field.name, None, error, number)
         parts = [
             columns[field.name][start:stop] if field.name in columns else [None] * (stop - start)
@@ -274,7 +274,7 @@ class Partitions:
         """The folder of a row, by its values of the columns; ``""`` without partitions.
 
         Raises:
-            CellValueError: a value is none of its field, or cannot name a folder; its ``row`` is the number of the field.
+            CellValueError: a value does not fit its field, or cannot name a folder; its ``row`` is the number of the field.
         """
         segments = []
         for number, (field, value) in enumerate(zip(self.fields, values, strict=True)):

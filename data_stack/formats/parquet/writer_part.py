@@ -115,7 +115,7 @@ class WriterPart:
                 self._folder.delete(record.name)
             self._published = []
             if not self.noted.files:
-                clear_progress(self._folder)  # as if nobody had begun
+                clear_progress(self._folder)  # as before the first writer
             elif self._n_noted < len(self.noted.files):
                 self._note()
 
@@ -189,7 +189,7 @@ def clear_left_over(folder: Folder, known: Iterable[ParquetFileRecord], *, was_b
         was_begun: whether there are notes, and so may be such files.
 
     Raises:
-        ConfigError: there is a file that neither the manifest nor the notes list, and that is none of such a part.
+        ConfigError: there is a file that neither the manifest nor the notes list, and that belongs to no such part.
     """
     if not folder.can_delete:
         return

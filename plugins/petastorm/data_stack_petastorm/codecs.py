@@ -12,7 +12,7 @@ def CompressedImageCodec(image_codec: str = "png", quality: int = 80) -> PngCode
     """``PngCodec()`` for "png", ``JpegCodec(quality)`` for "jpeg" or "jpg".
 
     Raises:
-        ConfigError: it is none of these, or that is no quality.
+        ConfigError: another codec, or an invalid quality.
     """
     if image_codec == "png":
         return PngCodec()

@@ -72,7 +72,7 @@ class Reader:
         if self._loader.plan.n_samples == 0:
             warnings.warn(
                 f"No matching data is available for loading: no row of {dataset!r:.200} is selected, or it has none",
-                stacklevel=4,  # whoever called make_reader or make_batch_reader
+                stacklevel=4,  # the caller of make_reader or make_batch_reader
             )
         if not batched:
             self._refuse_shards_without_rows()
@@ -166,9 +166,7 @@ class Reader:
         return rows_of(batch, name, self._steps)
 
     def _refuse_shards_without_rows(self) -> None:
-        """Rows, or row groups, are not repeated for shards that have none of their own. Of ``batched`` readers this is known only
-        when they are read: a DataLoader deals out rows of them.
-        """
+        """Refuse more shards than rows, or than row groups when a ``batched`` reader is read; a DataLoader shards its rows."""
         plan = self._loader.plan
         if not 0 < plan.n_samples < plan.world or plan.uneven == "keep":
             return

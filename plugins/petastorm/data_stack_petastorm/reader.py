@@ -39,8 +39,8 @@ class ReaderArguments:
         reader_pool_type: "thread", "process" or "dummy" (none).
         workers_count: how many at most. For files of this machine and without a ``transform_spec`` there are no more than two for
             each processor: more would be in each other's way.
-        seed: any integer, 0 too, decides all orders, for whichever pool and number of workers. None: another order at each start,
-            but for shards, which must agree: these have 0 then.
+        seed: any integer, 0 too, decides all orders, for any pool and number of workers. None: another order at each start;
+            for shards, which must agree, 0.
         shuffle_rows: rows of each row group in a random order.
         shuffle_row_groups: row groups in a random order, another one in each epoch.
         shuffle_row_drop_partitions: k > 1 mixes the rows of k random row groups with each other. Each is read once.
@@ -52,7 +52,7 @@ class ReaderArguments:
         shard_count: how many there are. All have equally many rows, see ``uneven``.
         shard_seed: as ``seed``, where that is None.
         cache_type: "null", or "local-disk" to keep what is read of a remote store under ``cache_location``, by its content. Files
-            of this machine are not copied. Nobody else's files are touched, and what was kept stays there for the next reader.
+            of this machine are not copied. Other files there are not touched, and the cache stays there for the next reader.
         cache_location: a folder.
         cache_size_limit: bytes that it may take; None for no limit.
         transform_spec: what is made of each row.
@@ -124,7 +124,7 @@ def make_reader(dataset_url: Any, *arguments: Any, **named: Any) -> Reader:
             is "keep").
 
     Warns:
-        UserWarning: no row is selected, or there is none.
+        UserWarning: no row is selected, or the dataset is empty.
     """
     return _make(ReaderArguments(dataset_url, *arguments, **named), batched=False)
 

@@ -110,7 +110,7 @@ def test_a_footer_whose_integers_have_another_width_neither_ends_the_process_nor
     assert n_read > 5
 
 
-def test_a_compression_that_nobody_knows_is_an_error_that_names_the_column(tmp_path: Path) -> None:
+def test_an_unknown_compression_is_an_error_that_names_the_column(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     content = write(file)
     footer = bytearray(footer_of(content))
@@ -120,7 +120,7 @@ def test_a_compression_that_nobody_knows_is_an_error_that_names_the_column(tmp_p
     footer[place] = 2 * 9
     file.write_bytes(with_footer(content, bytes(footer)))
 
-    with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet.*'id' of row group 0 is compressed in a way 9 that nobody"):
+    with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet.*'id' of row group 0 has the unknown compression 9"):
         ParquetDataset(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Row groups that are read in the background: that they are those which are wanted next, and that nobody notices otherwise."""
+"""Row groups that are prefetched are those that come next, and errors surface where their rows are read."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_what_waits_to_be_asked_for_stays_below_its_limit(tmp_path: Path) -> Non
     assert [has(small, group) for group in range(8)] == [True, True, True, False, False, False, False, False]
 
 
-def test_what_nobody_came_for_goes_at_last(folder: Path) -> None:
+def test_what_waits_too_long_is_dropped(folder: Path) -> None:
     dataset = ParquetDataset(folder)
     dataset.read_ahead([0, 50, 100])
     assert soon(lambda: all(has(dataset, group) for group in range(3)))

@@ -77,7 +77,7 @@ def check_codec(name: str, codec: Any) -> FieldCodec:
     """The codec that was given for a field: one, or its type such as ``"zstd(json)"``.
 
     Raises:
-        ConfigError: it is none, or one that could not be found again where the field is read.
+        ConfigError: it is no codec, or one that readers could not find by its name.
     """
     found = codec_of(codec) if isinstance(codec, str) else codec
     if isinstance(found, ArrowCodec):

@@ -50,7 +50,7 @@ class ArrowCodec(ABC):
 
         Args:
             field: whose they are.
-            values: in a sequence or an array, shape ``(n, ...)``. None is null, and so is a time that is none (``NaT``).
+            values: in a sequence or an array, shape ``(n, ...)``. None and ``NaT`` are null.
 
         Raises:
             CellValueError: one of them is no value of the field, or null where the field is not nullable.
@@ -133,7 +133,7 @@ class ArrowCodec(ABC):
 
 
 class CellValueError(ValueError):
-    """A value that is none of its field.
+    """A value that does not fit its field.
 
     Attributes:
         row: its place among those that were to be encoded.

@@ -26,7 +26,7 @@ _Array = npt.NDArray[Any]
 
 
 class BinaryCells(ArrowCodec):
-    """The bytes of a codec as cells. A field of dtype object holds whatever the codec does.
+    """The bytes of a codec as cells. A field of dtype object holds any value that the codec takes.
 
     Args:
         codec: what encodes and decodes a value; adapted to the dtype and shape of each field.

@@ -22,7 +22,7 @@ FieldValues: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for null: None, or a time that is none (``NaT``). NaN is a number like another."""
+    """Whether a value stands for null: None, or ``NaT``. NaN is a number."""
     if value is None:
         return True
     if not isinstance(value, (np.datetime64, np.timedelta64, datetime.datetime)):
@@ -38,7 +38,7 @@ def check_scalar(field: FieldLike, value: Any) -> Any:
     Numbers may be of any dtype, if they fit.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: it is something else.
     """
     dtype = field.dtype
     if isinstance(value, np.ndarray) or hasattr(value, "detach"):

@@ -157,7 +157,7 @@ class ListCodec(_TypedCodec):
 
 
 class NestedCodec(ArrowCodec):
-    """Structs, maps, lists of lists, and whatever else Parquet has, as Python's objects.
+    """Structs, maps, lists of lists and all other types of Parquet, as Python objects.
 
     A struct is a dict, a map a list of pairs ``(key, value)``, a list a list; in them numbers, text and bytes are Python's own,
     times and durations numpy's.
@@ -212,7 +212,7 @@ def _cells_at_once(field: FieldLike, values: FieldValues, type_: pa.DataType) ->
 
 
 def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
-    """Times of numpy as a type; those that are none as null.
+    """Times of numpy as an Arrow type; NaT becomes null.
 
     Raises:
         ValueError: the type's unit of time is too coarse, or too fine, for one of them.

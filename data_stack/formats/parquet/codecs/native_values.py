@@ -80,7 +80,7 @@ def plain_values(cells: pa.Array, dtype: FieldDtype | None = None) -> Values:
 
 
 def conform(values: Values, dtype: FieldDtype) -> Values:
-    """Values as the dtype of a field, none of them changed.
+    """Values as the dtype of a field, unchanged.
 
     Raises:
         CellError: one of them does not fit.
@@ -90,7 +90,7 @@ def conform(values: Values, dtype: FieldDtype) -> Values:
     if array.dtype == dtype or (isinstance(dtype, np.dtype) and dtype.kind == "O"):
         return values
     if is_null is not None and is_null.all() and array.dtype == object:
-        # nothing but nulls, of whatever type
+        # nothing but nulls, of any type
         plain = isinstance(dtype, np.dtype) and dtype.kind not in "USO"
         return Values(np.zeros(len(array), dtype), is_null) if plain else values
     if array.dtype == object:

@@ -1,4 +1,4 @@
-"""The globals that occur in Petastorm's pickles: a table of names, none of which is ever imported.
+"""The globals that occur in Petastorm's pickles: a table of names, which are never imported.
 
 Collected from the datasets of Petastorm 0.4.0 to 0.13.1, Python 2 and 3, numpy 1 and 2. A name that is not in
 :data:`KNOWN_GLOBALS` cannot be decoded.

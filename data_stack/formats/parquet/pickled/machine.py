@@ -119,7 +119,7 @@ def decode_pickle(data: bytes) -> Any:
         result = machine.pop()
         if machine.stack or offset + 1 != len(data):
             raise Refusal("the end of the pickle with values or bytes left over")
-    except (ValueError, LookupError, Warning) as error:  # of pickletools, too: an argument that is none, an unknown opcode
+    except (ValueError, LookupError, Warning) as error:  # of pickletools, too: an invalid argument, an unknown opcode
         raise Refusal(f"{error!s:.200} (byte {offset})") from error
     return result
 
@@ -216,7 +216,7 @@ class _Machine:
 
     def _top(self) -> Any:
         if self.stack[-1] is _MARK:
-            raise Refusal("an opcode that takes a value where there is none")
+            raise Refusal("an opcode that takes a value from an empty stack")
         return self.stack[-1]
 
     def pop(self) -> Any:

@@ -1,7 +1,7 @@
 """Petastorm's schema and row-group indexes out of their pickles, of every version from 0.4.0 to 0.13.1.
 
 Petastorm itself unpickles them, and thereby runs what the pickle says. Here a pickle is decoded to inert nodes by a machine of
-our own, and this module takes from these nodes what a schema or an index is made of. Whatever else is in there is an error.
+our own, and this module takes from these nodes what a schema or an index is made of. Anything else is an error.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _field(node: ObjectNode) -> PickledField:
     if not isinstance(nullable, (bool, int, type(None))) or nullable not in (False, True, None):
         raise Refusal(f"the field {name!r}, nullable: {describe(nullable)}")
     if not isinstance(shape, (tuple, list)) or len(shape) > _MAX_DIMENSIONS or not all(map(_is_size, shape)):
-        raise Refusal(f"the field {name!r} with {describe(shape)} as its shape that is none")
+        raise Refusal(f"the field {name!r} with {describe(shape)} as an invalid shape")
     stored = None if codec is None else _codec(_object(codec, "codec"))
     return PickledField(name, _numpy_type(numpy_type, name), tuple(shape), stored, bool(nullable))
 

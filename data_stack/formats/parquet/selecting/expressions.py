@@ -23,7 +23,7 @@ __all__ = ["ArrowPredicate", "could_match", "excludes_nan"]
 _TYPES_OF_NULLS: Final = (pa.null(), pa.string(), pa.float64(), pa.bool_(), pa.timestamp("us"))
 #: What pyarrow raises for an expression that does not suit the types of columns.
 _UNSUITABLE: Final = (pa.ArrowException, ValueError, TypeError)
-#: Parts of an expression, as text, by which it may be true of NaN although NaN meets none of its comparisons, as ``~(x > 3)`` is.
+#: Parts of an expression, as text, by which it may be true of NaN although its comparisons are false, as ``~(x > 3)`` is.
 _TRUE_OF_NAN: Final = re.compile(r"\b(?!is_in\()\w+\(|\bfalse\b|\bnan\b", re.IGNORECASE)
 
 
@@ -79,7 +79,7 @@ def could_match(bound: pc.Expression, types: pa.Schema, guarantees: Sequence[pc.
     """
     import pyarrow.dataset as arrow_dataset  # as above
 
-    # pyarrow simplifies the expression for each fragment; it opens none of them
+    # pyarrow simplifies the expression for each fragment; it opens no file
     form, system = arrow_dataset.ParquetFileFormat(), LocalFileSystem()
     fragments = [
         form.make_fragment(str(number), filesystem=system, partition_expression=guarantee)

@@ -56,7 +56,7 @@ def as_predicate(value: Any) -> Predicate:
             ``(field, operator, value)``, all of which must hold, or a list of such lists, one of which must hold.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: it is something else.
     """
     if isinstance(value, Predicate):
         return value
@@ -174,7 +174,7 @@ class in_set(_ArgumentPredicate):  # noqa: N801  # Petastorm's spelling
         self._field = _check_field(predicate_field, "in_set")
         try:
             bound = pc.field(predicate_field).isin(list(self._members))
-        except (pa.ArrowException, ValueError, TypeError, OverflowError):  # values of several types, or of none of Arrow's
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):  # values of several types, or without a type of Arrow
             bound = None
         super().__init__([predicate_field], self._members, predicate_field, bound=bound)
 
@@ -221,11 +221,11 @@ def values_for_functions(column: npt.NDArray[Any]) -> list[Any]:
 
 
 class RowFunction(_ArgumentPredicate):
-    """Asks a function row by row."""
+    """Calls a function for each row."""
 
     @abstractmethod
     def ask(self, values: Mapping[str, Any]) -> Any:
-        """What the function gives for values of the fields."""
+        """The result of the function for the values of a row."""
 
     def mask(self, columns: Columns) -> Bools:
         given = {name: values_for_functions(column_of(columns, name)) for name in self.fields}
@@ -242,13 +242,13 @@ class RowFunction(_ArgumentPredicate):
 
 
 class in_lambda(RowFunction):  # noqa: N801
-    """What a function says of each row.
+    """Rows for which a function returns True.
 
     Args:
-        predicate_fields: the fields that it is given, in this order.
-        predicate_func: takes the values of a row, one argument each: numbers and texts as Python's, null
-            as None; then ``state_arg``, if there is one. Gives a bool.
-        state_arg: what else it is given; None for nothing.
+        predicate_fields: the fields that the function gets, in this order.
+        predicate_func: takes the values of a row, one argument each (numbers and text as Python's, null
+            as None), then ``state_arg``, if there is one; returns a bool.
+        state_arg: a further argument; None for no such argument.
     """
 
     def __init__(self, predicate_fields: Sequence[str], predicate_func: Callable[..., Any], state_arg: Any = None) -> None:
@@ -280,12 +280,12 @@ class in_negate(_ArgumentPredicate):  # noqa: N801
 
 
 class in_reduce(_ArgumentPredicate):  # noqa: N801
-    """What a function makes of the answers of several predicates.
+    """Rows for which a function of the answers of several predicates returns True.
 
     Args:
         predicate_list: at least one predicate; anything that :func:`as_predicate` takes.
-        reduce_func: ``all``, ``any``, ``numpy.all``, ``numpy.any``, or a function that is given a list of one bool for each
-            predicate and gives a bool.
+        reduce_func: ``all``, ``any``, ``numpy.all``, ``numpy.any``, or a function that takes a list with one bool for each
+            predicate and returns a bool.
     """
 
     def __init__(self, predicate_list: Iterable[Any], reduce_func: Callable[..., Any]) -> None:
@@ -354,7 +354,7 @@ def _bucket(text: str) -> int:
 
 
 class _PetastormPredicate(RowFunction):
-    """An object with Petastorm's two methods, such as a subclass of its ``PredicateBase``, asked row by row.
+    """An object with Petastorm's two methods, such as a subclass of its ``PredicateBase``, called for each row.
 
     Args:
         predicate: has ``get_fields() -> set of names`` and ``do_include(values: dict) -> bool``. Values are given as to
@@ -405,7 +405,7 @@ class _OnFrames(Predicate):
         return repr(self._predicate)
 
     def _of_frame(self, columns: Columns) -> Bools | None:
-        """A bool for each row; None if the function is none of DataFrames."""
+        """A bool for each row; None if the function takes no DataFrame."""
         given = {name: column_of(columns, name) for name in self.fields}
         try:
             from data_stack.formats.parquet.transform_pandas import as_frame

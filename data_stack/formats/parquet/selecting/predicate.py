@@ -92,7 +92,7 @@ def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:
     """A column by its name.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: the column is missing.
     """
     if name not in columns:
         raise ConfigError(f"the predicate needs column {name!r}, which is not there; there are {shorten(sorted(columns))}")
