@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 import torch
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.hdf5 import HDF5DatasetIterator, write_hdf5
 from data_stack.formats.numpy_arrays import npz_keys, write_npz
 from data_stack.formats.torch_tensors import TensorsDatasetIterator, save_tensors
 from data_stack.io.resources import StreamedResource
@@ -21,20 +19,6 @@ LABELS = np.array([3, 1, 2, 0])
 
 
 # ------------------------------------------------------------------ HDF5
-
-
-def test_hdf5_is_written_plain_and_read_by_position() -> None:
-    file = io.BytesIO()
-
-    write_hdf5(file, {"a/x": X, "text": np.array(["ü" * 300, "", "b", "c"], object), "flag": LABELS > 1})
-
-    with h5py.File(file) as root:
-        assert root["a/x"].chunks is None
-        np.testing.assert_array_equal(root["a/x"][()], X)
-    resource = StreamedResource("x.h5", file)
-    iterator = HDF5DatasetIterator(resource, {"x": "a/x", "t": "text", "f": "flag"})
-    assert iterator[0]["t"] == "ü" * 300
-    assert [each["f"] for each in iterator] == [True, False, True, False]
 
 
 # ------------------------------------------------------------------ npz

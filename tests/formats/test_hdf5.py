@@ -6,8 +6,7 @@ import io
 import multiprocessing
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -234,24 +233,6 @@ def numbered(store: StorageConnector) -> StreamedResource:
 
 def over(resource: StreamedResource) -> HDF5DatasetIterator:
     return HDF5DatasetIterator(resource, ["samples", "targets", "targets"])
-
-
-def n_wrong(iterator: HDF5DatasetIterator, order: Sequence[int]) -> int:
-    wrong = 0
-    for i in order:
-        sample, target, tag = iterator[i]
-        wrong += not (target == tag == i and (sample == i).all())
-    return wrong
-
-
-def test_ten_threads_on_one_iterator_get_no_wrong_row(tmp_path: Path) -> None:
-    iterator = over(numbered(FileStorageConnector(tmp_path)))
-
-    with ThreadPoolExecutor(10) as pool:
-        orders = [np.random.default_rng(seed).permutation(N_ROWS)[:300].tolist() for seed in range(10)]
-        wrong = sum(pool.map(lambda order: n_wrong(iterator, order), orders))
-
-    assert wrong == 0
 
 
 def identity(batch: list[Any]) -> list[Any]:

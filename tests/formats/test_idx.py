@@ -84,22 +84,6 @@ def test_a_file_cut_anywhere_or_longer_than_it_says_is_refused(data: bytes) -> N
         read_idx(io.BytesIO(data + b"\0"))
 
 
-def test_no_flipped_bit_of_a_gzipped_file_changes_a_value() -> None:
-    array = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    data = gzip.compress(written(array), mtime=0)
-
-    n_refused = 0
-    for bit in range(8 * len(data)):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
-        try:
-            assert np.array_equal(read_idx(unzipping(damaged)), array)  # in the header's time or system
-        except DatasetFileCorruptError:
-            n_refused += 1
-
-    assert n_refused > 8 * (len(data) - 10)
-
-
 @pytest.mark.parametrize(
     "data",
     [

@@ -21,7 +21,7 @@ from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.image_folder import ImageFolderIterator
 from data_stack.formats.image_folder_writer import ImageFolderWriter
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator
-from data_stack.formats.parquet import ParquetDataset, col, in_lambda
+from data_stack.formats.parquet import ParquetDataset, col
 from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
 from data_stack.formats.webdataset import WebDatasetIterator
 from data_stack.formats.webdataset_writer import WebDatasetWriter

@@ -48,7 +48,7 @@ def descriptors() -> list[str]:
 
 
 #: Threads that are not leaks: those of the executors, which end by themselves, and the one of progress bars.
-_STAYING = ("data_stack-compute", "data_stack-wait", "data_stack-parquet", "tqdm_monitor")
+_STAYING = ("data_stack-", "tqdm_monitor")
 
 
 class Census(NamedTuple):

@@ -63,11 +63,6 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def read_by_granular(folder: Path) -> list[Any]:
-    with granular.DatasetReader(folder, granular.decoders, cache_index=False) as reader:
-        return [plain(reader[i]) for i in range(len(reader))]
-
-
 def write_by_granular(folder: Path, spec: Mapping[str, str], samples: Sequence[Mapping[str, Any]]) -> None:
     with granular.DatasetWriter(folder, spec, granular.encoders) as writer:
         for each in samples:

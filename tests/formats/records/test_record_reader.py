@@ -78,19 +78,14 @@ class TestRecordReader(DatasetIteratorContract):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    n=st.integers(0, 9), data=st.data(), manifest=st.booleans(), n_before=st.sampled_from([0, 80]),
-    options=st.sampled_from([{}, {"mapped": False}]),
-)  # fmt: skip
+@given(n=st.integers(0, 9), data=st.data(), manifest=st.booleans(), options=st.sampled_from([{}, {"mapped": False}]))
 def test_all_ways_to_the_samples_agree(
-    tmp_path_factory: pytest.TempPathFactory, n: int, data: st.DataObject, manifest: bool, n_before: int, options: dict[str, Any]
+    tmp_path_factory: pytest.TempPathFactory, n: int, data: st.DataObject, manifest: bool, options: dict[str, Any]
 ) -> None:
     folder = tmp_path_factory.mktemp("records")
     expected = write(folder, n, manifest=manifest)
 
     with RecordReader(folder, **options) as reader:
-        for read in range(n_before if n else 0):
-            reader[read % n]
         check_all_ways_agree(reader, expected, data)
 
 
@@ -163,9 +158,8 @@ def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samp
             writer.append({"a": -number, "b": 2**63 + number, "c": number})
 
     with RecordReader(tmp_path) as reader:
-        for _ in range(100):
-            assert reader[2] == {"a": -300, "b": 2**63 + 300, "c": 300}
-            assert [type(value) for value in reader[2].values()] == [int, int, int]
+        assert reader[2] == {"a": -300, "b": 2**63 + 300, "c": 300}
+        assert [type(value) for value in reader[2].values()] == [int, int, int]
         batch = reader.read_batch([2, 0])
         assert {name: column.dtype for name, column in batch.items()} == {"a": np.int32, "b": np.uint64, "c": np.int16}
         assert batch["b"].tolist() == [2**63 + 300, 2**63 + 1]
@@ -176,8 +170,7 @@ def test_values_are_the_callers_own(tmp_path: Path) -> None:
     expected = write(tmp_path, 5)
 
     with RecordReader(tmp_path) as reader:
-        for _ in range(100):
-            reader[1]["mat"][:] = 99
+        reader[1]["mat"][:] = 99
         for sample in reader:
             sample["mat"][:] = 99
             sample["ragged"][:] = 99
@@ -196,8 +189,7 @@ def test_records_of_one_size_and_different_headers_are_each_read_as_what_they_ar
     (tmp_path / "manifest.json").unlink()
 
     with RecordReader(tmp_path) as reader:
-        for _ in range(50):
-            assert_same([reader[i]["x"] for i in range(3)], values)
+        assert_same([reader[i]["x"] for i in range(3)], values)
         assert_same([sample["x"] for sample in reader], values)
         assert_same(reader.read_batch([0, 2])["x"], np.stack([values[0], values[2]]))
         assert reader.read_batch([0, 1])["x"].tolist() == [[0, 1, 2, 3], [0, 1, 2, 3]]
@@ -221,8 +213,7 @@ def test_arrays_of_every_kind_come_back(tmp_path: Path, value: Any, manifest: bo
         (tmp_path / "manifest.json").unlink()
 
     with RecordReader(tmp_path, mapped=manifest) as reader:
-        for _ in range(80):
-            sample = reader[1]["x"]
+        sample = reader[1]["x"]
         assert_same(sample, value)
         assert isinstance(sample, np.ndarray)
         assert sample.flags.writeable
@@ -258,7 +249,7 @@ def test_what_a_codec_raises_is_an_error_of_ours_that_names_the_record(tmp_path:
             lambda: reader[4], lambda: reader.read_batch([1, 4]), lambda: reader.read_column("name"), lambda: list(reader),
             lambda: reader.__getitems__([0, 4]),
         ]  # fmt: skip
-        for way in 50 * ways:
+        for way in ways:
             with pytest.raises(DatasetFileCorruptError, match=r"record 4 of column 'name' \(bytes .*RecursionError: too deep"):
                 way()
         before = []
@@ -324,12 +315,10 @@ def test_where_no_dataset_lies_is_said(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ its life
 
 
-@pytest.mark.parametrize("n_reads", [0, 1, 100])
-def test_a_closed_reader_gives_nothing_but_says_so(tmp_path: Path, n_reads: int) -> None:
+def test_a_closed_reader_gives_nothing_but_says_so(tmp_path: Path) -> None:
     write(tmp_path, 5)
     reader = RecordReader(tmp_path)
-    for _ in range(n_reads):
-        reader[0]
+    reader[0]
     view = reader[1:3]
     reader.close()
     reader.close()
