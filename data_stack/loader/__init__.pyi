@@ -10,6 +10,7 @@ from data_stack.loader.orders import Order as Order
 from data_stack.loader.orders import Shuffled as Shuffled
 from data_stack.loader.plan import Plan as Plan
 from data_stack.loader.ragged import Ragged as Ragged
+from data_stack.loader.session import LoaderStatistics as LoaderStatistics
 from data_stack.loader.sources import Epochs as Epochs
 from data_stack.loader.sources import Interleave as Interleave
 from data_stack.loader.sources import Mix as Mix
@@ -18,6 +19,5 @@ from data_stack.loader.sources import StepSource as StepSource
 from data_stack.loader.sources import Transform as Transform
 from data_stack.loader.sources import Truncate as Truncate
 from data_stack.loader.state import LoaderState as LoaderState
-from data_stack.loader.statistics import LoaderStatistics as LoaderStatistics
 
 __all__: list[str]

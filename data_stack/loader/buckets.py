@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.stacking import as_array
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import hash_of, high_product
 from data_stack.dataset.randomness.permutation import KeyedPermutation
@@ -52,10 +51,7 @@ class Bucketed(Order):
     """
 
     def __init__(self, lengths: npt.ArrayLike, *, chunk: SupportsIndex, window: SupportsIndex = 100) -> None:
-        try:
-            given = as_array(lengths)
-        except (TypeError, ValueError):
-            given = np.array(None, dtype=object)
+        given = np.asarray(lengths)
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise ConfigError(
                 f"lengths are an integer for each sample, got {given.dtype} of shape {given.shape}; "

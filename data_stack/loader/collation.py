@@ -122,21 +122,20 @@ class Padded(Collation):
         largest = shapes.max(axis=0, initial=0).tolist()
         wanted = [self._extent(place, extent) for place, extent in enumerate(largest)]
         for place, (extent, most) in enumerate(zip(largest, wanted, strict=True)):
-            if extent > most:
-                if not self._truncates:
-                    at = int((shapes[:, place] > most).argmax())
-                    raise ConfigError(
-                        f"{name} has a value of shape {tuple(shapes[at].tolist())} at place {at} of the batch, "
-                        f"which is longer than to={most}; give a larger to=, or truncate=True"
-                    )
-                arrays = _cut(arrays, place, most)
+            if extent > most and not self._truncates:
+                at = int((shapes[:, place] > most).argmax())
+                raise ConfigError(
+                    f"{name} has a value of shape {tuple(shapes[at].tolist())} at place {at} of the batch, "
+                    f"which is longer than to={most}; give a larger to=, or truncate=True"
+                )
         shapes = np.minimum(shapes, np.array(wanted, dtype=np.int64))
         dtype = arrays.dtype if isinstance(arrays, np.ndarray) else common_dtype(arrays, name)
         kept = shapes[:, 0] if self._n_lengths == 1 else shapes[:, : self._n_lengths]
         lengths = np.ascontiguousarray(kept) if self._n_lengths else None
         padded = fill((len(shapes), *wanted), value, dtype, name)
         for row, array in zip(padded, arrays, strict=True):
-            row[tuple(map(slice, array.shape))] = array
+            part = array[tuple(map(slice, wanted))]
+            row[tuple(map(slice, part.shape))] = part
         return padded, lengths
 
     def _check_extents(self, n_extents: int, name: str) -> None:
@@ -223,13 +222,6 @@ def _shapes(arrays: Column | list[Column]) -> npt.NDArray[np.int64]:
     if not arrays or arrays[0].ndim == 1:
         return np.array([len(array) for array in arrays], dtype=np.int64).reshape(len(arrays), 1)
     return np.array([array.shape for array in arrays], dtype=np.int64)
-
-
-def _cut(arrays: Column | list[Column], axis: int, most: int) -> Column | list[Column]:
-    """Values cut to ``most`` along one of their axes."""
-    place = (*[slice(None)] * axis, slice(most))
-    of_all = (slice(None), *place)
-    return arrays[of_all] if isinstance(arrays, np.ndarray) else [array[place] for array in arrays]
 
 
 def _extents(name: str, given: Any, *, at_least: int) -> tuple[int | None, ...]:

@@ -18,16 +18,11 @@ __all__ = [
     "NUMBERS",
     "Conversion",
     "Pairs",
-    "align_copy",
-    "is_aligned",
     "map_nested",
     "map_pairs",
     "one_ahead",
     "parts_of_objects",
 ]
-
-# the alignment that vector instructions (AVX-512) may need
-_ALIGNMENT_BYTES = 64
 
 NUMBERS = frozenset({"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"})
 """Dtypes that torch and TensorFlow have, too, as ``dtype.str[1:]``."""
@@ -129,23 +124,6 @@ def parts_of_objects(column: Column) -> Any:
 
 def _copy_value(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
-
-
-def is_aligned(array: Column) -> bool:
-    """Whether TensorFlow and JAX can compute on the array's own memory."""
-    flags = array.flags
-    return flags.c_contiguous and flags.writeable and array.dtype.isnative and array.ctypes.data % _ALIGNMENT_BYTES == 0
-
-
-def align_copy(array: Column) -> Column:
-    """A copy for which :func:`is_aligned` holds, in this machine's byte order."""
-    dtype = array.dtype.newbyteorder("=")
-    n_bytes = array.size * dtype.itemsize
-    memory = np.empty(n_bytes + _ALIGNMENT_BYTES, dtype=np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT_BYTES
-    aligned: Column = memory[start : start + n_bytes].view(dtype).reshape(array.shape)
-    aligned[...] = array
-    return aligned
 
 
 def map_pairs(pairs: Pairs, function: Callable[[Any], Any]) -> Pairs:

@@ -23,10 +23,9 @@ from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
 from data_stack.loader.orders import Order
 from data_stack.loader.plan import Plan, Uneven
 from data_stack.loader.schedule import NEVER, Schedule
-from data_stack.loader.session import Session
+from data_stack.loader.session import LoaderStatistics, Session
 from data_stack.loader.sources import StepSource
 from data_stack.loader.state import LoaderState
-from data_stack.loader.statistics import LoaderStatistics
 from data_stack.loader.workers.automatic import WorkerKind, workers_of_kind
 
 __all__ = ["Loader", "TensorFlowLoader"]

@@ -139,7 +139,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
         return key
 
     def _arguments(self) -> dict[str, Any]:
-        """The constructor's arguments that decide the samples: plain values, arrays, functions, encoders; no iterators or files."""
+        """The constructor's arguments that decide the samples: plain values, arrays, functions, encoders; no iterators."""
         return {}
 
     def _stack_on(self) -> list[DatasetIteratorIF]:
