@@ -218,16 +218,10 @@ def _match_sources(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
     given: dict[int, Any] = {}
     for digest, alike_sources in alike.items():
         numbers = [number for number, other in enumerate(digests) if other == digest]
-        if not numbers:
-            source = alike_sources[0]
+        if not numbers or len(alike_sources) not in (1, len(numbers)):
             raise RecipeError(
-                f"the source {source!r:.80} stands for nothing in this recipe: no node is equal to the last one of its own "
-                f"recipe, {shorten(OPERATIONS['recipe'](source)['nodes'][-1])}"
-            )
-        if len(alike_sources) not in (1, len(numbers)):
-            raise RecipeError(
-                f"{len(alike_sources)} sources look alike, {alike_sources[0]!r:.80}, but the recipe has {len(numbers)} such "
-                f"nodes; give one for all, or one for each in their order"
+                f"{len(alike_sources)} sources look like {alike_sources[0]!r:.80}, but {len(numbers)} nodes equal the "
+                f"last node of its own recipe; give one source for all such nodes, or one for each in their order"
             )
         given.update(zip(numbers, alike_sources * (len(numbers) // len(alike_sources)), strict=True))
     return given

@@ -55,10 +55,8 @@ def iterator_digests(
         ConfigError: there is no such column, or a sample holds an object of unknown content.
     """
     source = access_to(as_iterator(dataset_iterator))
-    keys: list[ColumnKey] | None = None
-    if columns is not None:
-        keys = keys_of(columns)
-    if keys is not None and not keys:
+    keys = None if columns is None else keys_of(columns)
+    if keys == []:
         raise ConfigError("samples are compared by at least one column; for whole samples leave the columns out")
 
     def read(positions: npt.NDArray[np.intp]) -> Any:

@@ -252,8 +252,7 @@ class FluentIterator(Generic[_Stack, _Fold]):
         """
         if storage is None:
             if identifier is not None or version is not None:
-                given = f"identifier={identifier!r}" if version is None else f"version={version!r}"
-                raise ConfigError(f"a cache with {given} is a stored one: give its storage, too")
+                raise ConfigError("a cache with an identifier or a version is a stored one: give its storage, too")
             return self._stacked("cached", max_bytes=max_bytes)
         if max_bytes is not None:
             raise ConfigError(f"a stored cache keeps all samples; max_bytes={max_bytes!r} is for a cache in memory")

@@ -133,20 +133,13 @@ def exact_parts(
         raise ConfigError(f"{name}s are a list of numbers, one for each {of}, got {given!r:.80}") from None
     if len(numbers) != n_wanted:
         raise ConfigError(f"{n_wanted} {of}s cannot be mixed by {len(numbers)} {name}s: give one for each")
-    for place, number in enumerate(numbers):
-        if not 0 <= number < math.inf:
-            raise ConfigError(f"{name}s must be finite and not negative; that of {of} {place} is {number}")
+    if not all(0 <= number < math.inf for number in numbers) or not any(numbers):
+        raise ConfigError(f"{name}s must be finite and not negative, and one of them positive, got {numbers}")
     exact = [Fraction(repr(number)) for number in numbers]
     total = sum(exact)
-    if total == 0:
-        raise ConfigError(f"at least one of the {name}s must be positive, got {numbers}")
     parts = [number / total for number in exact]
-    for place, part in enumerate(parts):
-        if 0 < part < Fraction(1, _LARGEST_BLOCK):
-            raise ConfigError(
-                f"the {name} of {of} {place}, {numbers[place]}, is less than a {_LARGEST_BLOCK:,}th of the sum of all; "
-                f"give it more, or mix it with a small one first"
-            )
+    if min(part for part in parts if part) < Fraction(1, _LARGEST_BLOCK):
+        raise ConfigError(f"the smallest {name} is less than a {_LARGEST_BLOCK:,}th of the sum of all, {numbers}; give it more")
     return numbers, parts
 
 

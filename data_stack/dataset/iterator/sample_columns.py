@@ -188,13 +188,11 @@ def torch_module() -> Any:
     Raises:
         MissingDependencyError: it is not installed.
     """
-    module = sys.modules.get("torch")
-    if module is None:
-        try:
-            import torch as module  # heavy, optional
-        except ImportError as error:
-            raise MissingDependencyError("reading kept samples that are tensors", "torch", "torch") from error
-    return module
+    try:
+        import torch  # heavy, optional
+    except ImportError as error:
+        raise MissingDependencyError("reading kept samples that are tensors", "torch", "torch") from error
+    return torch
 
 
 # ------------------------------------------------------------------ how much memory a sample takes

@@ -97,19 +97,14 @@ def join_batches(batches: Sequence[Batch], join: Callable[[Sequence[Column]], Co
     Raises:
         ConfigError: they differ in their number of columns or in their keys.
     """
-    first = batches[0]
-    if isinstance(first, dict):
-        dicts = [batch for batch in batches if isinstance(batch, dict) and batch.keys() == first.keys()]
-        if len(dicts) == len(batches):
-            return {key: join([batch[key] for batch in dicts]) for key in first}
-    elif isinstance(first, tuple):
-        tuples = [batch for batch in batches if isinstance(batch, tuple) and len(batch) == len(first)]
-        if len(tuples) == len(batches):
-            return tuple(join(columns) for columns in zip(*tuples, strict=True))
-    else:
-        arrays = [batch for batch in batches if isinstance(batch, np.ndarray)]
-        if len(arrays) == len(batches):
-            return join(arrays)
+    given: Any = batches
+    first = given[0]
+    if all(isinstance(batch, dict) and batch.keys() == first.keys() for batch in given):
+        return {key: join([batch[key] for batch in given]) for key in first}
+    if all(isinstance(batch, tuple) and len(batch) == len(first) for batch in given):
+        return tuple(join(columns) for columns in zip(*given, strict=True))
+    if all(isinstance(batch, np.ndarray) for batch in given):
+        return join(given)
     raise ConfigError("samples of one batch differ: " + " and ".join(sorted({_structure(batch) for batch in batches})))
 
 

@@ -24,6 +24,7 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import keys_of, stack_samples, stack_values, value_of
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, narrow
+from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 
 __all__ = [
@@ -333,10 +334,7 @@ def _order(column: Column, key: ColumnKey) -> _Positions:
 def group_numbers(column: Column) -> _Positions:
     """A number for each value, equal for equal ones: 0 for the first one's, 1 for the next other one's, and so on."""
     if column.ndim == 1 and (column.dtype.kind in "biu" or all(type(value) is str for value in column)):
-        _, first, inverse = np.unique(column, return_index=True, return_inverse=True)
-        rank = np.empty(len(first), dtype=np.intp)
-        rank[np.argsort(first)] = np.arange(len(first))
-        return rank[inverse]
+        return class_numbers(column, f"samples cannot be grouped by {column.dtype}").numbers.astype(np.intp)
     digests = np.empty((len(column), DIGEST_BYTES), dtype=np.uint8)
     for start in range(0, len(column), _DIGESTS_AT_ONCE):
         digests[start : start + _DIGESTS_AT_ONCE] = column_digests(column[start : start + _DIGESTS_AT_ONCE])

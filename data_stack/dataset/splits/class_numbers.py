@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError
 
-__all__ = ["ClassNumbers", "check_nothing_missing", "class_numbers", "group_positions", "narrowest", "value_shown"]
+__all__ = ["ClassNumbers", "check_nothing_missing", "class_numbers", "group_positions", "value_shown"]
 
 _Integers = npt.NDArray[np.integer[Any]]
 
@@ -67,7 +67,7 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
         numbers = _of_objects(flat, refusal)
     else:
         numbers = _of_rows(flat) if flat.ndim > 1 else _of_sortable(flat)
-    numbers = numbers.astype(narrowest(int(numbers.max()) + 1), copy=False)
+    numbers = numbers.astype(np.min_scalar_type(int(numbers.max())), copy=False)
     first = np.unique(numbers, return_index=True)[1]
     for position in first.tolist() if flat.dtype == object else ():
         if _is_missing(flat[position]):
@@ -79,13 +79,6 @@ def group_positions(numbers: _Integers) -> _Integers:
     """All positions, class by class, ascending in each; 4 bytes a position where that suffices."""
     dtype = np.int32 if len(numbers) <= _MOST_IN_INT32 else np.int64
     return np.argsort(numbers, kind="stable").astype(dtype, copy=False)
-
-
-def narrowest(n_values: int) -> type[np.unsignedinteger[Any]]:
-    """The smallest unsigned integer type for ``0 .. n_values - 1``; up to 16 bits, numpy sorts it without comparing."""
-    return (
-        np.uint8 if n_values <= 1 << 8 else np.uint16 if n_values <= 1 << 16 else np.uint32 if n_values <= 1 << 32 else np.uint64
-    )
 
 
 def check_nothing_missing(column: npt.NDArray[Any], refusal: str) -> None:
@@ -141,7 +134,7 @@ def _of_objects(column: npt.NDArray[Any], refusal: str) -> _Integers:
 
 def _of_sortable(column: npt.NDArray[Any]) -> _Integers:
     _, first, inverse = np.unique(column, return_index=True, return_inverse=True)
-    number_of = np.empty(len(first), dtype=narrowest(len(first)))
+    number_of = np.empty(len(first), dtype=np.min_scalar_type(len(first)))
     number_of[np.argsort(first)] = np.arange(len(first))
     numbers: _Integers = number_of[inverse.reshape(len(column))]
     return numbers

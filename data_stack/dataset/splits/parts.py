@@ -196,10 +196,7 @@ def check_n_folds(n_folds: SupportsIndex) -> int:
     Raises:
         ConfigError: it is no integer, or less than 2.
     """
-    number = check_integer("the number of folds", n_folds)
-    if number < 2:
-        raise ConfigError(f"cross validation needs at least 2 folds, got {number}")
-    return number
+    return check_integer("the number of folds", n_folds, at_least=2)
 
 
 @layer("split")

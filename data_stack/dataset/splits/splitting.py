@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import numbers
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,7 +23,6 @@ from data_stack.dataset.splits.class_numbers import (
     check_nothing_missing,
     class_numbers,
     group_positions,
-    narrowest,
 )
 from data_stack.exception import ConfigError
 from data_stack.util.exact import comparable
@@ -53,11 +53,7 @@ def check_ratios(ratios: Iterable[Any], names: Sequence[str] | None = None) -> l
         raise ConfigError(f"ratios are the sizes of all parts, such as [0.8, 0.2], got {ratios!r:.80}")
     given = list(ratios)
     for position, ratio in enumerate(given):
-        try:
-            right = 0 <= ratio < math.inf and float(ratio) >= 0  # false for NaN
-        except (TypeError, OverflowError):
-            right = False
-        if not right:
+        if not isinstance(ratio, numbers.Real) or not 0 <= ratio < math.inf:  # NaN, too
             name = position if names is None else repr(names[position])
             raise ConfigError(f"ratios must not be negative and must sum to 1; ratio {name} of {given} is {ratio!r}")
     if not given or not abs(math.fsum(given) - 1) <= 1e-9:
@@ -123,7 +119,7 @@ def divide(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbe
         random = _random_state(seed)
         for start, end in itertools.pairwise([0, *itertools.accumulate(counts)]):
             random.shuffle(order[start:end])
-    part_of = np.empty(n_samples, dtype=narrowest(len(shares.weights)))
+    part_of = np.empty(n_samples, dtype=np.min_scalar_type(len(shares.weights)))
     parts = np.tile(np.arange(len(shares.weights), dtype=part_of.dtype), len(counts))
     part_of[order] = np.repeat(parts, table.ravel())
     return part_of
@@ -163,7 +159,7 @@ def divide_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, clas
     has, has_of_class = [0] * len(weights), [[0] * len(class_counts) for _ in weights]
     wanted = [part for part, weight in enumerate(weights) if weight]
     n_empty = len(wanted)
-    part_of_group = np.empty(len(sizes), dtype=narrowest(len(weights)))
+    part_of_group = np.empty(len(sizes), dtype=np.min_scalar_type(len(weights)))
     for n_left, group in zip(range(len(order), 0, -1), order.tolist(), strict=True):
         members, size = members_of[group], int(sizes[group])
         placed += size
@@ -211,7 +207,7 @@ def divide_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _In
     if times.dtype == object:
         times = _ranks(class_numbers(np.fromiter(comparable(times.tolist()), object, n_samples), refusal), refusal)
     check_nothing_missing(times, refusal)
-    part_of = np.zeros(n_samples, dtype=narrowest(len(shares.weights)))
+    part_of = np.zeros(n_samples, dtype=np.min_scalar_type(len(shares.weights)))
     in_order = np.sort(times)
     for cut in list(itertools.accumulate(shares.sizes(n_samples)))[:-1]:
         if 0 < cut < n_samples and in_order[cut - 1] == in_order[cut]:
