@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from data_stack.dataset.journal import Journal, fingerprint
 from data_stack.dataset.manifest import Manifest
@@ -74,17 +75,8 @@ def copy_datasets(
     for name in [None] if names is None else dict.fromkeys(names):
         chosen = _choose(source, name)
         parcels, skipped, faults = parcels + chosen[0], skipped + chosen[1], faults + chosen[2]
-    return copy_parcels(
-        source,
-        target,
-        parcels,
-        skipped=skipped,
-        faults=faults,
-        n_threads=n_threads,
-        deep=deep,
-        dry_run=dry_run,
-        progress=progress,
-    )
+    how: dict[str, Any] = {"n_threads": n_threads, "deep": deep, "dry_run": dry_run, "progress": progress}
+    return copy_parcels(source, target, parcels, skipped=skipped, faults=faults, **how)
 
 
 def _choose(source: StorageConnector, name: str | None) -> tuple[list[Parcel], list[CopyFault], list[CopyFault]]:

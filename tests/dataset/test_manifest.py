@@ -83,7 +83,7 @@ WRONG: dict[str, list[Any]] = {
 
 
 def test_fields_missing_or_of_the_wrong_kind_are_refused_though_the_digest_is_right() -> None:
-    right = fields()
+    right: dict[str, Any] = fields()
     first, *rest = right["prepared"]
     wrong = [{**right, field: value} for field, values in WRONG.items() for value in values]
     wrong += [{**right, "prepared": [{**first, field: value}, *rest]} for field, values in RESOURCE.items() for value in values]

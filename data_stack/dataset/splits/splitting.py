@@ -51,7 +51,7 @@ def check_ratios(ratios: Iterable[Any], names: Sequence[str] | None = None) -> l
     """
     if isinstance(ratios, (str, bytes)) or not isinstance(ratios, Iterable):
         raise ConfigError(f"ratios are the sizes of all parts, such as [0.8, 0.2], got {ratios!r:.80}")
-    given = list(ratios)
+    given: list[Any] = list(ratios)
     for position, ratio in enumerate(given):
         if not isinstance(ratio, numbers.Real) or not 0 <= ratio < math.inf:  # NaN, too
             name = position if names is None else repr(names[position])
