@@ -63,7 +63,7 @@ def test_a_manifest_with_any_byte_changed_is_refused_or_means_the_same() -> None
 
 
 IDENTIFIERS = ["../../etc/passwd", "/etc/passwd", "a\0b", "con", "", "a/" * 300 + "a", "\ud800", {}, "preprocessed/test.npy"]
-RESOURCE = {
+RESOURCE: dict[str, list[Any]] = {
     "identifier": IDENTIFIERS,
     "size": [-1, 2**63, 10**4_000, True, None],
     "sha256": [None, "AB" * 32, "ab" * 31],

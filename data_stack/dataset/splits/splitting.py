@@ -53,7 +53,7 @@ def check_ratios(ratios: Iterable[Any], names: Sequence[str] | None = None) -> l
         raise ConfigError(f"ratios are the sizes of all parts, such as [0.8, 0.2], got {ratios!r:.80}")
     given: list[Any] = list(ratios)
     for position, ratio in enumerate(given):
-        if not isinstance(ratio, numbers.Real) or not 0 <= ratio < math.inf:  # NaN, too
+        if not isinstance(ratio, numbers.Real) or not 0 <= float(ratio) < math.inf:  # NaN, too
             name = position if names is None else repr(names[position])
             raise ConfigError(f"ratios must not be negative and must sum to 1; ratio {name} of {given} is {ratio!r}")
     if not given or not abs(math.fsum(given) - 1) <= 1e-9:
