@@ -133,15 +133,6 @@ def test_many_epochs_of_many_row_groups_have_the_exact_rows(
     assert np.array_equal(np.sort(rows, axis=1), np.broadcast_to(np.arange(N_ROWS), rows.shape))
 
 
-@pytest.mark.parametrize("workers", [1, 7])
-def test_any_number_of_workers_gives_the_row_groups_in_the_same_order(numbers: Path, workers: int) -> None:
-    def batches(kind: str, n_workers: int) -> list[list[int]]:
-        with make_batch_reader(numbers, num_epochs=3, seed=9, reader_pool_type=kind, workers_count=n_workers) as reader:
-            return [batch.id.tolist() for batch in reader]
-
-    assert batches("thread", workers) == batches("dummy", 1)
-
-
 def test_rows_stay_whole_whatever_is_combined(numbers: Path) -> None:
     predicates: list[Any] = [
         None,
@@ -274,14 +265,6 @@ def test_fewer_row_groups_than_shards_are_an_error_where_row_groups_are_dealt_ou
     assert [len(list(reader(rank, uneven="keep"))) for rank in (0, N_GROUPS)] == [1, 0]
     dealt = [DataLoader(reader(rank), batch_size=10) for rank in range(N_GROUPS + 1)]
     assert sum(len(batch["id"]) for loader in dealt for batch in loader) == N_ROWS + 10  # 200 rows on 21 shards
-
-
-@pytest.mark.parametrize("options", [{"shuffle_rows": True}, {"shuffle_row_groups": False}])
-def test_each_shard_reads_row_groups_of_its_own(numbers: Path, options: dict[str, Any]) -> None:
-    groups = [{row // 10 for row in order(numbers, cur_shard=rank, shard_count=4, seed=2, **options)} for rank in range(4)]
-
-    assert [len(its_groups) for its_groups in groups] == [5, 5, 5, 5]
-    assert len(set().union(*groups)) == N_GROUPS
 
 
 # ------------------------------------------------------------------ rows

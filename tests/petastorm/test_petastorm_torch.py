@@ -173,20 +173,13 @@ def test_rows_in_memory_are_given_in_torchs_order_in_each_epoch_again_and_again(
     assert len(loader) == 6
 
 
-@pytest.mark.parametrize(("uneven", "shards"), [("keep", 7), ("pad", 7), ("drop", 9)])
-def test_rows_in_memory_of_all_shards_are_those_of_the_dataset(table: Path, uneven: Any, shards: int) -> None:
+def test_rows_in_memory_of_all_shards_are_those_of_the_dataset(table: Path) -> None:
     found: list[int] = []
-    for number in range(shards):
-        rows = reader(table, ["id"], cur_shard=number, shard_count=shards, uneven=uneven, shuffle_rows=True, seed=3)
+    for number in range(7):
+        rows = reader(table, ["id"], cur_shard=number, shard_count=7, uneven="keep", shuffle_rows=True, seed=3)
         found += ids(InMemBatchedDataLoader(rows, 16, rows_capacity=None))
 
-    n_missing, n_twice = N_ROWS - len(set(found)), len(found) - len(set(found))
-    n_over = N_ROWS % shards
-    assert (n_missing, n_twice) == {
-        "keep": (0, 0),
-        "pad": (0, (shards - n_over) % shards),
-        "drop": (n_over, 0),
-    }[uneven]
+    assert sorted(found) == list(range(N_ROWS))
 
 
 def test_a_capacity_below_an_epoch_is_told(table: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 import zlib
 from typing import Any
 
@@ -113,19 +111,3 @@ def test_the_size_is_looked_at_before_a_pixel_is_decoded() -> None:
     for codec, claimed in ((PngCodec(), hostile), (PngCodec(max_pixels=29), record)):
         with pytest.raises(ValueError, match="larger than max_pixels"):
             codec.decode(claimed)
-
-
-def test_without_opencv_pillow_decodes_the_same_and_16_bit_colours_name_what_is_missing() -> None:
-    program = (
-        "import sys; sys.modules['cv2'] = None\n"
-        "import numpy as np\n"
-        "from data_stack.codecs.png import PngCodec\n"
-        "pixels = np.arange(90, dtype=np.uint8).reshape(6, 5, 3)\n"
-        "assert (PngCodec().decode(PngCodec().encode(pixels)) == pixels).all()\n"
-        "try: PngCodec(deep=True).encode(pixels.astype(np.uint16))\n"
-        "except ImportError as error: print(error)"
-    )
-
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-
-    assert "'.[images]'" in told

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from layer_laws import check_all_ways_agree
 from sizes import FULL
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError, DatasetOutOfBoundsError, ResourceNotFoundError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.selecting import col, in_lambda
 from data_stack.io.storage_connectors import (
@@ -73,21 +73,6 @@ def test_all_ways_to_the_samples_agree(small_folder: Path, data: st.DataObject) 
     ]
 
     check_all_ways_agree(ParquetDataset(small_folder), expected, data)
-
-
-def test_rows_come_in_the_order_of_the_files_one_by_one_and_in_batches(folder: Path) -> None:
-    dataset = ParquetDataset(folder)
-
-    assert len(dataset) == 100
-    assert [sample["id"] for sample in dataset] == list(range(100))
-    assert dataset[-1]["id"] == 99
-    batch = dataset.read_batch([99, 3, 57, 3])
-    assert batch["id"].tolist() == [99, 3, 57, 3]
-    assert batch["vec"].dtype == np.int16
-    assert batch["vec"].tolist() == [[99, 100], [3, 4], [57, 58], [3, 4]]
-    assert batch["label"].tolist() == ["class 0", "class 0", "class 0", "class 0"]
-    with pytest.raises(DatasetOutOfBoundsError):
-        dataset[100]
 
 
 def test_only_the_columns_that_are_asked_for_are_read(folder: Path) -> None:

@@ -102,14 +102,6 @@ def test_a_window_of_row_groups_is_soon_kept_whole() -> None:
     assert cache.n_bytes <= 8 * N_ROWS * 12
 
 
-def test_what_is_kept_stays_below_the_limit_whatever_is_asked_for() -> None:
-    cache = CountedCache(max_bytes=8 * N_ROWS * 3)
-
-    for group in np.random.default_rng(0).integers(0, 20, 500).tolist():
-        cache.columns(group, ["a"], 1)
-        assert cache.n_bytes <= 8 * N_ROWS * 3
-
-
 @pytest.mark.parametrize("failure", [DatasetFileCorruptError, KeyboardInterrupt])
 def test_threads_that_wait_for_one_that_fails_try_by_themselves(failure: type[BaseException]) -> None:
     n_reads = 0

@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 from data_stack.dataset.iterator import AccessedDatasetIterator, SampleAccess, SequenceDatasetIterator, SourceAccess
 from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet import ParquetDataset, ParquetWriter
-from data_stack.formats.parquet.codecs import NdarrayCodec
+from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.ngram import NGram, NGramIterator
-from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.loader import Loader
@@ -217,46 +215,6 @@ def test_only_timestamps_are_read_to_find_sequences_and_shared_rows_once_for_a_b
     ngrams.read_batch(range(20))
 
     assert rows.n_read == {"time": 100, "row": 20, "image": 22}
-
-
-@pytest.fixture
-def frames(tmp_path: Path) -> ParquetDataset:
-    """Two cars that take turns, in row groups of 64 rows: nothing but numbers and arrays, of which rows are copied."""
-    rng = np.random.default_rng(0)
-    schema = Schema("Frames", [Field("time", "int64"), Field("car", "int32"), Field("frame", "float32", (3, 2), NdarrayCodec())])
-    with ParquetWriter(tmp_path / "frames", schema, row_group_rows=64) as writer:
-        writer.append_columns(
-            {
-                "time": np.arange(300),
-                "car": rng.integers(0, 2, 300, dtype=np.int32),
-                "frame": rng.random((300, 3, 2), dtype=np.float32),
-            }
-        )
-    return ParquetDataset(tmp_path / "frames")
-
-
-@pytest.mark.parametrize("group_field", [None, "car"])
-@pytest.mark.parametrize("indices", [range(20, 80), [250, 0, 62, 63, 63, 1, 190, 127, 2, 0], []])
-def test_arrays_of_overlapping_sequences_are_those_of_the_rows_and_each_its_own_memory(
-    frames: ParquetDataset, group_field: str | None, indices: Any
-) -> None:
-    fields = {0: ["time", "frame"], 1: ["car"], 2: ["frame", "time"]}
-    ngrams = NGramIterator(frames, NGram(fields, 10, "time", group_field=group_field))
-    rows = frames.read_batch(range(300))
-
-    batch = ngrams.read_batch(indices)
-
-    columns = [column for part in batch.values() for column in part.values()]
-    assert not any(np.shares_memory(one, other) for one, other in itertools.combinations(columns, 2))
-    assert all(column.flags.c_contiguous and column.flags.writeable for column in columns)
-    for place, index in enumerate(indices):
-        start = int(batch[0]["time"][place])
-        follow = [row for row in range(start, 300) if group_field is None or rows["car"][row] == rows["car"][start]]
-        assert batch[2]["time"][place] == follow[2]
-        assert batch[1]["car"][place] == rows["car"][follow[1]]
-        assert np.array_equal(batch[0]["frame"][place], rows["frame"][start])
-        assert np.array_equal(batch[2]["frame"][place], rows["frame"][follow[2]])
-        assert ngrams[index][0]["time"] == start
 
 
 def test_sequences_of_transformed_rows_are_found_without_transforming(tmp_path: Path) -> None:

@@ -9,12 +9,9 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-import sys
-from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -153,29 +150,22 @@ def test_a_schema_from_before_petastorm_had_its_name_is_read(package: bytes) -> 
     assert read_pickled_schema(data) == read_pickled_schema((PICKLES / "legacy_0.4.0.schema.pickle").read_bytes())
 
 
-@pytest.fixture
-def petastorm_named_classes() -> Iterator[ModuleType]:
-    """Classes of ours under Petastorm's names, so that this Python, numpy and pickle write as Petastorm would with them."""
-    modules = {name: ModuleType(name) for name in ("petastorm", "petastorm.unischema", "petastorm.etl.rowgroup_indexers")}
-    for module, name in (
-        ("petastorm.unischema", "Unischema"),
-        ("petastorm.etl.rowgroup_indexers", "SingleFieldIndexer"),
-    ):
-        setattr(modules[module], name, type(name, (), {"__module__": module}))
-    field = type("UnischemaField", (tuple,), {"__module__": "petastorm.unischema", "__getnewargs__": lambda self: tuple(self)})
-    # A named tuple's __new__ takes its five values.
-    field.__new__ = lambda cls, *values: tuple.__new__(cls, values)  # type: ignore[method-assign,assignment]
-    modules["petastorm.unischema"].UnischemaField = field  # type: ignore[attr-defined]
-    before = {name: sys.modules.get(name) for name in modules}
-    sys.modules.update(modules)
-    both = ModuleType("both")
-    both.__dict__.update(vars(modules["petastorm.unischema"]), **vars(modules["petastorm.etl.rowgroup_indexers"]))
-    yield both
-    for name, replaced in before.items():
-        if replaced is None:
-            del sys.modules[name]
-        else:
-            sys.modules[name] = replaced
+class Unischema:
+    """Stands for Petastorm's."""
+
+
+class UnischemaField(tuple[Any, ...]):
+    """Likewise; a named tuple's ``__new__`` takes its five values."""
+
+    def __new__(cls, *values: Any) -> UnischemaField:
+        return super().__new__(cls, values)
+
+
+class Unpickler(pickle.Unpickler):
+    """Unpickles with classes of this module for Petastorm's."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return globals()[name] if module.startswith("petastorm") else super().find_class(module, name)
 
 
 def test_a_written_schema_is_a_pickle_of_protocol_2_that_petastorm_lets_through() -> None:
@@ -190,11 +180,10 @@ def test_a_written_schema_is_a_pickle_of_protocol_2_that_petastorm_lets_through(
     assert read_pickled_schema(data) == EVERY_TYPE
 
 
-def test_a_written_schema_has_its_fields_as_attributes_but_hides_no_method_of_petastorm(petastorm_named_classes: Any) -> None:
+def test_a_written_schema_has_its_fields_as_attributes_but_hides_no_method_of_petastorm() -> None:
     fields = tuple(PickledField(name, "int32", (), None, False) for name in ("id", "fields", "make_namedtuple", "__len__"))
 
-    # The classes of the fixture stand for Petastorm's; the pickle is our own.
-    schema = pickle.loads(write_pickled_schema(PickledSchema("S", fields)))
+    schema: Any = Unpickler(io.BytesIO(write_pickled_schema(PickledSchema("S", fields)))).load()
 
     assert list(schema._fields) == ["id", "fields", "make_namedtuple", "__len__"]
     assert vars(schema) == {"_name": "S", "_fields": schema._fields, "id": schema._fields["id"]}

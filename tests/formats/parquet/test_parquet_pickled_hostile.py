@@ -264,13 +264,6 @@ def test_a_wrong_byte_anywhere_gives_a_value_or_our_error(name: str, read: Calla
     assert n_refused > n_tried // 4
 
 
-@given(data=st.binary(max_size=200))
-def test_random_bytes_give_a_value_or_our_error(data: bytes) -> None:
-    for read in READERS:
-        with contextlib.suppress(DatasetFileCorruptError):
-            read(data)
-
-
 PIECES = st.sampled_from(
     [bytes([code]) for code in b"().NR]ab}deilstu\x81\x85\x86\x87\x88\x89\x8f\x90\x93\x94(((tt"]
     + [b"h\x00", b"h\x01", b"h\x02", b"q\x00", b"q\x01", b"K\x00", b"K\x05", b"I01\n", b"C\x01a", b"U\x02i8", b"F1.5\n"]

@@ -183,23 +183,6 @@ def test_a_value_that_is_none_of_its_field_is_an_error_with_row_and_field(field:
 
 
 @pytest.mark.parametrize("on", ["rows", "numpy", "pandas"])
-def test_lists_of_texts_bytes_and_decimals_pass_through(on: Any) -> None:
-    words: list[Any] = [["a", None], [], None, np.array(["bc", "d"])]
-    raw, prices = [[b"x"], [], [b"", b"y"], [None]], [[Decimal("1.5")], [], [None, Decimal(2)], []]
-    schema = Schema(
-        "s", [Field("words", str, (None,), nullable=True), Field("raw", bytes, (None,)), Field("prices", Decimal, (None,))]
-    )
-    given = SequenceDatasetIterator([words, raw, prices]).as_dict("words", "raw", "prices")
-
-    found = TransformedDatasetIterator(given, TransformSpec(lambda batch: batch, on=on), schema=schema)
-
-    for number in range(4):
-        sample = found[number]
-        assert (list(sample["words"]) if number != 2 else sample["words"]) == (None if number == 2 else list(words[number]))
-        assert (list(sample["raw"]), list(sample["prices"])) == (raw[number], prices[number])
-
-
-@pytest.mark.parametrize("on", ["rows", "numpy", "pandas"])
 def test_a_function_that_gives_something_else_is_told(on: Any) -> None:
     def cut(given: Any) -> Any:
         return {name: column[:1] for name, column in given.items()} if on == "numpy" else given[:1]
