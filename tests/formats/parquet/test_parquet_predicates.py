@@ -6,6 +6,7 @@ import datetime
 import math
 import pickle
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
