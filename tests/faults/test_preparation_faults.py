@@ -174,11 +174,6 @@ class PowerTrial(Trial):
         super().__init__(processes, DiskStores(disk), sources, figures)
         self._disk = disk
 
-    def at_each(self, points: Sequence[int], action: str, **what: Any) -> list[Outcome]:
-        """:meth:`at` for several points, two at a time."""
-        with ThreadPoolExecutor(2) as threads:
-            return list(threads.map(lambda point: self.at(point, action, **what), points))
-
     def after(self, outcome: Outcome, store: Mapping[str, Any], version: int) -> None:
         self._disk.plug_in_again()
 

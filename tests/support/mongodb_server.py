@@ -207,14 +207,6 @@ class MongoDBServer:
         self._tell_watchdog("none")
         self._frozen = False
 
-    def shut_down(self) -> None:
-        """End it in good order; its data stay for :meth:`restart`."""
-        process = self._running()
-        self.thaw()
-        process.terminate()
-        process.wait(START_SECONDS)
-        self._tell_watchdog("none")
-
     def freeze(self) -> None:
         """Let it hang: connections stay, answers do not come."""
         self._running().send_signal(signal.SIGSTOP)
@@ -264,11 +256,6 @@ class MongoDBServer:
         with self.client() as client:
             mode = {"times": times} if times else "off"
             client.admin.command("configureFailPoint", "failCommand", mode=mode, data={"failCommands": list(commands), **data})
-
-    def status(self) -> dict[str, Any]:
-        """What ``serverStatus`` says."""
-        with self.client() as client:
-            return dict(client.admin.command("serverStatus"))
 
     # ------------------------------------------------------------------ inside
 

@@ -11,7 +11,6 @@ import pytest
 from data_stack.exception import (
     ChecksumMismatchError,
     ConfigError,
-    DatasetFileCorruptError,
     RetrievalError,
 )
 from data_stack.io.resource_definition import ResourceDefinition
@@ -102,15 +101,6 @@ def test_the_file_retriever_returns_identifiers_in_order(store: FileStorageConne
     assert retriever.retrieve(jobs) == ["b", "a", "c"]
     assert isinstance(retriever.retriever_impl, FileRetrieverImpl)
     assert retriever.retriever_impl.storage_connector is store
-
-
-def test_a_corrupt_job_does_not_lose_the_good_one(store: FileStorageConnector, path: Path) -> None:
-    jobs = [ResourceDefinition("good", str(path), MD5), ResourceDefinition("corrupt", str(path), "0" * 32)]
-
-    with pytest.raises(DatasetFileCorruptError, match=MD5):
-        RetrieverFactory.get_file_retriever(store).retrieve(jobs)
-
-    assert store.list_resources() == ["good"]
 
 
 # ---------------------------------------------------------------------- folders

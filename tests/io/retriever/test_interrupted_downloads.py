@@ -22,7 +22,6 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConnector
-from data_stack.io.storage_connectors.partials import Partial
 from data_stack.repository.removal import collect_garbage
 
 if TYPE_CHECKING:
@@ -217,23 +216,3 @@ def test_a_file_that_has_another_name_too_is_left_alone(store: StorageConnector,
 
     assert stored(store) == BODY
     assert (tmp_path / "published").read_bytes() == before
-
-
-def test_a_key_has_one_owner_and_a_validator_of_any_form(tmp_path: Path) -> None:
-    folder = os.open(tmp_path, os.O_RDONLY)
-    for validator in ('"a-/~+\xff"', '"' + "x" * 400 + '"', None):
-        partial = Partial.open(folder, "key")
-        assert partial is not None
-        os.write(partial.handle, b"data")
-        partial.keep(validator)
-
-        assert Partial.open(folder, "key") is None
-        os.close(partial.handle)
-        again = Partial.open(folder, "key")
-
-        assert again is not None
-        assert again.validator == (validator if validator is None or len(validator) < 100 else None)
-        assert len(os.listdir(tmp_path)) == 1
-        again.end(None)
-        os.close(again.handle)
-    os.close(folder)

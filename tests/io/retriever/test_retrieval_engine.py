@@ -12,16 +12,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from minimal_connector import MinimalConnector
 
 from data_stack.exception import (
     ConfigError,
     MalformedIdentifierError,
-    ResourceNotFoundError,
     RetrievalError,
     StorageError,
 )
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.retriever import (
     Fetch,
     RetrievedResource,
@@ -31,7 +30,7 @@ from data_stack.io.retriever import (
     retrieve,
 )
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
-from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
+from data_stack.io.storage_connectors.writer import ResourceWriter
 
 BODY = b"the right bytes"
 SHA256 = hashlib.sha256(BODY).hexdigest()
@@ -52,29 +51,7 @@ class Source:
             transfer.write(bytes([byte]))
 
 
-class ThreeMethods(StorageConnector):
-    """A third party's store that has the three required methods only."""
-
-    def __init__(self) -> None:
-        self.stored: dict[str, bytes] = {}
-
-    def get_resource(
-        self,
-        identifier: str,
-        resource_type: SupportedStreamedResourceTypes = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE,
-    ) -> StreamedResource:
-        if identifier not in self.stored:
-            raise ResourceNotFoundError(identifier)
-        return StreamedResource(identifier, io.BytesIO(self.stored[identifier]))
-
-    def set_resource(self, identifier: str, resource: Storable) -> None:
-        self.stored[identifier] = b"".join(bytes(chunk) for chunk in binary_chunks(resource))
-
-    def has_resource(self, identifier: str) -> bool:
-        return identifier in self.stored
-
-
-@pytest.fixture(params=[InMemoryStorageConnector, ThreeMethods])
+@pytest.fixture(params=[InMemoryStorageConnector, MinimalConnector])
 def any_store(request: pytest.FixtureRequest) -> StorageConnector:
     """A store of ours, and one that can do no more than it must."""
     store: StorageConnector = request.param()

@@ -341,18 +341,6 @@ def test_what_is_not_held_says_so_while_the_remote_is_away(cached: CachedStorage
             resource.read_at(0, 10)
 
 
-def test_notes_of_two_remotes_in_one_folder_are_kept_apart(cached: CachedStorageConnector, tmp_path: Path) -> None:
-    other_remote = Remote(tmp_path / "other")
-    other_remote.set_resource("small", b"the other one")
-    other = CachedStorageConnector(other_remote, cached.local)
-    content(cached, "small")
-    content(other, "small")
-
-    other_remote.is_away = True
-
-    assert content(again(other), "small") == b"the other one"
-
-
 def test_what_was_written_through_the_cache_is_never_old_offline(cached: CachedStorageConnector, remote: Remote) -> None:
     content(cached, "small")
     cached.set_resource("small", b"new")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import json
 import os
 import pickle
 import random
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -26,7 +24,6 @@ from data_stack.exception import (
     ConfigError,
     DamagedBlockError,
     DatasetFileCorruptError,
-    MissingDependencyError,
     ReadOnlyStorageError,
     ResourceChangedError,
     ResourceNotFoundError,
@@ -573,23 +570,3 @@ def test_a_url_gives_options_and_contacts_nothing() -> None:
 def test_a_url_that_names_no_store_is_a_configuration_error(url: str) -> None:
     with pytest.raises(ConfigError):
         FsspecStorageConnector.from_url(url)
-
-
-@pytest.mark.parametrize(
-    ("scheme", "module", "package"),
-    [("s3", "s3fs", "s3fs"), ("sftp", "paramiko", "paramiko")],
-)
-def test_a_missing_package_is_named_with_its_extra(
-    scheme: str, module: str, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    registry = importlib.import_module("fsspec.registry")
-    monkeypatch.setitem(sys.modules, module, None)
-    for ours in ("fsspec.implementations.sftp", "data_stack.io.storage_connectors.fsspec.sftp"):
-        monkeypatch.delitem(sys.modules, ours, raising=False)
-    monkeypatch.setattr(registry, "_registry", {})
-    monkeypatch.setattr(registry, "registry", {})
-
-    with pytest.raises(
-        MissingDependencyError, match=rf"needs {package}: pip install '{package}.*', or pip install '\.\[cloud\]'"
-    ):
-        FsspecStorageConnector(f"{scheme}://host/folder")

@@ -316,15 +316,11 @@ def test_no_hostile_identifier_reaches_the_server(stored: MongoDBStorageConnecto
             pass
 
     calls: list[Callable[[Any], object]] = [
-        stored.get_resource,
-        lambda identifier: stored.set_resource(identifier, b"x"),
-        lambda identifier: stored.set_resource(identifier, CONTENT),
-        stored.has_resource,
         stored.stat,
         stored.delete_resource,
-        lambda identifier: enter(stored.create(identifier)),
-        lambda identifier: stored.read_ranges(identifier, [(0, 1)]),
         stored.verify_resource,
+        lambda identifier: stored.set_resource(identifier, CONTENT),
+        lambda identifier: stored.read_ranges(identifier, [(0, 1)]),
         lambda identifier: enter(stored.lease(identifier)),
     ]
     with SentCommands(mongodb.name) as sent:
