@@ -1,4 +1,4 @@
-"""An independent, seekable file over a resource, with a position of its own."""
+"""A seekable file over a resource with its own position, and checks for parsers."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ __all__ = [
 
 _logger = logging.getLogger(__name__)
 
-#: Bytes that a file may claim for each byte that is stored of it, above :data:`_HARMLESS_BYTES`.
+#: Limit of claimed bytes per stored byte, above :data:`_HARMLESS_BYTES`.
 MAX_EXPANSION = 200
 _HARMLESS_BYTES = 64 << 20
 
 
 class Readable(Protocol):
-    """What a format reads from front to end: a file, a resource, a decompressing stream."""
+    """A stream that a format reads from front to end: a file, a resource, a decompressing stream."""
 
     def read(self, size: int = -1, /) -> bytes:
         """At most ``size`` bytes; none at the end."""
 
 
 class PositionalFile(Positioned):
-    """Reads a resource by position, so that any number of readers, threads and forked processes share it.
+    """Reads a resource by position, so that readers, threads and forked processes can share it.
 
     Closing it leaves the resource open.
 
     Args:
-        resource: what :func:`~data_stack.io.location.as_resource` takes: the path or URL of a file, a StreamedResource (a text
+        resource: argument of :func:`~data_stack.io.location.as_resource`: the path or URL of a file, a StreamedResource (a text
             resource is read as its bytes), or any seekable binary file.
 
     Raises:
@@ -89,7 +89,7 @@ class PositionalFile(Positioned):
         """``size`` bytes from ``offset`` on, fewer only at the end.
 
         Raises:
-            UnpicklableResourceError: this is a forked child, and the bytes are in an open file of its parent.
+            UnpicklableResourceError: this is a forked child, and the resource an open file of its parent.
         """
         self._check_usable()
         return self.resource.read_at(offset, size)
@@ -112,17 +112,15 @@ class PositionalFile(Positioned):
         """
         data = self.read_at(offset, size)
         if len(data) != size:
-            raise DatasetFileCorruptError(
-                f"{self.name!r} is cut short: {size} bytes at {offset} were expected, {len(data)} are there"
-            )
+            raise DatasetFileCorruptError(f"{self.name!r} is truncated: expected {size} bytes at {offset}, got {len(data)}")
         return data
 
     def open_buffered(self) -> io.BufferedReader:
-        """Another file over the same resource, at its start, that reads ahead."""
+        """A buffered file over the same resource, at its start."""
         return io.BufferedReader(PositionalFile(self), 1 << 17)
 
     def _check_usable(self) -> None:
-        # A forked child shares the position of its parent's open file: each would read what the other sought.
+        # A forked child shares the position of its parent's open file.
         if self._pid != os.getpid():
             try:
                 self.resource.__reduce__()
@@ -131,12 +129,10 @@ class PositionalFile(Positioned):
                     raise
             self._pid = os.getpid()
         if self.resource.closed:
-            raise StorageError(
-                f"{self.name!r} was closed before all of it was read; leave it open, it is read when samples are asked for"
-            )
+            raise StorageError(f"{self.name!r} was closed too early; leave it open, as samples are read lazily")
 
 
-#: What the libraries that parse files were seen to raise at damaged and hostile ones.
+#: Errors that parsing libraries raise for damaged and hostile files.
 _PARSER_ERRORS = (
     ArithmeticError,
     AttributeError,
@@ -156,18 +152,18 @@ _PARSER_ERRORS = (
 
 @contextlib.contextmanager
 def reading(name: str, kind: str) -> Iterator[None]:
-    """Turn what a parser raises at bad bytes into a DatasetFileCorruptError; our own errors pass as they are."""
+    """Raise errors of a parser as DatasetFileCorruptError; our own errors pass."""
     try:
         yield
     except DataStackError:
         raise
     except _PARSER_ERRORS as error:
-        raise DatasetFileCorruptError(f"{name!r} is no readable {kind}: {type(error).__name__}: {error}") from error
+        raise DatasetFileCorruptError(f"{name!r} is not a readable {kind}: {type(error).__name__}: {error}") from error
 
 
 @contextlib.contextmanager
 def lend_or_open(file: Any) -> Iterator[Any]:
-    """A stream to read from front to end: the file at a path or URL, closed in the end, or a stream of the caller's as it is.
+    """A stream to read: the file at a path or URL, closed in the end, or the caller's stream.
 
     Raises:
         As :func:`~data_stack.io.location.as_resource`.
@@ -180,7 +176,7 @@ def lend_or_open(file: Any) -> Iterator[Any]:
 
 
 def name_of(file: Any) -> str:
-    """What to call ``file`` in a message: its identifier or name."""
+    """The identifier or name of ``file``, for messages."""
     for attribute in ("identifier", "name"):
         name = getattr(file, attribute, None)
         if isinstance(name, str) and name:
@@ -189,31 +185,29 @@ def name_of(file: Any) -> str:
 
 
 def check_expansion(name: str, claimed_bytes: int, stored_bytes: int, max_expansion: float | None = MAX_EXPANSION) -> None:
-    """Refuse to believe a header that claims absurdly more bytes than are stored.
+    """Refuse a header that claims far more bytes than are stored.
 
     Raises:
-        DatasetFileCorruptError: more than 64 MiB and more than ``max_expansion`` times what is stored are claimed.
+        DatasetFileCorruptError: it claims more than 64 MiB and more than ``max_expansion`` times the stored bytes.
     """
     if max_expansion is not None and claimed_bytes > max(_HARMLESS_BYTES, max_expansion * stored_bytes):
         raise DatasetFileCorruptError(
-            f"{name!r} claims {claimed_bytes} bytes of values, but only {stored_bytes} bytes are stored, more than "
-            f"{max_expansion:g} to 1: damage, or a file made to fill memory. If you trust it, pass max_expansion=None"
+            f"{name!r} claims {claimed_bytes} bytes of values, but stores only {stored_bytes} bytes, more than {max_expansion:g} "
+            f"to 1: it is damaged or hostile. If you trust it, pass max_expansion=None"
         )
 
 
 def check_apart(file: PositionalFile, function: str, arguments: Sequence[Any], *, seconds: float = 10.0) -> None:
-    """Let ``function`` of ours parse a file first in a process of its own, if no digest vouches for its bytes.
-
-    What a store has a digest of was written through it, and its bytes are compared with the digest; it is parsed here at once.
+    """Parse a file in an isolated process first, unless its store knows its digest.
 
     Args:
-        file: what is parsed.
+        file: the file.
         function: ``"module:name"``; see :func:`~data_stack.util.isolation.run_apart`.
         arguments: plain JSON data.
-        seconds: of processor time that it may take.
+        seconds: limit of its CPU time.
 
     Raises:
-        DatasetFileCorruptError: it raises an error of ours there, crashes, or takes too much time or memory.
+        DatasetFileCorruptError: parsing fails, crashes, or takes too much time or memory.
     """
     if file.resource.sha256 is not None or os.environ.get(ISOLATION, "").strip().lower() in ("off", "0"):
         return
@@ -222,21 +216,21 @@ def check_apart(file: PositionalFile, function: str, arguments: Sequence[Any], *
     except OSError as error:
         if isinstance(error, DataStackError):
             raise
-        _logger.warning("%s is parsed in this process, where a damaged file may crash it: %s", file.name, error)
+        _logger.warning("%s is parsed without isolation, so a damaged file may crash this process: %s", file.name, error)
 
 
 def check_unpacked(file: Readable, n_bytes: int) -> None:
-    """Refuse what a stream has unpacked to; what holds its bytes itself holds no more than them.
+    """Check the unpacked size of a stream, unless it is a plain file or buffer.
 
     Raises:
-        RequestLimitError: it is more than a request may take.
+        RequestLimitError: it exceeds the limit of a request.
     """
     holder = getattr(file, "raw", file)
     if isinstance(holder, (io.BytesIO, io.FileIO)):
         return
     try:
         size = getattr(holder, "size", 0)
-    except (OSError, AttributeError):  # what it wraps cannot seek
+    except (OSError, AttributeError):  # not seekable
         size = 0
     if size < n_bytes:
         check_request(n_bytes, f"the values of {name_of(file)!r}")

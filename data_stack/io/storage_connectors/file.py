@@ -1,16 +1,16 @@
 """Resources as plain files below a folder.
 
-The file of ``a/b.gz`` is ``ROOT/a/b.gz``, so that other tools can read a store. Names that no identifier can
-have are ours: ``.~OWNER-RANDOM`` is an unfinished write of a process, ``.~partial-…`` an interrupted download that the
-next one goes on with (:mod:`data_stack.io.storage_connectors.partials`), and ``ROOT/.data_stack`` holds
+The file of ``a/b.gz`` is ``ROOT/a/b.gz``, so that other tools can read a store. Other names are internal: ``.~OWNER-RANDOM`` is
+an unfinished write, ``.~partial-…`` an interrupted download (:mod:`data_stack.io.storage_connectors.partials`), and
+``ROOT/.data_stack`` holds
 
-- ``digests/a/b.gz~``: SHA-256 and block digests of ``a/b.gz``, with the size, times and inode they were taken of
+- ``digests/a/b.gz~``: SHA-256 of ``a/b.gz``, with size, times and inode
   (:mod:`data_stack.io.storage_connectors.digest_notes`);
-- ``leases/…``: the locks of :meth:`FileStorageConnector.lease`, which die with their process.
+- ``leases/…``: the locks of :meth:`FileStorageConnector.lease`, which end with their process.
 
 A write is: temporary beside the target (O_EXCL, 0600), write, fsync, rename, fsync of the folder. rename alone
 is atomic but not durable: after a power cut ext4 may hold the new name with 0 bytes. A failed fsync is never
-tried again: the kernel has already marked the pages clean (Rebello et al., USENIX ATC 2020).
+retried, as the kernel has already marked the pages clean (Rebello et al., USENIX ATC 2020).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from data_stack.io.storage_connectors.partials import PARTIAL, TEMPORARY, Partia
 from data_stack.io.storage_connectors.writer import COPY_BYTES, ResourceWriter, store_bytes
 from data_stack.io.storage_errors import storage_error
 
-#: Temporaries of other machines (or containers) are left alone for this long: whether their owner lives cannot be seen.
+#: Temporaries of other machines and containers, whose owners are not visible, stay for this long.
 _FOREIGN_GRACE_SECONDS = DAY_SECONDS
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -56,15 +56,15 @@ _WRITE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_
 class FileStorageConnector(StorageConnector):
     """Keeps resources as files below ``root_path``; several processes may share it.
 
-    The folder is made at the first write; it may be a symbolic link, but what is in it may not: a link is no resource.
+    The first write creates the folder. It may be a symbolic link; links inside of it are not resources.
 
-    Of a file that something else touched since it was stored (edited, damaged, copied with its store) no digest is known any
-    more: ``stat`` says so, and a dataset reads it whole and compares it with its manifest the next time that it is loaded.
+    The digest of a file is unknown after any other program touched it (edited, damaged, copied it): ``stat`` then has none, and
+    the next loading of a dataset reads the file and compares it with the manifest.
 
-    A resource ``a`` and one below it, ``a/b``, cannot both be here, as a file is no folder.
+    A resource ``a`` and one below it, ``a/b``, exclude each other.
 
     Args:
-        root_path: folder of the store. As in the original, an absolute identifier below it is tolerated.
+        root_path: folder of the store. As in the original, an absolute identifier below it is accepted.
     """
 
     knows_digests = True
@@ -106,7 +106,7 @@ class FileStorageConnector(StorageConnector):
             self._notes.remove(identifier)
             try:
                 os.unlink(name, dir_fd=folder)
-            except FileNotFoundError:  # another process was faster
+            except FileNotFoundError:  # deleted meanwhile
                 raise ResourceNotFoundError(identifier, repr(self)) from None
             os.fsync(folder)
 
@@ -121,7 +121,7 @@ class FileStorageConnector(StorageConnector):
                     os.replace(name, new_name, src_dir_fd=folder, dst_dir_fd=target)
                     for changed in {target, folder}:
                         os.fsync(changed)
-                    if file.noted is not None:  # of one that was touched the promise goes with it, unfulfilled
+                    if file.noted is not None:  # the expected digest of a touched file moves too
                         facts = () if file.version is None else facts_of(os.fstat(file.handle))
                         self._notes.write(new_identifier, replace(file.noted, facts=facts))
                 except FileNotFoundError:
@@ -180,12 +180,12 @@ class FileStorageConnector(StorageConnector):
             os.close(folder)
 
     def _publish(self, writer: ResourceWriter, file: IO[bytes], folder: int, temporary: str, name: str) -> None:
-        """Make an unfinished file durable, give it its name, and note its digests."""
+        """Sync an unfinished file, rename it, and note its digest."""
         handle = file.fileno()
-        # To the nanosecond: the clock that files get may stand still for 4 ms, and a change within would not show.
+        # With nanoseconds: the kernel's file clock has steps of 4 ms, which would hide a change within.
         os.utime(handle, ns=(time.time_ns(), time.time_ns()))
         os.fsync(handle)
-        # Killed in between, we leave a file without a note, not one with that of its predecessor.
+        # A kill in between leaves a file without a note, not with that of its predecessor.
         self._notes.remove(writer.identifier)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
@@ -195,7 +195,7 @@ class FileStorageConnector(StorageConnector):
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         """Read a resource whole, as in :meth:`StorageConnector.verify_resource`.
 
-        A file that was changed by other means is damaged, unless ``sha256`` says that these are the right bytes.
+        A file that was changed by other means is damaged, unless it has the digest ``sha256``.
         """
         identifier = self._tree.check_name(identifier)
         with self._use_file(identifier) as file:
@@ -211,7 +211,7 @@ class FileStorageConnector(StorageConnector):
                 if file.version is not None:
                     self._notes.write(identifier, replace(file.version, facts=()))
                 raise ChecksumMismatchError(identifier, repr(self), str(promised), found.sha256)
-        return self.verify_resource(identifier, sha256)  # perhaps what was noted is of its successor
+        return self.verify_resource(identifier, sha256)  # the note may be that of its successor
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
         identifier = self._tree.check_name(identifier)
@@ -227,7 +227,7 @@ class FileStorageConnector(StorageConnector):
         return list(self._abandon(dry_run=dry_run, grace_seconds=grace_seconds))
 
     def _abandon(self, prefix: str = "", *, dry_run: bool = False, grace_seconds: float = DAY_SECONDS) -> Iterator[Garbage]:
-        """Remove what writers that died left below ``prefix``; of downloads, which can go on, after the grace period."""
+        """Remove files of dead writers below ``prefix``, and partial downloads older than the grace period."""
         below = check_prefix(prefix).rpartition("/")[0]
         for start in (below, os.path.join(OWN_FOLDER, "digests", below)):
             for folder, _, files in os.walk(os.path.join(self.root_path, start)):
@@ -279,12 +279,12 @@ class FileStorageConnector(StorageConnector):
         return DigestNotes(os.path.join(self.root_path, OWN_FOLDER, "digests"))
 
     def _note(self, identifier: str, version: FileVersion) -> None:
-        """Note what the file of a resource is, unless that is another one by now."""
+        """Note the version of a file, unless it was replaced meanwhile."""
         self._notes.write(identifier, version)
         with contextlib.suppress(ResourceNotFoundError), self._locate(identifier) as (_, _, status):
             if version.is_of(status):
                 return
-        with contextlib.suppress(OSError):  # another writer was faster, and ours may lie over its note
+        with contextlib.suppress(OSError):  # our note may have replaced that of a faster writer
             self._notes.remove(identifier)
 
     def _digest(self, identifier: str, file: OpenedFile) -> FileVersion:
@@ -324,7 +324,7 @@ def _version_of(digest: Digest, status: os.stat_result) -> FileVersion:
 
 
 def _is_abandoned(path: str) -> bool:
-    """Whether the writer of a temporary file is dead; if that cannot be seen from here, whether it is old."""
+    """Whether the writer of a temporary file is dead; for other machines, whether the file is old."""
     owner = os.path.basename(path).removeprefix(TEMPORARY).rpartition("-")[0]
     if is_of_this_machine(owner):
         return is_dead(owner)
@@ -335,7 +335,7 @@ def _is_abandoned(path: str) -> bool:
 
 
 class StorageConnectorFactory:
-    """Makes storage connectors, as in the original; any other one is made by its class, or by its URL."""
+    """Makes file storage connectors, as in the original."""
 
     @classmethod
     def get_file_storage_connector(cls, folder_path: str) -> StorageConnector:

@@ -1,7 +1,7 @@
-"""The files of an fsspec file system: each call within a time limit, atomic where it writes, and with errors of ours.
+"""The files of an fsspec file system, with time limits, atomic writes, and our errors.
 
-fsspec and not obstore, which measures faster: obstore's runtime does not survive a fork (a forked child hangs for ever),
-and loaders fork. An instance belongs to one process; a child makes its own.
+fsspec and not obstore, which is faster: a forked child hangs in obstore's runtime, and loaders fork. An instance belongs to one
+process.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ except ImportError as error:
 
 __all__ = ["RemoteFile", "RemoteFiles"]
 
-#: Where unfinished files lie on file systems that publish by renaming; a name begins with that of the process and a dot.
+#: Folder of unfinished files on file systems that publish by renaming; names begin with that of the process and a dot.
 TEMPORARIES: Final = ".data_stack/temporaries"
 
 _T = TypeVar("_T")
-#: The distributions behind the schemes that we name in messages; others are named by their import.
+#: Packages by scheme, for messages; others are named by their import.
 _PACKAGES: Final = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
     "sftp": "paramiko", "ssh": "paramiko", "hdfs": "pyarrow",
 }  # fmt: skip
 _MISSING: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _MOST_ATTEMPTS: Final = 4
-#: Listings take many requests; each of them has the limit of a single one where the client allows it.
+#: Listings take many requests.
 _LISTING_FACTOR: Final = 10
 _MOST_AT_ONCE: Final = 32
 
@@ -66,8 +66,8 @@ class RemoteFile:
     Attributes:
         path: relative to the root.
         size: length in bytes.
-        modified: seconds since 1970 by the clock of the file system; None if it does not say.
-        tag: changes whenever the content does, as far as the file system can tell.
+        modified: seconds since 1970 by the clock of the file system, or None.
+        tag: changes with the content, as far as the file system can tell.
     """
 
     path: str
@@ -81,18 +81,18 @@ class RemoteFiles:
 
     Args:
         url: scheme, place and folder; user and password in it are used, and never shown.
-        timeout_seconds: how long a single call may take, retries included.
-        options: what the class of the file system takes; never shown.
+        timeout_seconds: limit of a single call, retries included.
+        options: arguments of the file system's class; never shown.
 
     Raises:
-        ConfigError: the URL names no place, or its scheme is unknown.
+        ConfigError: the URL has no bucket or host, or its scheme is unknown.
         MissingDependencyError: the package for its scheme is not installed.
     """
 
     def __init__(self, url: str, timeout_seconds: float, options: Mapping[str, Any]) -> None:
         parts = StorageURL.parse(url)
         if parts is None:
-            raise ConfigError("a store is named by a URL with a scheme, such as s3://bucket/folder")
+            raise ConfigError("a store needs a URL with a scheme, such as s3://bucket/folder")
         self._protocol, url = parts.scheme, str(parts)
         self._class = _class_of(self._protocol)
         try:
@@ -101,12 +101,12 @@ class RemoteFiles:
         except (ValueError, TypeError):
             raise ConfigError(f"not a {self._protocol}:// URL that {self._class.__name__} understands") from None
         if self._protocol in _WITHOUT_LOGIN and ":" in parts.authority.rpartition("@")[0]:
-            # The driver would take them for a part of the bucket's name, and show them wherever it names that.
+            # The driver would take them for a part of the bucket's name, and show them.
             raise ConfigError(
-                f"a {self._protocol}:// URL holds no user and password; give them in the environment or as storage_options"
+                f"a {self._protocol}:// URL must not hold user and password; use the environment or storage_options"
             )
         if not parts.authority and (self._protocol in _WITHOUT_LOGIN | {"sftp", "ssh"} or not parts.path.strip("/")):
-            raise ConfigError(f"a {self._protocol}:// URL names a place to store at, such as {self._protocol}://bucket/folder")
+            raise ConfigError(f"a {self._protocol}:// URL needs a bucket or host, such as {self._protocol}://bucket/folder")
         self.place = f"{self._protocol}://{parts.host}{parts.path.rstrip('/')}"
         self._timeout_seconds, self._options = timeout_seconds, dict(options)
         self._connection: _Handle | None = None
@@ -115,11 +115,11 @@ class RemoteFiles:
     # ------------------------------------------------------------------ reading
 
     def read(self, path: str, most: int, seconds: float | None = None) -> bytes | None:
-        """The first ``most`` bytes of a file; None if there is no such file. It may take ``seconds``, if not the timeout."""
+        """The first ``most`` bytes of a file, within ``seconds`` or the timeout; None if there is no such file."""
         return self.read_ranges([(path, 0, most)], seconds)[0]
 
     def read_ranges(self, ranges: Sequence[tuple[str, int, int]], seconds: float | None = None) -> list[bytes | None]:
-        """Read ``(path, start, end)`` ranges at once, as far as the files go; None for each that lies in no file."""
+        """Read ``(path, start, end)`` ranges at once, clipped to the files; None for missing files."""
         found: list[bytes | None] = []
         for i in range(0, len(ranges), _MOST_AT_ONCE):
             group = ranges[i : i + _MOST_AT_ONCE]
@@ -130,7 +130,7 @@ class RemoteFiles:
                 elif isinstance(answer, _MISSING):
                     found.append(None)
                 else:
-                    # Object stores refuse a range that begins where the object has ended.
+                    # Object stores refuse a range that begins behind the end.
                     info = self.info(path)
                     if info is None or info.size > start:
                         self._fail("read", path, answer)
@@ -138,7 +138,7 @@ class RemoteFiles:
         return found
 
     def _answers(self, ranges: Sequence[tuple[str, int, int]], seconds: float | None) -> list[bytes | Exception]:
-        """What the file system says to each range; an error of all if trying again may help."""
+        """The answer to each range; raises if a retry may help."""
         paths, starts, ends = (list(each) for each in zip(*ranges, strict=True))
         names = [self._full(path) for path in paths]
         answers = self._run("cat_ranges", names, starts, ends, on_error="return", seconds=seconds)
@@ -149,7 +149,7 @@ class RemoteFiles:
         return list(answers)
 
     def info(self, path: str) -> RemoteFile | None:
-        """What is known of a file; None if there is no such file."""
+        """Metadata of a file; None if there is no such file."""
         try:
             info = self._call("look for", path, "info", self._full(path))
         except _MISSING:
@@ -159,13 +159,13 @@ class RemoteFiles:
     def exists(self, path: str) -> bool:
         """Whether there is a file at ``path``."""
         if issubclass(self._class, AsyncFileSystem):
-            # One request; asked for what is missing, an object store would look for a folder too.
+            # One request: for a missing file, info() of an object store also looks for a folder.
             return self.read(path, 1) is not None
         return self.info(path) is not None
 
     def files(self, folder: str) -> list[RemoteFile]:
         """All files below a folder, however deep; none if there is no such folder."""
-        # By default fsspec leaves out in silence what cannot be listed; those that list by prefix do not.
+        # By default fsspec silently skips unreadable folders, except where it lists by prefix.
         lists_by_prefix = issubclass(self._class, (AsyncFileSystem, MemoryFileSystem))
         strictly = {} if lists_by_prefix else {"on_error": _raise_unless_missing}
         try:
@@ -176,7 +176,7 @@ class RemoteFiles:
         return [file for file in files if file.path != folder]
 
     def entries(self, folder: str) -> tuple[list[RemoteFile], list[str]]:
-        """The files and the folders right in a folder; none if there is no such folder."""
+        """The files and folders in a folder; none if there is no such folder."""
         try:
             found = self._call("list", folder, "ls", self._full(folder), detail=True, listing=True)
         except _MISSING:
@@ -188,37 +188,24 @@ class RemoteFiles:
     # ------------------------------------------------------------------ writing
 
     def put(self, path: str, data: bytes | memoryview) -> None:
-        """Write a file, replacing what is there: afterwards it is there whole, or as it was."""
-        data = bytes(data)
-        try:
-            if self._puts_are_atomic():
-                self._call("store", path, "pipe_file", self._full(path), data)
-            else:
-                self._insist("store", path, lambda: self._put_by_renaming(path, data))
-        except _MISSING as error:
-            self._fail("store", path, error)  # no bucket, or a file where a folder should be
+        """Write or replace a file atomically."""
+        self._write(path, bytes(data))
 
     def create(self, path: str, data: bytes | memoryview) -> bool:
-        """Write a file unless it is there; whether it was written. Of several that try at once one succeeds."""
-        data = bytes(data)
+        """Write a file unless it exists; return whether it was written. Of concurrent attempts one succeeds."""
         try:
-            if self._puts_are_atomic():
-                self._call("store", path, "pipe_file", self._full(path), data, mode="create")
-            else:
-                self._insist("store", path, lambda: self._create_exclusively(path, data))
+            self._write(path, bytes(data), mode="create")
         except FileExistsError:
             return False
-        except _MISSING as error:
-            self._fail("store", path, error)
         return True
 
     def delete(self, path: str) -> None:
-        """Remove a file; it need not be there."""
+        """Remove a file if it exists."""
         with contextlib.suppress(*_MISSING):
             self._call("delete", path, "rm_file", self._full(path))
 
     def now(self) -> float:
-        """The time by the clock of the file system, in seconds since 1970: that of a file written now."""
+        """The time of the file system, in seconds since 1970: that of a new file."""
         path = f"{TEMPORARIES}/clock-{secrets.token_hex(8)}"
         self.put(path, b"")
         try:
@@ -226,6 +213,16 @@ class RemoteFiles:
         finally:
             self.delete(path)
         return time.time() if info is None or info.modified is None else info.modified
+
+    def _write(self, path: str, data: bytes, **mode: str) -> None:
+        try:
+            if self._puts_are_atomic():
+                self._call("store", path, "pipe_file", self._full(path), data, **mode)
+            else:
+                write = self._create_exclusively if mode else self._put_by_renaming
+                self._insist("store", path, lambda: write(path, data))
+        except _MISSING as error:
+            self._fail("store", path, error)  # no bucket, or a file in place of a folder
 
     def _put_by_renaming(self, path: str, data: bytes) -> None:
         temporary = f"{TEMPORARIES}/{this_process()}.{secrets.token_hex(8)}"
@@ -236,7 +233,7 @@ class RemoteFiles:
                 raise OSError(errno.ENOSPC, f"only {n_written:,} of {len(data):,} bytes were stored")
             self._in_folder_of(path, lambda: self._run("mv", self._full(temporary), self._full(path)))
         except BaseException as error:
-            if not is_unreachable(error):  # a sweep removes it later
+            if not is_unreachable(error):  # else garbage collection removes it later
                 with contextlib.suppress(Exception):
                     self._run("rm_file", self._full(temporary))
             raise
@@ -250,21 +247,21 @@ class RemoteFiles:
         self._in_folder_of(path, write)
 
     def _in_folder_of(self, path: str, write: Callable[[], object]) -> None:
-        """Do ``write``; if that is what is missing, make the folder first."""
+        """Call ``write``; if the folder is missing, create it first."""
         try:
             write()
         except _MISSING:
-            with contextlib.suppress(OSError):  # somebody else may be making it; what else is wrong shows in a moment
+            with contextlib.suppress(OSError):  # another process may create it; other errors show in write()
                 self._run("makedirs", os.path.dirname(self._full(path)), exist_ok=True)
             write()
 
     def _puts_are_atomic(self) -> bool:
-        """Whether a put is atomic by itself, as it is in object stores; others publish by renaming."""
+        """Whether a put is atomic, as in object stores; other file systems publish by renaming."""
         if issubclass(self._class, (AsyncFileSystem, MemoryFileSystem)):
             return True
         if self._class.mv is fsspec.AbstractFileSystem.mv:
             raise UnsupportedStorageOperationError(
-                f"{self.place} can be read only: {self._class.__name__} cannot rename, so nothing could be published whole"
+                f"{self.place} is read-only: {self._class.__name__} cannot rename, so it cannot publish atomically"
             )
         return False
 
@@ -283,7 +280,7 @@ class RemoteFiles:
             return getattr(file_system, method)(*args, **kwargs)
 
     def _insist(self, action: str, path: str, ask: Callable[[], _T], seconds: float | None = None) -> _T:
-        """What ``ask`` returns; it is asked again while the store cannot be reached and there is time left."""
+        """Call ``ask``, with retries while the store is unreachable and time is left."""
         start, attempt = time.monotonic(), 1
         while True:
             try:
@@ -324,7 +321,7 @@ class RemoteFiles:
         handle = self._connection
         if handle is None:
             options = self._all_options()
-            # Connectors with the same options share one: a client of S3 takes 0.2 s to be made.
+            # Connectors with the same options share one: creating an S3 client takes 0.2 s.
             key = (self._class, fsspec.utils.tokenize(options))
             handle = _SHARED.get(key)
             if handle is None:
@@ -341,12 +338,12 @@ class RemoteFiles:
             self._connection = None
 
     def _is_connected(self) -> bool:
-        """Whether the connection of this process still holds, as far as its file system can tell."""
+        """Whether the connection of this process still holds."""
         handle = self._connection
         return handle is None or bool(getattr(handle.file_system, "is_connected", True))
 
     def _disconnect(self) -> None:
-        """Let go of a connection that broke; those of asynchronous clients mend themselves."""
+        """Drop a broken connection; asynchronous clients reconnect themselves."""
         if issubclass(self._class, AsyncFileSystem):
             return
         handle, self._connection = self._connection, None
@@ -361,7 +358,7 @@ class RemoteFiles:
         if issubclass(self._class, AsyncFileSystem):
             options.setdefault("use_listings_cache", False)
         if self._protocol in ("s3", "s3a"):
-            # Retrying is our business, and each request ends in time even if its server fell silent.
+            # We retry, and each request ends in time even if the server is silent.
             options["config_kwargs"] = {
                 "connect_timeout": min(10.0, seconds),
                 "read_timeout": seconds,
@@ -372,7 +369,7 @@ class RemoteFiles:
         elif self._protocol in ("sftp", "ssh"):
             for option in ("timeout", "banner_timeout", "channel_timeout", "connect_seconds"):
                 options.setdefault(option, seconds)
-            options.setdefault("auth_timeout", 2 * seconds)  # never before connect_seconds: it would be taken for a refusal
+            options.setdefault("auth_timeout", 2 * seconds)  # else a timeout would look like a refusal
         return options
 
     def _connect(self, options: Mapping[str, Any]) -> _Handle:
@@ -395,7 +392,7 @@ class RemoteFiles:
         return str(self._class._strip_protocol(name)).removeprefix(self.root).strip("/")
 
     def _is_ours(self, info: Mapping[str, Any]) -> bool:
-        """Whether this is a file, and no link, which may lead elsewhere."""
+        """Whether this is a file, and not a link."""
         return info.get("type") == "file" and not info.get("islink")
 
     def _describe(self, info: Mapping[str, Any]) -> RemoteFile:
@@ -419,24 +416,24 @@ class _Handle:
 
     def __init__(self, file_system: Any, is_parallel: bool) -> None:
         self.file_system = file_system
-        # Connections of file systems that are not asynchronous are not made for several threads.
+        # Synchronous connections are not thread-safe.
         self.lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext() if is_parallel else threading.RLock()
 
         self._finalizer: weakref.finalize[Any, Any] | None = None
-        if hasattr(file_system, "disconnect"):  # a connection with a thread of its own, which would keep it for ever
+        if hasattr(file_system, "disconnect"):  # its thread would keep the connection for ever
             self._finalizer = weakref.finalize(self, file_system.disconnect)
             self._finalizer.atexit = False
 
     def close(self) -> None:
-        """End the connection, if it has one that would outlive it."""
+        """Close the connection."""
         if self._finalizer is not None:
             self._finalizer()
 
 
 _WITHOUT_LOGIN = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
-#: The file systems of this process that are in use.
+#: The open file systems of this process.
 _SHARED: weakref.WeakValueDictionary[tuple[Any, str], _Handle] = weakref.WeakValueDictionary()
-#: Those of its parents. They are never let go of: closing one would touch the sockets and the event loop that both share.
+#: Those of its parents, which are kept: closing one would touch shared sockets and the event loop.
 _INHERITED: list[_Handle] = []
 
 
