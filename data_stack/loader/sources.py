@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, SupportsIndex, Union
+from typing import Any, SupportsIndex, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -109,11 +109,11 @@ class _Routed(DatasetIteratorView, StepSource):
     """
 
     _keeps_access = True
-    _takes_list: ClassVar[bool] = False
 
     def __init__(self, sources: Sequence[DatasetIteratorIF], positions: ComputedPositions, **arguments: Any) -> None:
-        self._made_with, self._n_steps = arguments, None if len(positions) == _ENDLESS else len(positions)
+        self._n_steps = None if len(positions) == _ENDLESS else len(positions)
         super().__init__(CombinedDatasetIterator(sources) if self._takes_list else sources[0], positions)
+        self._made_with = arguments
 
     @property
     def n_steps(self) -> int | None:
@@ -123,15 +123,6 @@ class _Routed(DatasetIteratorView, StepSource):
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
         """The sources."""
         return self._dataset_iterator.underlying_iterators if self._takes_list else [self._dataset_iterator]
-
-    def _arguments(self) -> dict[str, Any]:
-        return self._made_with
-
-    @classmethod
-    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
-        of: Any = cls
-        made: DatasetIteratorIF = of(underlying, **arguments) if cls._takes_list else of(*underlying, **arguments)
-        return made
 
 
 class _Steps(ComputedPositions):

@@ -57,27 +57,27 @@ class BalancedDatasetIterator(DatasetIteratorView):
         n_samples: SupportsIndex | None = None,
         epoch: SupportsIndex = 0,
     ) -> None:
-        self._by: ColumnKey = str(by) if isinstance(by, str) else check_integer("the column to balance by", by)
-        self._seed = check_integer("the seed of a balanced iterator", seed)
-        self._epoch = check_integer("the epoch of a balanced iterator", epoch, at_least=0)
-        self._n_wanted: int | None = None
+        key: ColumnKey = str(by) if isinstance(by, str) else check_integer("the column to balance by", by)
+        checked_seed = check_integer("the seed of a balanced iterator", seed)
+        checked_epoch = check_integer("the epoch of a balanced iterator", epoch, at_least=0)
+        n_wanted: int | None = None
         if n_samples is not None:
-            name = "the n_samples of a balanced iterator"
-            self._n_wanted = check_integer(name, n_samples, at_least=0, at_most=sys.maxsize)
-        super().__init__(dataset_iterator, self._balance(access_to(as_iterator(dataset_iterator))))
+            n_wanted = check_integer("the n_samples of a balanced iterator", n_samples, at_least=0, at_most=sys.maxsize)
+        source = access_to(as_iterator(dataset_iterator))
+        seed_of_draws = derive_seed("balanced", checked_seed, checked_epoch)
+        super().__init__(
+            dataset_iterator, _balance(source, key, source.n_samples if n_wanted is None else n_wanted, seed_of_draws)
+        )
+        self._made_with = {"by": key, "seed": checked_seed, "n_samples": n_wanted, "epoch": checked_epoch}
 
-    def _balance(self, source: SampleAccess) -> Positions:
-        n_samples = source.n_samples if self._n_wanted is None else self._n_wanted
-        if n_samples == 0:
-            return range(0)
-        if source.n_samples == 0:
-            raise ConfigError(f"{n_samples} samples cannot be drawn from an empty iterator")
-        classes = class_numbers(source.columns([self._by])[0], f"samples cannot be balanced by column {self._by!r}")
-        key = derive_seed("balanced", self._seed, self._epoch)
-        return _InTurn(group_positions(classes.numbers), classes.counts.tolist(), n_samples, key)
 
-    def _arguments(self) -> dict[str, Any]:
-        return {"by": self._by, "seed": self._seed, "n_samples": self._n_wanted, "epoch": self._epoch}
+def _balance(source: SampleAccess, by: ColumnKey, n_samples: int, seed: int) -> Positions:
+    if n_samples == 0:
+        return range(0)
+    if source.n_samples == 0:
+        raise ConfigError(f"{n_samples} samples cannot be drawn from an empty iterator")
+    classes = class_numbers(source.columns([by])[0], f"samples cannot be balanced by column {by!r}")
+    return _InTurn(group_positions(classes.numbers), classes.counts.tolist(), n_samples, seed)
 
 
 class _InTurn(ComputedPositions):

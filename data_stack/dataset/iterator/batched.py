@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess
@@ -34,16 +32,12 @@ class BatchedDatasetIterator(GroupedDatasetIterator):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, batch_size: int, *, drop_last: bool = False) -> None:
-        super().__init__(dataset_iterator)
-        self._batch_size = check_integer("batch_size", batch_size, at_least=1)
-        self._drop_last = drop_last
+        size = check_integer("batch_size", batch_size, at_least=1)
+        super().__init__(dataset_iterator, batch_size=size, drop_last=drop_last)
         self._n_below = len(as_iterator(dataset_iterator))
 
     def make_access(self) -> SampleAccess:
-        return _BatchedAccess(self._below(), self._n_below, self._batch_size, drop_last=self._drop_last)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"batch_size": self._batch_size, "drop_last": self._drop_last}
+        return _BatchedAccess(self._below(), self._n_below, **self._made_with)
 
 
 class _BatchedAccess(GroupedAccess):

@@ -10,15 +10,14 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, brought_access, stack_columns
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, brought_access, stack_columns
 from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
     Batch,
     Column,
     ColumnKey,
     DatasetIteratorIF,
+    LayerDatasetIterator,
     Sample,
-    as_iterator,
 )
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.ownership import copy_objects, copy_value
@@ -53,7 +52,7 @@ class CacheInfo:
 
 
 @layer("cached")
-class CachedDatasetIterator(AccessedDatasetIterator):
+class CachedDatasetIterator(LayerDatasetIterator):
     """The samples of ``dataset_iterator``, each kept in memory when it is first read.
 
     Once the kept samples take more than ``max_bytes``, the least recently used ones are dropped. A sample larger than that is
@@ -78,35 +77,21 @@ class CachedDatasetIterator(AccessedDatasetIterator):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, max_bytes: SupportsIndex | None = None) -> None:
-        self._dataset_iterator = dataset_iterator
-        self._max_bytes = None if max_bytes is None else check_integer("max_bytes of a cache", max_bytes, at_least=0)
+        most = None if max_bytes is None else check_integer("max_bytes of a cache", max_bytes, at_least=0)
+        super().__init__(dataset_iterator, max_bytes=most)
         brought_access(self)  # now: this is where samples are kept
 
     def make_access(self) -> _CachedAccess:
-        return _CachedAccess(access_to(as_iterator(self._dataset_iterator)), self._max_bytes)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"dataset_iterator": self._dataset_iterator, "max_bytes": self._max_bytes}
+        return _CachedAccess(self._below(), self._made_with["max_bytes"])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._dataset_iterator, self._max_bytes = state["dataset_iterator"], state["max_bytes"]
+        self.__dict__.update(state)
         brought_access(self)
 
     def cache_info(self) -> CacheInfo:
         """How often samples were found, and what is kept."""
-        return self._cache().info()
-
-    def _cache(self) -> _CachedAccess:
         access: Any = brought_access(self)
-        return access  # type: ignore[no-any-return]  # that of this class
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"max_bytes": self._max_bytes}
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterator that is read."""
-        return [self._dataset_iterator]
+        return access.info()  # type: ignore[no-any-return]  # that of this class
 
 
 class _CachedAccess(OneToOneAccess):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any
@@ -59,6 +59,8 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
         ConfigError: they are no iterators, or have more than ``sys.maxsize`` samples or 2**20 parts in all.
     """
 
+    _takes_list = True
+
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         if isinstance(iterators, DatasetIteratorIF):
             raise ConfigError(f"iterators are combined from a list of them, not from one: write [{iterators!r:.80}, …]")
@@ -86,10 +88,6 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
 
     def __len__(self) -> int:
         return self._n_samples
-
-    @classmethod
-    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
-        return cls(underlying, **arguments)
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         return share_meta(meta, self._iterators)

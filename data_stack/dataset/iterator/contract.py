@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from data_stack.dataset.iterator.access import SampleAccess, Ways, access_to, brought_access, default_access
@@ -26,6 +27,7 @@ __all__ = [
     "IndexArray",
     "Indexable",
     "InformedDatasetIteratorIF",
+    "LayerDatasetIterator",
     "Sample",
     "as_iterator",
     "column_key",
@@ -138,9 +140,15 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
         """``key``, or the position of the column that it names."""
         return key
 
+    _made_with: Mapping[str, Any] = MappingProxyType({})
+    """The constructor's arguments that decide the samples: plain values, arrays, functions, encoders; no iterators."""
+
+    _takes_list: ClassVar[bool] = False
+    """Whether the constructor takes a list of iterators."""
+
     def _arguments(self) -> dict[str, Any]:
-        """The constructor's arguments that decide the samples: plain values, arrays, functions, encoders; no iterators."""
-        return {}
+        """What a recipe has of this layer besides the iterators below."""
+        return dict(self._made_with)
 
     def _stack_on(self) -> list[DatasetIteratorIF]:
         """The iterators that this layer was made with."""
@@ -149,7 +157,9 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
     @classmethod
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         """Make this layer on ``underlying`` with arguments from :meth:`_arguments`."""
-        return cls(*underlying, **arguments)
+        made_of: Any = cls
+        made: DatasetIteratorIF = made_of(underlying, **arguments) if cls._takes_list else made_of(*underlying, **arguments)
+        return made
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         """The meta of this layer's samples, where ``meta`` is that of what it is stacked on (of the first, if of several)."""
@@ -213,6 +223,27 @@ class AccessedDatasetIterator(DatasetIterator):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_sample_access"}
+
+
+class LayerDatasetIterator(AccessedDatasetIterator):
+    """A layer on one iterator.
+
+    Args:
+        dataset_iterator: what lies below; it stays the caller's to close.
+        made_with: the other arguments of the layer, for recipes.
+    """
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, **made_with: Any) -> None:
+        as_iterator(dataset_iterator)  # refuses what has no samples
+        self._dataset_iterator, self._made_with = dataset_iterator, made_with
+
+    def _below(self) -> SampleAccess:
+        return access_to(as_iterator(self._dataset_iterator))
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterator that the layer is stacked on."""
+        return [self._dataset_iterator]
 
 
 class InformedDatasetIteratorIF(DatasetIteratorIF):

@@ -38,12 +38,9 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey | Sequence[ColumnKey] | None = None) -> None:
-        self._by = by
         first, _ = equal_groups(iterator_digests(dataset_iterator, by))
         super().__init__(dataset_iterator, first)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"by": self._by}
+        self._made_with = {"by": by}
 
 
 def iterator_digests(

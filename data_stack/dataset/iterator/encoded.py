@@ -15,11 +15,11 @@ from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder
 from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
     Batch,
     Column,
     ColumnKey,
     DatasetIteratorIF,
+    LayerDatasetIterator,
     Sample,
     as_iterator,
     column_keys,
@@ -35,7 +35,7 @@ __all__ = ["EncodedAccess", "EncodedDatasetIterator", "MappedClassesView"]
 
 
 @layer("encoded")
-class EncodedDatasetIterator(AccessedDatasetIterator):
+class EncodedDatasetIterator(LayerDatasetIterator):
     """The samples of ``dataset_iterator`` with some columns encoded.
 
     A column is encoded whenever it is read, a batch in one call; other columns pass through untouched, and reading one column
@@ -53,9 +53,8 @@ class EncodedDatasetIterator(AccessedDatasetIterator):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike]) -> None:
-        self._dataset_iterator = dataset_iterator
-        as_iterator(dataset_iterator)  # refuses what has no samples
         self._encoders = column_keys(dataset_iterator, check_encoders(encoders))
+        super().__init__(dataset_iterator, encoders=self._encoders)
         for key, encoder in self._encoders.items():
             if not encoder.is_fitted:
                 raise ModelNotTrainedError(
@@ -64,10 +63,7 @@ class EncodedDatasetIterator(AccessedDatasetIterator):
                 )
 
     def make_access(self) -> SampleAccess:
-        return EncodedAccess(access_to(as_iterator(self._dataset_iterator)), self._encoders)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"encoders": dict(self._encoders)}
+        return EncodedAccess(self._below(), self._encoders)
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         followed = MetaFactory.copy_dataset_meta(meta)
@@ -85,11 +81,6 @@ class EncodedDatasetIterator(AccessedDatasetIterator):
             encoder = encoders[target_pos]
             followed = replace(followed, target_kind=encoder.target_kind, class_names=encoder.class_names)
         return followed
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterator whose columns are encoded."""
-        return [self._dataset_iterator]
 
     @property
     def encoders(self) -> dict[ColumnKey, Encoder]:
@@ -110,10 +101,9 @@ class MappedClassesView(DatasetIteratorView):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, mapping: ClassMapping, columns: Sequence[ColumnKey]) -> None:
-        self._mapping, self._label_columns = mapping, list(columns)
         below = access_to(as_iterator(dataset_iterator))
         stays = np.ones(below.n_samples, dtype=bool)
-        for key, labels in zip(columns, below.columns(self._label_columns), strict=True):
+        for key, labels in zip(columns, below.columns(list(columns)), strict=True):
             if labels.ndim != 1:
                 raise ConfigError(f"{_column_name(key)}: a label is a single value, not one of shape {labels.shape[1:]}")
             try:
@@ -121,9 +111,7 @@ class MappedClassesView(DatasetIteratorView):
             except EncodingError as error:
                 raise error.within(_column_name(key), error.position) from error
         super().__init__(dataset_iterator, np.flatnonzero(stays))
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"mapping": self._mapping, "columns": self._label_columns}
+        self._made_with = {"mapping": mapping, "columns": list(columns)}
 
 
 class EncodedAccess(OneToOneAccess):

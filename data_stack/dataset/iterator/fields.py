@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,15 +10,14 @@ from typing import Any, Union
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, brought_access
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, brought_access
 from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
     Batch,
     Column,
     ColumnKey,
     DatasetIteratorIF,
+    LayerDatasetIterator,
     Sample,
-    as_iterator,
     column_key,
     column_names,
 )
@@ -66,25 +64,22 @@ _Planner = Callable[[_Form], _Plan]
 """Plans what to make of samples of a form."""
 
 
-class _ColumnsLayer(AccessedDatasetIterator):
+class _ColumnsLayer(LayerDatasetIterator):
     """Other columns of the same samples: which, a subclass plans from the columns below.
 
     Names, a schema or sample 0 tell which columns there are. This is looked up when a column is named by a string, or for a meta.
     """
 
-    def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Iterable[ColumnKey] = ()) -> None:
-        self._dataset_iterator = dataset_iterator
-        as_iterator(dataset_iterator)  # refuses what has no samples
-        if any(isinstance(column, str) for column in columns):
+    def __init__(
+        self, dataset_iterator: DatasetIteratorIF, planner: _Planner, called: Iterable[ColumnKey] = (), **made_with: Any
+    ) -> None:
+        super().__init__(dataset_iterator, **made_with)
+        self._planner = planner
+        if any(isinstance(column, str) for column in called):
             self._plan_now()
 
     def make_access(self) -> _ColumnsAccess:
-        return _ColumnsAccess(access_to(as_iterator(self._dataset_iterator)), self._planner())
-
-    @abstractmethod
-    def _planner(self) -> _Planner:
-        """What plans the columns. It must not refer to this layer, or the stack's memory would be freed late."""
-        raise NotImplementedError
+        return _ColumnsAccess(self._below(), self._planner)
 
     def _plan_now(self) -> tuple[_Form, _Plan] | None:
         """The columns below and the plan for them; None for an empty iterator."""
@@ -92,7 +87,7 @@ class _ColumnsLayer(AccessedDatasetIterator):
         if not access.n_samples:
             return None
         form = len(column_names(self._dataset_iterator)) or access.form()
-        return form, self._planner()(form)
+        return form, self._planner(form)
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         derived = MetaFactory.copy_dataset_meta(meta)
@@ -120,11 +115,6 @@ class _ColumnsLayer(AccessedDatasetIterator):
         is_named = plan.names is None and bool(names) and all(isinstance(name, str) for name in names)
         return replace(derived, iterator_meta=IteratorMeta(*positions), column_names=tuple(names) if is_named else None)
 
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterator whose columns these are."""
-        return [self._dataset_iterator]
-
 
 @layer("fields")
 class FieldsDatasetIterator(_ColumnsLayer):
@@ -150,16 +140,10 @@ class FieldsDatasetIterator(_ColumnsLayer):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey]) -> None:
-        self._columns = _check_columns(dataset_iterator, columns)
-        if not self._columns:
+        keys = _check_columns(dataset_iterator, columns)
+        if not keys:
             raise ConfigError("samples need at least one column; none was selected")
-        super().__init__(dataset_iterator, self._columns)
-
-    def _planner(self) -> _Planner:
-        return partial(_choose, self._columns, False)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"columns": list(self._columns)}
+        super().__init__(dataset_iterator, partial(_choose, keys, False), keys, columns=list(keys))
 
 
 @layer("renamed")
@@ -179,14 +163,7 @@ class RenamedDatasetIterator(_ColumnsLayer):
         if not isinstance(names, Mapping):
             raise ConfigError(f'names must be a mapping such as {{"old": "new"}}, got {names!r}')
         _check_names(list(names.values()))
-        self._names = dict(names)
-        super().__init__(dataset_iterator, names)
-
-    def _planner(self) -> _Planner:
-        return partial(_rename, self._names)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"names": dict(self._names)}
+        super().__init__(dataset_iterator, partial(_rename, dict(names)), names, names=dict(names))
 
 
 @layer("dicts")
@@ -204,15 +181,8 @@ class DictsDatasetIterator(_ColumnsLayer):
     def __init__(self, dataset_iterator: DatasetIteratorIF, names: Sequence[str]) -> None:
         if isinstance(names, str) or not names:
             raise ConfigError(f"a dict needs a list of names, one for each column; got {names!r}")
-        self._names = list(names)
-        _check_names(self._names)
-        super().__init__(dataset_iterator)
-
-    def _planner(self) -> _Planner:
-        return partial(_name, self._names)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"names": list(self._names)}
+        _check_names(list(names))
+        super().__init__(dataset_iterator, partial(_name, list(names)), names=list(names))
 
 
 @layer("tuples")
@@ -231,14 +201,8 @@ class TuplesDatasetIterator(_ColumnsLayer):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey] = ()) -> None:
-        self._columns = _check_columns(dataset_iterator, columns)
-        super().__init__(dataset_iterator, self._columns)
-
-    def _planner(self) -> _Planner:
-        return partial(_choose, self._columns, True)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"columns": list(self._columns)}
+        keys = _check_columns(dataset_iterator, columns)
+        super().__init__(dataset_iterator, partial(_choose, keys, True), keys, columns=list(keys))
 
 
 def _choose(columns: tuple[ColumnKey, ...], as_tuples: bool, form: _Form) -> _Plan:

@@ -57,19 +57,18 @@ class FilteredDatasetIterator(DatasetIteratorView):
     ) -> None:
         if not callable(predicate):
             raise ConfigError(f"a predicate is a function, got {predicate!r:.80}")
-        self._predicate, self._column, self._batched = predicate, column, batched
         found = list(_find(access_to(as_iterator(dataset_iterator)), predicate, column, batched))
         super().__init__(dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp))
+        self._made_with = {"predicate": predicate, "column": column, "batched": batched}
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        if _is_local(self._predicate):
-            name = f"{self._predicate.__module__}.{self._predicate.__qualname__}"
-            state["_predicate"] = f"{name}, which stayed in another process; define it at the top of a module"
+        predicate = self._made_with["predicate"]
+        if _is_local(predicate):
+            name = f"{predicate.__module__}.{predicate.__qualname__}"
+            stand_in = f"{name}, which stayed in another process; define it at the top of a module"
+            state["_made_with"] = {**self._made_with, "predicate": stand_in}
         return state
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"predicate": self._predicate, "column": self._column, "batched": self._batched}
 
 
 def _is_local(function: Any) -> bool:

@@ -9,15 +9,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.access import SampleAccess
 from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
     Batch,
     Column,
     ColumnKey,
-    DatasetIteratorIF,
+    LayerDatasetIterator,
     Sample,
-    as_iterator,
 )
 from data_stack.dataset.iterator.ownership import copy_objects, detach
 from data_stack.dataset.iterator.stacking import stack_samples, stack_values
@@ -30,29 +28,15 @@ __all__ = ["GroupedAccess", "GroupedDatasetIterator", "distinct", "repeat_values
 _NEVER_STACKED = (str, bytes, type(None), Mapping)
 
 
-class GroupedDatasetIterator(AccessedDatasetIterator):
-    """Base class of windows and batches: a sample is ``read_batch`` of some positions of ``dataset_iterator``.
+class GroupedDatasetIterator(LayerDatasetIterator):
+    """Base class of windows and batches: a sample is ``read_batch`` of some positions of the iterator below.
 
     A subclass makes a :class:`GroupedAccess`.
-
-    Args:
-        dataset_iterator: what is grouped; it stays the caller's to close.
     """
-
-    def __init__(self, dataset_iterator: DatasetIteratorIF) -> None:
-        self._dataset_iterator = dataset_iterator
-
-    def _below(self) -> SampleAccess:
-        return access_to(as_iterator(self._dataset_iterator))
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         # a target is an array of targets now
         return replace(MetaFactory.copy_dataset_meta(meta), target_kind=None)
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterator that is grouped."""
-        return [self._dataset_iterator]
 
 
 class GroupedAccess(SampleAccess):

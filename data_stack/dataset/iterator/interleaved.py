@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -35,10 +35,11 @@ class InterleavedDatasetIterator(DatasetIteratorView):
         ConfigError: ``stop`` is neither, or all together have more than ``sys.maxsize`` samples.
     """
 
+    _takes_list = True
+
     def __init__(self, iterators: Sequence[DatasetIteratorIF], *, stop: Literal["longest", "shortest"] = "longest") -> None:
         if stop not in ("longest", "shortest"):
             raise ConfigError(f"stop must be 'longest' or 'shortest', got {stop!r}")
-        self._stop = stop
         combined = CombinedDatasetIterator(iterators)
         lengths = [len(as_iterator(iterator)) for iterator in combined.underlying_iterators]
         starts = np.cumsum([0, *lengths[:-1]])
@@ -47,13 +48,7 @@ class InterleavedDatasetIterator(DatasetIteratorView):
         rounds = np.concatenate([np.arange(length) for length in lengths] or [np.empty(0, dtype=np.intp)])
         positions = np.repeat(starts, lengths) + rounds if lengths else rounds
         super().__init__(combined, positions[np.argsort(rounds, kind="stable")])
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"stop": self._stop}
-
-    @classmethod
-    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
-        return cls(underlying, **arguments)
+        self._made_with = {"stop": stop}
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         return share_meta(meta, self.underlying_iterators)

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, stack_columns
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, stack_columns
 from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
     Batch,
     Column,
     ColumnKey,
     DatasetIteratorIF,
+    LayerDatasetIterator,
     Sample,
-    as_iterator,
 )
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
@@ -34,7 +33,7 @@ _MOST_READ_AHEAD = 256
 
 
 @layer("mapped")
-class MappedDatasetIterator(AccessedDatasetIterator):
+class MappedDatasetIterator(LayerDatasetIterator):
     """Sample ``i`` is ``function`` of sample ``i`` below, called whenever the sample is read; nothing is kept.
 
     The function may give anything that is a sample: a tuple, a dict, a bare value. It must not modify its
@@ -82,26 +81,17 @@ class MappedDatasetIterator(AccessedDatasetIterator):
     ) -> None:
         if not callable(function):
             raise ConfigError(f"a map needs a function of a sample, got {function!r}")
-        self._dataset_iterator, self._function, self._batched = dataset_iterator, function, bool(batched)
-        self._seed = None if seed is None else check_integer("seed", seed)
-        self._epoch = check_integer("epoch", epoch)
-        as_iterator(dataset_iterator)  # refuses what has no samples
+        super().__init__(dataset_iterator, function=function, batched=bool(batched))
+        checked_epoch = check_integer("epoch", epoch)
+        self._mixed_seed: int | None = None
+        if seed is not None:  # without a seed each epoch is the same
+            checked_seed = check_integer("seed", seed)
+            self._made_with = {**self._made_with, "seed": checked_seed, "epoch": checked_epoch}
+            self._mixed_seed = derive_seed("mapped", checked_seed, checked_epoch)
 
     def make_access(self) -> SampleAccess:
-        below = access_to(as_iterator(self._dataset_iterator))
-        mixed_seed = None if self._seed is None else derive_seed("mapped", self._seed, self._epoch)
-        return (BatchMapAccess if self._batched else _MapAccess)(below, self._function, mixed_seed)
-
-    def _arguments(self) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"function": self._function, "batched": self._batched}
-        if self._seed is not None:  # without one it is the same in each epoch
-            arguments |= {"seed": self._seed, "epoch": self._epoch}
-        return arguments
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterator whose samples are mapped."""
-        return [self._dataset_iterator]
+        function, batched = self._made_with["function"], self._made_with["batched"]
+        return (BatchMapAccess if batched else _MapAccess)(self._below(), function, self._mixed_seed)
 
 
 class _MapAccess(OneToOneAccess):

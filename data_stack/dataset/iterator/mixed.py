@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any, SupportsIndex
@@ -59,6 +59,8 @@ class MixedDatasetIterator(DatasetIteratorView):
             of their sum; an iterator with a positive proportion is empty; ``n_samples`` is negative.
     """
 
+    _takes_list = True
+
     def __init__(
         self,
         iterators: Sequence[DatasetIteratorIF],
@@ -68,40 +70,28 @@ class MixedDatasetIterator(DatasetIteratorView):
         n_samples: SupportsIndex | None = None,
         epoch: SupportsIndex = 0,
     ) -> None:
-        self._seed = check_integer("the seed of a mixed iterator", seed)
-        self._epoch = check_integer("the epoch of a mixed iterator", epoch, at_least=0)
-        self._n_wanted: int | None = None
+        checked_seed = check_integer("the seed of a mixed iterator", seed)
+        checked_epoch = check_integer("the epoch of a mixed iterator", epoch, at_least=0)
+        n_wanted: int | None = None
         if n_samples is not None:
-            name = "the n_samples of a mixed iterator"
-            self._n_wanted = check_integer(name, n_samples, at_least=0, at_most=sys.maxsize)
+            n_wanted = check_integer("the n_samples of a mixed iterator", n_samples, at_least=0, at_most=sys.maxsize)
         combined = CombinedDatasetIterator(iterators)
         lengths = [len(as_iterator(iterator)) for iterator in combined.underlying_iterators]
         if not lengths:
             raise ConfigError("a mixed iterator needs at least one iterator; it was given none")
-        self._proportions, parts = exact_parts(proportions, len(lengths))
+        numbers, parts = exact_parts(proportions, len(lengths))
         for place, (part, length) in enumerate(zip(parts, lengths, strict=True)):
             if part and not length:
                 raise ConfigError(f"iterator {place} is empty, but its proportion is not 0; leave it out, or give it 0")
         self._block_size = math.ceil(1 / min(part for part in parts if part))
-        key = derive_seed("mixed", self._seed, self._epoch)
-        super().__init__(combined, _mix(lengths, parts, self._block_size, self._n_wanted, key))
+        key = derive_seed("mixed", checked_seed, checked_epoch)
+        super().__init__(combined, _mix(lengths, parts, self._block_size, n_wanted, key))
+        self._made_with = {"proportions": numbers, "seed": checked_seed, "n_samples": n_wanted, "epoch": checked_epoch}
 
     @property
     def block_size(self) -> int:
         """After how many samples the proportions are exact, up to one sample of each iterator."""
         return self._block_size
-
-    def _arguments(self) -> dict[str, Any]:
-        return {
-            "proportions": self._proportions,
-            "seed": self._seed,
-            "n_samples": self._n_wanted,
-            "epoch": self._epoch,
-        }
-
-    @classmethod
-    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
-        return cls(underlying, **arguments)
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         return share_meta(meta, self.underlying_iterators)

@@ -38,13 +38,10 @@ class SortedDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey, *, descending: bool = False) -> None:
-        self._by, self._descending = by, descending
         source = access_to(as_iterator(dataset_iterator))
         column = source.columns([by])[0] if source.n_samples else np.empty(0)
         super().__init__(dataset_iterator, stable_order(column, by, descending=descending))
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"by": self._by, "descending": self._descending}
+        self._made_with = {"by": by, "descending": descending}
 
 
 def stable_order(column: Column, key: ColumnKey, *, descending: bool = False) -> npt.NDArray[np.intp]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 
@@ -32,15 +32,13 @@ class RepeatedDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, times: SupportsIndex) -> None:
-        self._times = check_integer("the times of a repeated iterator", times, at_least=0)
+        n_passes = check_integer("the times of a repeated iterator", times, at_least=0)
         n_samples = len(as_iterator(dataset_iterator))
-        if n_samples * self._times > sys.maxsize:
-            raise ConfigError(f"{n_samples} samples {self._times} times are more than Python can count; repeat them less often")
-        once = self._times <= 1 or n_samples == 0
-        super().__init__(dataset_iterator, range(n_samples * self._times) if once else _Repeated(n_samples, self._times))
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"times": self._times}
+        if n_samples * n_passes > sys.maxsize:
+            raise ConfigError(f"{n_samples} samples {n_passes} times are more than Python can count; repeat them less often")
+        once = n_passes <= 1 or n_samples == 0
+        super().__init__(dataset_iterator, range(n_samples * n_passes) if once else _Repeated(n_samples, n_passes))
+        self._made_with = {"times": n_passes}
 
 
 class _Repeated(ComputedPositions):

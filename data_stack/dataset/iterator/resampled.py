@@ -53,25 +53,23 @@ class ResampledDatasetIterator(DatasetIteratorView):
         weights: npt.ArrayLike | None = None,
         epoch: SupportsIndex = 0,
     ) -> None:
-        self._n_drawn = check_integer("the n_samples of a resampled iterator", n_samples, at_least=0, at_most=sys.maxsize)
-        self._seed = check_integer("the seed of a resampled iterator", seed)
-        self._epoch = check_integer("the epoch of a resampled iterator", epoch, at_least=0)
+        n_drawn = check_integer("the n_samples of a resampled iterator", n_samples, at_least=0, at_most=sys.maxsize)
+        checked_seed = check_integer("the seed of a resampled iterator", seed)
+        checked_epoch = check_integer("the epoch of a resampled iterator", epoch, at_least=0)
         n_below = len(as_iterator(dataset_iterator))
-        self._weights = None if weights is None else _check_weights(weights, n_below)
-        if self._n_drawn and n_below == 0:
-            raise ConfigError(f"{self._n_drawn} samples cannot be drawn from an empty iterator")
-        if self._n_drawn and self._weights is not None and not self._weights.any():
+        checked_weights = None if weights is None else _check_weights(weights, n_below)
+        if n_drawn and n_below == 0:
+            raise ConfigError(f"{n_drawn} samples cannot be drawn from an empty iterator")
+        if n_drawn and checked_weights is not None and not checked_weights.any():
             raise ConfigError(f"all {n_below} weights are 0: at least one must be positive, or no sample can be drawn")
-        key = derive_seed("resampled", self._seed, self._epoch)
-        if self._n_drawn == 0:
+        key = derive_seed("resampled", checked_seed, checked_epoch)
+        if n_drawn == 0:
             super().__init__(dataset_iterator, range(0))
-        elif self._weights is None:
-            super().__init__(dataset_iterator, _Drawn(n_below, self._n_drawn, key))
+        elif checked_weights is None:
+            super().__init__(dataset_iterator, _Drawn(n_below, n_drawn, key))
         else:
-            super().__init__(dataset_iterator, _DrawnByWeight(self._weights, self._n_drawn, key))
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"n_samples": self._n_drawn, "seed": self._seed, "weights": self._weights, "epoch": self._epoch}
+            super().__init__(dataset_iterator, _DrawnByWeight(checked_weights, n_drawn, key))
+        self._made_with = {"n_samples": n_drawn, "seed": checked_seed, "weights": checked_weights, "epoch": checked_epoch}
 
 
 def _check_weights(weights: npt.ArrayLike, n_samples: int) -> npt.NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Literal, SupportsIndex
+from typing import Literal, SupportsIndex
 
 import numpy as np
 
@@ -55,6 +55,7 @@ class ShardedDatasetIterator(DatasetIteratorView):
             raise ConfigError(f"uneven must be 'keep', 'pad' or 'drop', got {uneven!r}")
         self._contiguous, self._uneven = bool(contiguous), uneven
         super().__init__(dataset_iterator, self._part_of(len(as_iterator(dataset_iterator))))
+        self._made_with = {"rank": self._rank, "world": self._world, "contiguous": self._contiguous, "uneven": uneven}
 
     def _part_of(self, n_samples: int) -> Positions:
         rank, world = self._rank, self._world
@@ -73,6 +74,3 @@ class ShardedDatasetIterator(DatasetIteratorView):
         # unsigned: start + index * step is below n_samples + world, which may be 2**63 and more
         positions = (np.uint64(start) + np.arange(per_rank + 1, dtype=np.uint64) * np.uint64(step)) % np.uint64(n_samples)
         return narrow(positions, n_samples)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"rank": self._rank, "world": self._world, "contiguous": self._contiguous, "uneven": self._uneven}

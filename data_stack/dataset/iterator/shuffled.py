@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
@@ -32,10 +32,8 @@ class ShuffledDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, seed: SupportsIndex, *, epoch: SupportsIndex = 0) -> None:
-        self._seed = check_integer("the seed of a shuffled iterator", seed)
-        self._epoch = check_integer("the epoch of a shuffled iterator", epoch, at_least=0)
-        key = derive_seed("shuffled", self._seed, self._epoch)
+        checked_seed = check_integer("the seed of a shuffled iterator", seed)
+        checked_epoch = check_integer("the epoch of a shuffled iterator", epoch, at_least=0)
+        key = derive_seed("shuffled", checked_seed, checked_epoch)
         super().__init__(dataset_iterator, permutation.KeyedPermutation(len(as_iterator(dataset_iterator)), key))
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"seed": self._seed, "epoch": self._epoch}
+        self._made_with = {"seed": checked_seed, "epoch": checked_epoch}

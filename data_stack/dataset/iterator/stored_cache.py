@@ -10,8 +10,8 @@ from typing import Any
 
 from data_stack.dataset.iterator.access import OneToOneAccess, access_to, brought_access
 from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
     DatasetIteratorIF,
+    LayerDatasetIterator,
     Sample,
     as_iterator,
 )
@@ -32,7 +32,7 @@ _LEASE_SECONDS = 3600.0
 
 
 @layer("stored_cache")
-class StoredCacheDatasetIterator(AccessedDatasetIterator):
+class StoredCacheDatasetIterator(LayerDatasetIterator):
     """The samples of ``dataset_iterator``, written once into a resource and read from there by every process.
 
     The constructor reads nothing. The first access to a sample reads all samples in order, with about 256 KiB in memory at a
@@ -89,13 +89,12 @@ class StoredCacheDatasetIterator(AccessedDatasetIterator):
                     f"its fingerprint cannot tell them apart ({reason}). Give cache(storage=…, version='1'), and another "
                     f"version whenever the samples change"
                 )
-        self._dataset_iterator, self._storage = dataset_iterator, storage
+        # the identifier is not in a recipe: a stranger's must not choose what is written, nor two epochs share a name
+        super().__init__(dataset_iterator, storage=storage, version=version)
         self._given_identifier = None if identifier is None else check_identifier(identifier)
-        self._version = version
 
     def make_access(self) -> _StoredCacheAccess:
-        source = as_iterator(self._dataset_iterator)
-        return _StoredCacheAccess(source, self._storage, self._given_identifier, self._version)
+        return _StoredCacheAccess(as_iterator(self._dataset_iterator), identifier=self._given_identifier, **self._made_with)
 
     def fill(self) -> str:
         """Read and store all samples, unless that is done already.
@@ -113,20 +112,13 @@ class StoredCacheDatasetIterator(AccessedDatasetIterator):
         access: Any = brought_access(self)
         return access.identifier  # type: ignore[no-any-return]  # that of this class
 
-    def _arguments(self) -> dict[str, Any]:
-        # without the identifier: a stranger's recipe must not choose what is written, nor two epochs share a name
-        return {"storage": self._storage, "version": self._version}
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterator that is read once."""
-        return [self._dataset_iterator]
-
 
 class _StoredCacheAccess(OneToOneAccess):
     """Access to samples in a stored resource, which is opened or written when the first one is asked for; the rest as there."""
 
-    def __init__(self, source: DatasetIteratorIF, storage: StorageConnector, identifier: str | None, version: str | None) -> None:
+    def __init__(
+        self, source: DatasetIteratorIF, *, storage: StorageConnector, identifier: str | None, version: str | None
+    ) -> None:
         super().__init__(access_to(source))
         self._source, self._storage, self._given_identifier, self._version = source, storage, identifier, version
         self._n_samples = self.below.n_samples

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import NamedAccess, RearrangedAccess, SampleAccess, access_to, brought_access
+from data_stack.dataset.iterator.access import NamedAccess, RearrangedAccess, SampleAccess, brought_access
 from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
     DatasetIteratorIF,
     IndexArray,
     InformedDatasetIteratorIF,
+    LayerDatasetIterator,
     as_iterator,
     column_key,
 )
@@ -27,7 +27,7 @@ __all__ = ["DatasetIteratorView", "InformedDatasetIteratorView"]
 
 
 @layer("view")
-class DatasetIteratorView(AccessedDatasetIterator):
+class DatasetIteratorView(LayerDatasetIterator):
     """The samples of ``dataset_iterator`` at ``indices``, in that order; nothing is copied.
 
     A view of a view reads from the bottom directly, so depth costs nothing; ``underlying_iterators`` still names the
@@ -52,29 +52,22 @@ class DatasetIteratorView(AccessedDatasetIterator):
         view_tags: Mapping[str, Any] | None = None,
     ) -> None:
         # Checked here, not in __getitem__: a wrong split then fails where it was made, not hours later in a worker.
-        self._dataset_iterator = dataset_iterator
+        super().__init__(dataset_iterator)
         length = len(as_iterator(dataset_iterator))
         self._given: Positions = indices if isinstance(indices, ComputedPositions) else check_positions(indices, length)
         self._gives_list = not hasattr(indices, "__array__")
         self._view_tags = None if view_tags is None else dict(view_tags)
+        self._made_with = {"indices": self._given, "view_tags": self._view_tags}
         brought_access(self)  # now, for views of views a thousand deep would make theirs by recursion
 
     def make_access(self) -> SampleAccess:
-        return RearrangedAccess(access_to(as_iterator(self._dataset_iterator)), self._given)
+        return RearrangedAccess(self._below(), self._given)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if isinstance(self._given, np.ndarray):
             self._given.setflags(write=False)
         brought_access(self)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"indices": self._given, "view_tags": self._view_tags}
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterator that this view was made from."""
-        return [self._dataset_iterator]
 
     @property
     def indices(self) -> Any:

@@ -112,6 +112,15 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             raise ConfigError("max_gap is a difference of a column's values: say by order_by of which")
         self._max_gap = None if max_gap is None else check_gap(max_gap)
         self._offsets = None if offsets is None else _check_offsets(offsets, self._length)
+        self._made_with = {
+            "length": self._length,
+            "stride": self._stride,
+            "order_by": order_by,
+            "max_gap": self._max_gap,
+            "overlap": overlap,
+            "group_by": group_by,
+            "offsets": self._offsets,
+        }
         self._order: IndexArrayOfInts | None = None
         self._starts: range | IndexArrayOfInts = self._find_starts()
 
@@ -160,17 +169,6 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         return narrow(starts, n_below)
 
     # ------------------------------------------------------------------ what it is
-
-    def _arguments(self) -> dict[str, Any]:
-        return {
-            "length": self._length,
-            "stride": self._stride,
-            "order_by": self._order_by,
-            "max_gap": self._max_gap,
-            "overlap": self._overlap,
-            "group_by": self._group_by,
-            "offsets": self._offsets,
-        }
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         followed = MetaFactory.copy_dataset_meta(super()._derive_meta(meta))

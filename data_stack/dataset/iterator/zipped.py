@@ -51,6 +51,8 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
             others do not.
     """
 
+    _takes_list = True
+
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         self._iterators = list(iterators)
         if not self._iterators:
@@ -83,10 +85,6 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
             iterator_meta=IteratorMeta(*positions),
             column_names=all_names if is_named else None,
         )
-
-    @classmethod
-    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
-        return cls(underlying, **arguments)
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:

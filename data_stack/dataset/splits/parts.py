@@ -232,9 +232,7 @@ class SplitPartIterator(DatasetIteratorView):
             positions = positions_of[part]
         super().__init__(dataset_iterator, positions)
         self._gives_list = False  # indices are an array, also where positions are kept as a range
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"part": self._part, **self._division}
+        self._made_with = {"part": part, **self._division}
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         return add_tag(meta, self._part if has_names(self._division) else None)
@@ -266,16 +264,14 @@ class FoldPartIterator(DatasetIteratorView):
         positions: PositionsOfPart | None = None,
         **folding: Any,
     ) -> None:
-        self._folding, self._fold, self._side = check_folding(**folding), fold, side
+        checked = check_folding(**folding)
         if positions is None:
-            if not 0 <= fold < self._folding["n_folds"] or side not in ("train", "test"):
+            if not 0 <= fold < checked["n_folds"] or side not in ("train", "test"):
                 raise ConfigError(f"there is no part {side!r} of fold {fold!r}; there are 'train' and 'test' of each fold")
-            positions = np.flatnonzero((fold_of_samples(dataset_iterator, self._folding) == fold) == (side == "test"))
+            positions = np.flatnonzero((fold_of_samples(dataset_iterator, checked) == fold) == (side == "test"))
         super().__init__(dataset_iterator, positions)
         self._gives_list = False  # indices are an array, also where positions are kept as a range
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"fold": self._fold, "side": self._side, **self._folding}
+        self._made_with = {"fold": fold, "side": side, **checked}
 
 
 def add_tag(meta: DatasetMetaIF, name: PartName | None) -> DatasetMetaIF:

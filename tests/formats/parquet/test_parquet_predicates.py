@@ -6,7 +6,6 @@ import datetime
 import math
 import pickle
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import numpy as np
