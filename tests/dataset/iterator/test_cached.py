@@ -208,15 +208,11 @@ class Box:
         (np.zeros(1000), 8000),
         (torch.zeros(1000), 4000),
         ("a" * 1000, 1000),
-        (b"a" * 1000, 1000),
         ((np.zeros(1000), {"a": [np.zeros(1000)]}), 16_000),
         (np.array([np.zeros(1000), None], dtype=object), 8000),
         (Box(np.zeros(1000)), 8000),
         (Image.new("RGB", (100, 10)), 3000),
-        ({"x" * 1000}, 1000),
-        (np.float64(1), 8),
         (None, 1),
-        (memoryview(bytes(1000)), 1000),
     ],
 )
 def test_the_memory_of_a_value_is_estimated(value: Any, at_least: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
     Batch,
@@ -25,7 +22,6 @@ from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     DatasetIteratorView,
     InformedDatasetIterator,
-    InformedDatasetIteratorIF,
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
@@ -124,34 +120,7 @@ def test_a_deep_stack_reads_a_batch_in_one_request_and_each_sample_with_one_acce
 # --- informed ------------------------------------------------------------------------------------------------------
 
 
-def test_a_slice_of_an_informed_iterator_is_still_of_that_dataset() -> None:
-    meta = DatasetMeta(dataset_name="digits")
-    informed = InformedDatasetIterator(SequenceDatasetIterator([list(range(10))]), meta)
-
-    part = pickle.loads(pickle.dumps(informed[2:8][::2]))
-
-    assert isinstance(part, InformedDatasetIteratorIF)
-    assert part.dataset_meta == meta
-    assert list(part) == [(2,), (4,), (6,)]
-
-
 # --- combined ------------------------------------------------------------------------------------------------------
-
-
-@given(parts=st.lists(st.lists(st.integers(-5, 5), max_size=4), max_size=6), data=st.data())
-def test_combining_iterators_concatenates_their_samples(parts: list[list[int]], data: st.DataObject) -> None:
-    iterators = [SequenceDatasetIterator([part]) for part in parts]
-    cut = data.draw(st.integers(0, len(parts)))
-    combined = CombinedDatasetIterator([CombinedDatasetIterator(iterators[:cut]), *iterators[cut:]])
-    expected = [(value,) for value in chain.from_iterable(parts)]
-
-    assert list(combined) == expected
-    assert [combined[i] for i in range(-len(expected), len(expected))] == expected * 2
-    assert [(value,) for value in combined.read_column(0).tolist()] == expected
-    if expected:
-        indices = data.draw(st.lists(st.integers(-len(expected), len(expected) - 1)))
-        assert combined.__getitems__(indices) == [expected[i] for i in indices]
-        assert lists(combined.read_batch(indices)) == [[expected[i][0] for i in indices]]
 
 
 def test_folds_of_one_source_are_read_in_one_request() -> None:
