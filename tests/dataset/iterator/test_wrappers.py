@@ -256,7 +256,7 @@ WRONG_CALLS: list[Callable[[Any], object]] = [
     lambda it: it.one_hot(5),
     lambda it: CombinedDatasetIterator(it),
     lambda it: SequenceDatasetIterator([[1, 2], [0]]),
-    lambda it: SequenceDatasetIterator([1, 2]),  # as a mistake
+    lambda it: SequenceDatasetIterator([1, 2]),
     lambda it: SequenceDatasetIterator([]),
     lambda it: SequenceDatasetIterator([pd.DataFrame({"a": [1]})]),
 ]
