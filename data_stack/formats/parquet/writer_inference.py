@@ -15,7 +15,7 @@ from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.writer_cells import plain_value
 
-__all__ = ["schema_of_columns"]
+__all__ = ["schema_of_columns", "tells_nothing"]
 
 _ADVICE: Final = 'give the writer a schema: Schema("…", [Field(…), …])'
 _IMAGE_SHAPES: Final = {"L": (None, None), "RGB": (None, None, 3), "RGBA": (None, None, 4)}
@@ -39,13 +39,13 @@ def schema_of_columns(name: str, columns: Mapping[str, Any]) -> Schema:
     return Schema(name, fields)
 
 
-def _tells_nothing(values: Iterable[Any]) -> bool:
+def tells_nothing(values: Iterable[Any]) -> bool:
     """Whether nothing can be told from values: all are None, or empty."""
-    return all(value is None or (isinstance(value, (list, tuple)) and _tells_nothing(value)) for value in values)
+    return all(value is None or (isinstance(value, (list, tuple)) and tells_nothing(value)) for value in values)
 
 
 def _field(name: str, values: Iterable[Any]) -> Field:
-    value = next((value for value in values if not _tells_nothing([value])), None)
+    value = next((value for value in values if not tells_nothing([value])), None)
     if value is None:
         raise ConfigError(f"what field {name!r} holds cannot be told: all values so far are null, or empty; {_ADVICE}")
     mode = getattr(value, "mode", None)
