@@ -243,12 +243,6 @@ class StreamedResource(io.BufferedIOBase):
         view[: len(data)] = data
         return len(data)
 
-    def peek(self, size: int = 0, /) -> bytes:
-        """The next bytes without moving the position; none if the buffer cannot peek."""
-        stream = self._stream()
-        ahead: bytes = stream.peek(size) if hasattr(stream, "peek") else b""
-        return ahead
-
     def readline(self, size: int | None = -1, /) -> bytes:
         line: bytes = self._stream().readline(-1 if size is None else size)
         return line

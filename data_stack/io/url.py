@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from data_stack.exception import ConfigError
 
-__all__ = ["StorageURL", "scheme_of", "split_url"]
+__all__ = ["StorageURL", "parse_option", "scheme_of", "split_url"]
 
 # "file:/data" and "memory:" are URLs too; other schemes need "//", for "v1:data" may be a folder.
 _URL: Final = re.compile(
@@ -120,3 +120,18 @@ def split_url(url: str) -> tuple[str | None, str]:
         raise ConfigError(f"a {scheme}:// URL must name a dataset in the store: {pattern}")
     above = f"/{folder}" if folder or scheme in _DATABASES else ""
     return str(replace(parts, path=above)), name
+
+
+def parse_option(name: str, text: str, kind: type) -> Any:
+    """The value of an option of a URL: a bool, int, float or non-empty str.
+
+    Raises:
+        ConfigError: it is something else; the message does not show it.
+    """
+    try:
+        value = {"true": True, "1": True, "false": False, "0": False}[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        raise ConfigError(f"the option {name} of the URL must be {'true or false' if kind is bool else 'a number'}") from None
+    if not text:
+        raise ConfigError(f"the option {name} of the URL has no value")
+    return value

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 import pytest
-from s3_server import ACCESS_KEY, SECRET_KEY, S3Server
+from s3_server import S3Server
 
-from data_stack.formats.parquet import ParquetDataset
 from data_stack.io import content
 from data_stack.io.content import content_of_resource
 from data_stack.io.folder import folder_of
@@ -50,16 +46,3 @@ def test_a_file_that_others_put_into_a_bucket_is_told_by_its_tag_and_not_fetched
 
     assert its_tag.strip('"') in one
     assert one == same != other
-
-
-def test_parquet_in_a_bucket_is_told_by_the_tags_of_its_files(s3_server: S3Server) -> None:
-    bucket = s3_server.new_bucket()
-    filesystem = pafs.S3FileSystem(
-        access_key=ACCESS_KEY, secret_key=SECRET_KEY, endpoint_override=s3_server.endpoint_url, region="us-east-1"
-    )
-
-    def fingerprint(values: list[int]) -> str:
-        pq.write_table(pa.table({"a": values}), f"{bucket}/x.parquet", filesystem=filesystem, write_statistics=False)
-        return ParquetDataset(bucket, filesystem=filesystem).fingerprint()
-
-    assert fingerprint([1, 2, 3]) == fingerprint([1, 2, 3]) != fingerprint([1, 7, 3])

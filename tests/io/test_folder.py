@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minimal_connector import MinimalConnector
 
 from data_stack.exception import (
     DatasetFileCorruptError,
@@ -100,24 +101,8 @@ def test_errors_of_the_operating_system_are_ours(tmp_path: Path) -> None:
         folder_of(tmp_path).read("pipe")
 
 
-class _BareConnector:
-    """What a third party's connector must have, and no more."""
-
-    def __init__(self) -> None:
-        self.store = InMemoryStorageConnector()
-
-    def get_resource(self, identifier: str) -> Any:
-        return self.store.get_resource(identifier)
-
-    def set_resource(self, identifier: str, resource: Any) -> None:
-        self.store.set_resource(identifier, resource)
-
-    def has_resource(self, identifier: str) -> bool:
-        return self.store.has_resource(identifier)
-
-
 def test_a_store_that_cannot_list_says_so() -> None:
-    connector = _BareConnector()
+    connector = MinimalConnector()
     connector.set_resource("data/a.bag", [b"x"])
 
     folder = folder_of(connector, "data")

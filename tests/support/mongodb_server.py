@@ -177,7 +177,7 @@ class MongoDBServer:
         return self
 
     def restart(self) -> None:
-        """Start it again on its data, after :meth:`kill9` or :meth:`shut_down`; returns when it accepts writes."""
+        """Start it again on its data, after :meth:`kill9`; returns when it accepts writes."""
         command = [
             mongod_binary(), "--dbpath", str(self.data_folder), "--port", str(self.port), "--bind_ip", "127.0.0.1",
             "--nounixsocket", "--wiredTigerCacheSizeGB", str(self._cache_gb), "--oplogSize", "128", "--quiet",

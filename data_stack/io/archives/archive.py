@@ -6,7 +6,7 @@ import io
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import TracebackType
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from data_stack.exception import ArchiveError, MalformedIdentifierError, UnsafeArchiveError
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.identifiers import check_identifier
-from data_stack.io.progress import new_bar, shows_progress
 from data_stack.io.storage_connectors.writer import COPY_BYTES, ResourceWriter
 from data_stack.util.request_limit import check_request
 
@@ -111,7 +110,6 @@ class Archive(ABC):
         *,
         members: Collection[str] | Callable[[ArchiveMember], bool] | None = None,
         rename: Mapping[str, str] | Callable[[str], str] | None = None,
-        progress: bool | None = None,
     ) -> list[str]:
         """Store files of the archive under ``prefix/name``; a member is published once it was read whole.
 
@@ -123,7 +121,6 @@ class Archive(ABC):
             members: names of the files to unpack, or a predicate; None for all.
             rename: new names, as a mapping (others stay) or a function, for names outside of the grammar of
                 :mod:`data_stack.io.identifiers`, such as those with spaces or umlauts.
-            progress: show a bar; None to show it on a terminal and in a notebook.
 
         Returns:
             The identifiers stored, in the order of the archive.
@@ -135,22 +132,19 @@ class Archive(ABC):
         wanted = None if members is None or callable(members) else set(members)
         stored: list[str] = []
         used = UniqueNames(self._name)
-        with new_bar(desc=self._name, unit=" files") if shows_progress(progress) else nullcontext() as bar:
-            for member in self:
-                if member.is_folder or (wanted is not None and member.name not in wanted):
-                    continue
-                if callable(members) and not members(member):
-                    continue
-                identifier = self._identifier(member.name, prefix, rename)
-                used.add(identifier)
-                with self.open(member) as stream, target.create(identifier) as writer:
-                    while chunk := stream.read(COPY_BYTES):
-                        writer.write(chunk)
-                if wanted is not None:
-                    wanted.discard(member.name)
-                stored.append(identifier)
-                if bar is not None:
-                    bar.update()
+        for member in self:
+            if member.is_folder or (wanted is not None and member.name not in wanted):
+                continue
+            if callable(members) and not members(member):
+                continue
+            identifier = self._identifier(member.name, prefix, rename)
+            used.add(identifier)
+            with self.open(member) as stream, target.create(identifier) as writer:
+                while chunk := stream.read(COPY_BYTES):
+                    writer.write(chunk)
+            if wanted is not None:
+                wanted.discard(member.name)
+            stored.append(identifier)
         if wanted:
             raise self._no_member(min(wanted))
         return stored

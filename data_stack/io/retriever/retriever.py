@@ -295,7 +295,7 @@ class _Run:
             attempts.append((shorten(source), "; then ".join(dict.fromkeys(reasons))))
             # The error will report the last source, and offline ones.
             level = logging.INFO if self._offline or source == sources[-1] else logging.WARNING
-            logger.log(level, "resource %r could not be had from %s: %s", definition.identifier, *attempts[-1])
+            logger.log(level, "could not retrieve resource %r from %s: %s", definition.identifier, *attempts[-1])
             if (host := _host(source)) is not None:
                 self._failed_hosts.add(host)
             self._workers.check()

@@ -102,7 +102,7 @@ class StorageConnector(ABC):
         Its own identifier, if it has one, is ignored.
 
         Raises:
-            StorageError: it could not be written; what was stored before is still there.
+            StorageError: it could not be written; the old resource is unchanged.
             MalformedIdentifierError: ``identifier`` is not in the grammar.
         """
 
@@ -221,7 +221,7 @@ class StorageConnector(ABC):
 
         Raises:
             ResourceNotFoundError: nothing is stored under ``identifier``.
-            StorageError: it could not be written; what was stored before under ``new_identifier`` is still there.
+            StorageError: it could not be written; an old resource ``new_identifier`` is unchanged.
             UnsupportedStorageOperationError: this store cannot delete.
         """
         with self.get_resource(identifier) as resource:

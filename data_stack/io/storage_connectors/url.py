@@ -34,7 +34,7 @@ def storage_connector_from_url(
 ) -> StorageConnector:
     """Make the storage connector that a URL or a path names; nothing is created or contacted yet.
 
-    Any URL may end with ``?cache=/fast/folder&cacheBytes=50GB``: what is read is then kept in that folder too
+    Any URL may end with ``?cache=/fast/folder&cacheBytes=50GB``, which caches resources in that folder
     (:class:`CachedStorageConnector`; without ``cacheBytes`` there is no limit). The other parameters are the store's own.
 
     Args:

@@ -190,7 +190,7 @@ def raise_local(identifier: str, error: OSError) -> NoReturn:
     """Raise our error for one of a temporary file."""
     folder = tempfile.gettempdir()
     advice = f"Nothing was published; make room in {folder!r}, or set TMPDIR."
-    problem = f"could not store {identifier!r}, whose temporary file in {folder!r} failed before it was sent"
+    problem = f"could not store {identifier!r}: its temporary file in {folder!r} failed"
     raise storage_error(problem, error, folder, if_full=advice, otherwise=advice) from error
 
 
@@ -231,17 +231,11 @@ def in_pieces(source: Iterable[Buffer], piece_bytes: int) -> Iterator[bytes]:
     rest = bytearray()
     for data in source:
         view = memoryview(data).cast("B")
-        if rest:
-            taken = min(len(view), piece_bytes - len(rest))
-            rest += view[:taken]
-            view = view[taken:]
-            if len(rest) == piece_bytes:
-                yield bytes(rest)
-                rest.clear()
-        while len(view) >= piece_bytes:
-            yield bytes(view[:piece_bytes])
-            view = view[piece_bytes:]
-        rest += view
+        for start in range(0, len(view), piece_bytes):
+            rest += view[start : start + piece_bytes]
+            if len(rest) >= piece_bytes:
+                yield bytes(memoryview(rest)[:piece_bytes])
+                del rest[:piece_bytes]
     if rest:
         yield bytes(rest)
 

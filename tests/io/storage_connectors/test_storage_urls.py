@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 
-import data_stack
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.io.storage_connectors import (
     CachedStorageConnector,
     FileStorageConnector,
     InMemoryStorageConnector,
-    StorageConnector,
 )
 from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, parse_bytes, storage_connector_from_url
 
@@ -179,15 +177,6 @@ for url in ("mongodb://user:canary@host/db", "s3://bucket"):
     assert "pip install '.[mongodb]'" in first
     assert "pip install '.[cloud]'" in second
     assert "canary" not in done.stdout
-
-
-def test_connectors_are_names_of_the_package_when_they_are_asked_for() -> None:
-    for name in ("MongoDBStorageConnector", "FsspecStorageConnector", "CachedStorageConnector"):
-        connector_class = getattr(data_stack, name)
-
-        assert issubclass(connector_class, StorageConnector)
-        assert getattr(data_stack.io.storage_connectors, name) is connector_class
-        assert name in dir(data_stack)
 
 
 # ------------------------------------------------------------------ caches

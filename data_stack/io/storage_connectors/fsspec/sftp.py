@@ -1,4 +1,4 @@
-"""SFTP servers that prove who they are: fsspec's file system, with host keys checked and many requests under way at once.
+"""fsspec's file system for SFTP servers, with checked host keys and pipelined requests.
 
 fsspec's own class trusts any host key, and waits for each 32 KiB before it requests the next.
 """
@@ -107,7 +107,7 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
 
     def info(self, path: str) -> dict[str, Any]:
         path = self._strip_protocol(path)
-        return {**self._decode_stat(self.ftp.lstat(path)), "name": path}  # of a link, not of what it leads to
+        return {**self._decode_stat(self.ftp.lstat(path)), "name": path}  # of a link itself
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         with self.ftp.open(self._strip_protocol(path), "rb") as file:

@@ -6,10 +6,11 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from data_stack.exception import ConfigError
+from data_stack.io.url import parse_option
 
 __all__ = ["parse_options"]
 
-_FLAGS: Final = {"readOnly", "anonymous", "requesterPays"}
+_KINDS: Final[dict[str, type]] = {"readOnly": bool, "anonymous": bool, "requesterPays": bool, "timeoutSeconds": float}
 _CONNECTOR_OPTIONS: Final = {"readOnly": "read_only", "timeoutSeconds": "timeout_seconds"}
 _S3: Final = {
     "endpointUrl": "endpoint_url",
@@ -48,24 +49,9 @@ def parse_options(scheme: str, query: str) -> dict[str, Any]:
         target = arguments
         for each in above:
             target = target.setdefault(each, {})
-        value = _value(name, text)
+        value = parse_option(name, text, _KINDS.get(name, str))
         if last != "token":
             target[last] = value
         elif value:
             target[last] = "anon"
     return arguments
-
-
-def _value(name: str, text: str) -> Any:
-    if name in _FLAGS:
-        if text.lower() not in ("true", "false"):
-            raise ConfigError(f"the option {name} is true or false")
-        return text.lower() == "true"
-    if name == "timeoutSeconds":
-        try:
-            return float(text)
-        except ValueError:
-            raise ConfigError(f"the option {name} is a number") from None
-    if not text:
-        raise ConfigError(f"the option {name} has no value")
-    return text

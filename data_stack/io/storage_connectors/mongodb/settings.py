@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from data_stack.exception import ConfigError
+from data_stack.io.url import parse_option
 
 __all__ = ["DEFAULT_BUCKET", "DEFAULT_CHUNK_BYTES", "DEFAULT_INLINE_BYTES", "Settings", "parse_url"]
 
@@ -104,7 +105,7 @@ def parse_url(url: str) -> tuple[str, dict[str, Any]]:
     for name, value in parse_qsl(query, keep_blank_values=True):
         known = _OPTIONS.get(name.lower())
         if known is not None:
-            options[known[0]] = _parse(name, value, known[1])
+            options[known[0]] = parse_option(name, value, known[1])
         else:
             kept.append((name, value))
     return head + (question + urlencode(kept, quote_via=quote) if kept else ""), options
@@ -128,12 +129,3 @@ def _match(uri: str) -> re.Match[str]:
         # The driver may read it as '&', unlike the checks of options here.
         raise ConfigError("options of a connection string are separated by '&'; percent-encode a ';' as '%3B'")
     return match
-
-
-def _parse(name: str, value: str, kind: type) -> Any:
-    try:
-        if kind is bool:
-            return {"true": True, "1": True, "false": False, "0": False}[value.lower()]
-        return kind(value)
-    except (KeyError, ValueError):
-        raise ConfigError(f"{name} in the URL must be {'true or false' if kind is bool else 'a number'}") from None
