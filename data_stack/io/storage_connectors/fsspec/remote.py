@@ -214,7 +214,7 @@ class RemoteFiles:
             self.delete(path)
         return time.time() if info is None or info.modified is None else info.modified
 
-    def _write(self, path: str, data: bytes, **mode: str) -> None:
+    def _write(self, path: str, data: bytes, **mode: Any) -> None:
         try:
             if self._puts_are_atomic():
                 self._call("store", path, "pipe_file", self._full(path), data, **mode)
