@@ -75,7 +75,6 @@ _LEASES: Final = ".data_stack/leases"
 _NOTES: Final = ".data_stack/digests"
 #: Writing one file takes seconds: older temporaries are abandoned.
 _ABANDONED_SECONDS: Final = 3600.0
-_LAST_LOOK_SECONDS: Final = 1.0
 _MOST_UPLOADS: Final = 3
 _POINTERS_AT_ONCE: Final = 16
 _MOST_NOTE_BYTES: Final = 4096
@@ -282,14 +281,12 @@ class FsspecStorageConnector(StorageConnector):
 
     def _publish(self, pointer: Pointer) -> None:
         path, document = _pointer_path(pointer.identifier), pointer.to_bytes()
-        start = time.monotonic()
         try:
             self._files.put(path, document)
         except StorageUnavailableError as error:
-            # Perhaps only the answer was lost: look whether the pointer is there, but not for long.
-            seconds = max(_LAST_LOOK_SECONDS, self._configuration[2] - (time.monotonic() - start))
+            # Perhaps only the answer was lost: look whether the pointer is there.
             with contextlib.suppress(StorageError):
-                if self._files.read(path, len(document) + 1, seconds) == document:
+                if self._files.read(path, len(document) + 1) == document:
                     return
             raise StorageUnavailableError(
                 f"{error} It is unknown whether it was published; if the request still arrives, it will be, whole.", error.errno

@@ -114,16 +114,16 @@ class RemoteFiles:
 
     # ------------------------------------------------------------------ reading
 
-    def read(self, path: str, most: int, seconds: float | None = None) -> bytes | None:
-        """The first ``most`` bytes of a file, within ``seconds`` or the timeout; None if there is no such file."""
-        return self.read_ranges([(path, 0, most)], seconds)[0]
+    def read(self, path: str, most: int) -> bytes | None:
+        """The first ``most`` bytes of a file; None if there is no such file."""
+        return self.read_ranges([(path, 0, most)])[0]
 
-    def read_ranges(self, ranges: Sequence[tuple[str, int, int]], seconds: float | None = None) -> list[bytes | None]:
+    def read_ranges(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | None]:
         """Read ``(path, start, end)`` ranges at once, clipped to the files; None for missing files."""
         found: list[bytes | None] = []
         for i in range(0, len(ranges), _MOST_AT_ONCE):
             group = ranges[i : i + _MOST_AT_ONCE]
-            answers = self._insist("read", group[0][0], functools.partial(self._answers, group, seconds), seconds)
+            answers = self._insist("read", group[0][0], functools.partial(self._answers, group))
             for (path, start, _), answer in zip(group, answers, strict=True):
                 if not isinstance(answer, Exception):
                     found.append(bytes(answer))
@@ -137,11 +137,11 @@ class RemoteFiles:
                     found.append(b"")
         return found
 
-    def _answers(self, ranges: Sequence[tuple[str, int, int]], seconds: float | None) -> list[bytes | Exception]:
+    def _answers(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | Exception]:
         """The answer to each range; raises if a retry may help."""
         paths, starts, ends = (list(each) for each in zip(*ranges, strict=True))
         names = [self._full(path) for path in paths]
-        answers = self._run("cat_ranges", names, starts, ends, on_error="return", seconds=seconds)
+        answers = self._run("cat_ranges", names, starts, ends, on_error="return")
         for answer in answers:
             is_error = isinstance(answer, BaseException) and not isinstance(answer, _MISSING)
             if is_error and (not isinstance(answer, Exception) or is_unreachable(answer) or not self._is_connected()):
@@ -270,16 +270,16 @@ class RemoteFiles:
     def _call(self, action: str, path: str, method: str, *args: Any, listing: bool = False, **kwargs: Any) -> Any:
         return self._insist(action, path, lambda: self._run(method, *args, listing=listing, **kwargs))
 
-    def _run(self, method: str, *args: Any, listing: bool = False, seconds: float | None = None, **kwargs: Any) -> Any:
+    def _run(self, method: str, *args: Any, listing: bool = False, **kwargs: Any) -> Any:
         handle = self._handle()
         file_system = handle.file_system
         if isinstance(file_system, AsyncFileSystem):
-            seconds = seconds or self._timeout_seconds * (_LISTING_FACTOR if listing else 1)
+            seconds = self._timeout_seconds * (_LISTING_FACTOR if listing else 1)
             return sync(file_system.loop, getattr(file_system, "_" + method), *args, timeout=seconds, **kwargs)
         with handle.lock:
             return getattr(file_system, method)(*args, **kwargs)
 
-    def _insist(self, action: str, path: str, ask: Callable[[], _T], seconds: float | None = None) -> _T:
+    def _insist(self, action: str, path: str, ask: Callable[[], _T]) -> _T:
         """Call ``ask``, with retries while the store is unreachable and time is left."""
         start, attempt = time.monotonic(), 1
         while True:
@@ -291,7 +291,7 @@ class RemoteFiles:
                 raise
             except Exception as error:  # noqa: BLE001  # each file system has exceptions of its own
                 wait = 0.05 * 4**attempt * (0.5 + secrets.randbelow(1000) / 1000)
-                is_late = time.monotonic() - start + wait > (seconds or self._timeout_seconds)
+                is_late = time.monotonic() - start + wait > self._timeout_seconds
                 is_away = is_unreachable(error) or not self._is_connected()
                 if is_away:
                     self._disconnect()
