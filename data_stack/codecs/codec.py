@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError, RequestLimitError
+from data_stack.util.request_limit import current_request
 
-__all__ = ["Codec", "Column", "FixedLayout", "FunctionCodec", "check_range"]
+__all__ = ["Codec", "Column", "FixedLayout", "FunctionCodec", "check_range", "decode_file", "import_optional"]
 
 
 @dataclass(frozen=True, init=False)
@@ -205,6 +209,37 @@ class Codec(ABC):
     def layout_of(self, record: bytes) -> FixedLayout | None:
         """The layout that a record has which was written by anyone; None where records have none."""
         return None
+
+
+@functools.cache
+def import_optional(module: str, user: str, package: str, extra: str) -> ModuleType:
+    """Import a module that a codec needs when it is first used.
+
+    Raises:
+        MissingDependencyError: it is not installed; ``user`` needs ``package``, which the extra ``extra`` brings.
+    """
+    try:
+        return importlib.import_module(module)
+    except (ImportError, OSError) as error:  # OSError: the package is installed, the C library below it is not
+        raise MissingDependencyError(user, package, extra) from error
+
+
+def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
+    """The value of a file called ``name``, which counts for the limit of the current request.
+
+    Raises:
+        RequestLimitError: the request decodes too much.
+        DatasetFileCorruptError: the codec refuses the bytes; ``hint`` says what to do.
+    """
+    try:
+        value = codec.decode(data)
+        if codec.is_compressed:
+            current_request().add(value)
+        return value
+    except RequestLimitError as error:
+        raise error.at(name) from error
+    except Exception as error:  # a codec may raise anything
+        raise DatasetFileCorruptError(f"{name} cannot be decoded: {type(error).__name__}: {str(error)[:300]}{hint}") from error
 
 
 def check_range(name: str, value: object, low: int, high: int = 1 << 62) -> None:

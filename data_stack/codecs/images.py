@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 import io
 from abc import abstractmethod
 from dataclasses import dataclass, replace
@@ -13,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, check_range
-from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.codecs.codec import Codec, Column, check_range, import_optional
+from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
 
 if TYPE_CHECKING:
@@ -26,17 +24,9 @@ __all__ = ["MAX_PIXELS", "ImageCodec", "pillow"]
 MAX_PIXELS = 89_478_485
 
 
-@functools.cache
 def pillow(module: str = "Image") -> ModuleType:
-    """A module of Pillow, which is imported when it is first asked for.
-
-    Raises:
-        MissingDependencyError: it is not installed.
-    """
-    try:
-        return importlib.import_module(f"PIL.{module}")
-    except ImportError as error:
-        raise MissingDependencyError("a column of images", "Pillow", "images") from error
+    """A module of Pillow."""
+    return import_optional(f"PIL.{module}", "a column of images", "Pillow", "images")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

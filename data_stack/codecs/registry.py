@@ -81,14 +81,26 @@ def codec_of(type: str, codecs: Codecs | None = None) -> Codec:  # noqa: A002  #
     return _codec_of(type.removesuffix("[]"), codecs or {}, 0)
 
 
-def codec_from_json(content: Mapping[str, Any]) -> Codec:
+def codec_from_json(content: Any, _nesting: int = 0) -> Codec:
     """The codec that :meth:`Codec.to_json` described.
 
     Raises:
         ConfigError: there is no such codec, or it has no such options.
         MissingDependencyError: as for :func:`codec_of`.
     """
-    return _codec_from_json(content, 0)
+    name, options = (content.get("codec"), content.get("options", {})) if isinstance(content, Mapping) else (None, None)
+    if not isinstance(name, str) or not isinstance(options, Mapping) or _nesting > _MAX_NESTING:
+        raise ConfigError(f"a codec has a name and options, this is {content!r:.80}")
+    codec_class: Any = registered_types().get(name)
+    if codec_class is None and not options:
+        return codec_of(name)  # of a plugin, or an error
+    try:
+        if codec_class is not None and codec_class.is_around:
+            options = {**options, "inner": codec_from_json(options.get("inner"), _nesting + 1)}
+        made: Codec = codec_class(**options)
+    except TypeError as error:
+        raise ConfigError(f"the codec {name!r:.80} cannot be made with {options!r:.80}: {error!s:.200}") from error
+    return made
 
 
 def types_by_extension(*media: str) -> dict[str, str]:
@@ -147,25 +159,6 @@ def _codec_of(name: str, codecs: Codecs, nesting: int) -> Codec:
         f"and zstd(…) around each. Give codecs={{{name!r:.80}: …}} a Codec, a pair of functions (encode, decode), "
         f"or None for bytes as they are; types that plugins bring are known after `import data_stack.repository`"
     )
-
-
-def _codec_from_json(content: Any, nesting: int) -> Codec:
-    name, options = (content.get("codec"), content.get("options", {})) if isinstance(content, Mapping) else (None, None)
-    if not isinstance(name, str) or not isinstance(options, Mapping) or nesting > _MAX_NESTING:
-        raise ConfigError(f"a codec has a name and options, this is {content!r:.80}")
-    codec_class: Any = registered_types().get(name)
-    if codec_class is None:
-        codec = _codec_of(name, {}, 0)  # of a plugin, or an error
-        if options:
-            raise ConfigError(f"the codec {name!r:.80} takes no options: {options!r:.80}")
-        return codec
-    if codec_class.is_around:
-        options = {**options, "inner": _codec_from_json(options.get("inner"), nesting + 1)}
-    try:
-        made: Codec = codec_class(**options)
-    except TypeError as error:
-        raise ConfigError(f"the codec {name!r:.80} cannot be made with {options!r:.80}: {error!s:.200}") from error
-    return made
 
 
 def _as_codec(name: str, given: Any) -> Codec:

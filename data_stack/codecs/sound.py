@@ -6,15 +6,13 @@ import functools
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, check_range
+from data_stack.codecs.codec import Codec, check_range, import_optional
 from data_stack.codecs.registry import register_codec
-from data_stack.exception import MissingDependencyError
 from data_stack.util.request_limit import check_request
 
 __all__ = ["FlacCodec", "SoundCodec", "WavCodec"]
@@ -26,14 +24,7 @@ _MAX_SAMPLES = 2**36
 _DTYPES = {"PCM_U8": "int16", "PCM_16": "int16", "PCM_24": "int32", "PCM_32": "int32", "FLOAT": "float32", "DOUBLE": "float64"}
 
 
-@functools.cache
-def _soundfile() -> ModuleType:
-    try:
-        import soundfile
-    except (ImportError, OSError) as error:  # OSError: the package is installed, the library libsndfile is not
-        raise MissingDependencyError("a column of sound", "soundfile", "audio") from error
-    module: ModuleType = soundfile
-    return module
+_soundfile = functools.partial(import_optional, "soundfile", "a column of sound", "soundfile", "audio")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -7,27 +7,20 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, check_range
+from data_stack.codecs.codec import Codec, check_range, import_optional
 from data_stack.codecs.registry import register_codec
-from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
 
 __all__ = ["Mp4Codec", "VideoCodec", "WebmCodec"]
 
 
-@functools.cache
-def _av() -> ModuleType:
-    try:
-        import av
-    except ImportError as error:
-        raise MissingDependencyError("a column of videos", "av", "video") from error
-    return av
+_av = functools.partial(import_optional, "av", "a column of videos", "av", "video")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

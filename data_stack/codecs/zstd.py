@@ -5,24 +5,14 @@ from __future__ import annotations
 import functools
 import threading
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
-from data_stack.codecs.codec import Codec, check_range
+from data_stack.codecs.codec import Codec, check_range, import_optional
 from data_stack.codecs.registry import register_codec
-from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request, current_request, limit_bytes
 
-
-@functools.cache
-def _zstd() -> ModuleType:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise MissingDependencyError("a column of zstd(…)", "zstandard", "zstd") from error
-    module: ModuleType = zstandard
-    return module
-
+_zstd = functools.partial(import_optional, "zstandard", "a column of zstd(…)", "zstandard", "zstd")
 
 __all__ = ["ZstdCodec"]
 

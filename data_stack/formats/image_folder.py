@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from data_stack.codecs.codec import decode_file
 from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
 from data_stack.dataset.iterator.stacking import stack_values
@@ -25,7 +26,6 @@ from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
     MaliciousFilePathError,
-    RequestLimitError,
     ResourceNotFoundError,
 )
 from data_stack.io.content import contents_of_resources
@@ -153,17 +153,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
             data = resource.read()
         if not self._decodes:
             return data
-        kind = _type_of(path)
-        try:
-            image = codec_of(kind, self._given_codecs).decode(data)
-            current_request().add(image)
-        except RequestLimitError as error:
-            raise error.at(self._folder.full_name(path)) from error
-        except Exception as error:  # as a Codec may raise whatever it likes at bad bytes
-            raise DatasetFileCorruptError(
-                f"{self._folder.full_name(path)} cannot be decoded as {kind}: {type(error).__name__}: {str(error)[:300]}"
-            ) from error
-        return image
+        return decode_file(codec_of(_type_of(path), self._given_codecs), data, self._folder.full_name(path))
 
     def _arguments(self) -> dict[str, Any]:
         return {"decode": self._decodes, "codecs": self._given_codecs}

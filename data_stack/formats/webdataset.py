@@ -18,7 +18,7 @@ from typing import Any, Final, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec
+from data_stack.codecs.codec import Codec, decode_file
 from data_stack.codecs.registry import codec_of, registered_types, type_of_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
 from data_stack.dataset.iterator.stacking import stack_values
@@ -259,19 +259,8 @@ class WebDatasetIterator(AccessedDatasetIterator):
         return samples
 
     def _decode(self, data: bytes, name: str, key: str, number: int) -> Any:
-        codec = self._codec(name)
-        try:
-            value = codec.decode(data)
-            if codec.is_compressed:
-                current_request().add(value)
-        except RequestLimitError as error:
-            raise error.at(f"{self._name_of(number)}: {key}.{name}") from error
-        except Exception as error:  # as a Codec may raise whatever it likes at bad bytes
-            raise DatasetFileCorruptError(
-                f"{self._name_of(number)}: {key}.{name} cannot be decoded: {type(error).__name__}: {str(error)[:300]}. "
-                f"types={{{name.rpartition('.')[2]!r}: None}} gives its bytes as they are"
-            ) from error
-        return value
+        hint = f". types={{{name.rpartition('.')[2]!r}: None}} gives its bytes as they are"
+        return decode_file(self._codec(name), data, f"{self._name_of(number)}: {key}.{name}", hint)
 
     def _codec(self, name: str) -> Codec:
         codec = self._codecs.get(name)

@@ -283,7 +283,7 @@ def test_formats_that_cannot_be_told_are_asked_for(tmp_path: Path, source: Path)
         (tmp_path / "both", tmp_path / "out", {}, "fits records and webdataset; say it"),
         (tmp_path / "file", tmp_path / "out", {}, "format of .*file cannot be told"),
         (tmp_path / "nowhere", tmp_path / "out", {}, "there is nothing at"),
-        (source, tmp_path / "a.zip", {}, "cannot be told from its name"),
+        (source, tmp_path / "a.zip", {}, "ends in none of"),
         (source, source, {}, "source and target are both"),
         (source, tmp_path / "a.h5", {"shardlen": 3}, "hdf5 has no shards"),
         (source, tmp_path / "a.tar", {"shardlen": 3}, "give a folder for shards"),

@@ -100,20 +100,15 @@ def _formats_of_folder(folder: Folder) -> list[str]:
 
 
 def find_target_format(location: Location) -> str:
-    """The format that is meant by a target: that of what is there, else what its suffix says, else records.
+    """The format that the suffix of a target says; records without one.
 
     Raises:
-        ConfigError: its suffix says nothing.
+        ConfigError: the suffix is unknown.
     """
     suffix = os.path.splitext(location.name)[1].lower()
-    if suffix in _SUFFIXES:
-        return _SUFFIXES[suffix]
-    found = _formats_of_folder(location.as_folder())
-    if len(found) == 1:
-        return found[0]
-    if suffix and not found:
+    if suffix and suffix not in _SUFFIXES:
         raise ConfigError(
-            f"which format {location.full_name} shall have cannot be told from its name (known: {', '.join(_SUFFIXES)}); say it: "
+            f"the format of {location.full_name} is unknown: its name ends in none of {', '.join(_SUFFIXES)}; choose one by "
             f"--to {' or '.join(FORMATS)}"
         )
-    return "records"
+    return _SUFFIXES.get(suffix, "records")
