@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
-from data_stack.io.location import as_resource, is_path
 from data_stack.io.positional import (
     PositionalFile,
     Readable,
@@ -28,7 +27,7 @@ from data_stack.io.positional import (
     reading,
 )
 
-__all__ = ["IdxDatasetIterator", "IdxReader", "read_idx", "write_idx"]
+__all__ = ["IdxDatasetIterator", "read_idx", "write_idx"]
 
 _DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 _CODES = {np.dtype(text).newbyteorder("="): code for code, text in _DTYPES.items()}
@@ -38,105 +37,63 @@ _MAX_DIMENSIONS = 32
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-class IdxReader:
-    """Reads one IDX file from a binary stream, which need not be able to seek.
+def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
+    """Read a whole IDX file, in native byte order.
 
-    The header is read at once, the array on demand, a block at a time. Memory grows with the bytes that arrive, not with the
-    size that the header claims.
+    Memory grows with the bytes that arrive, not with the size that the header claims.
 
     Args:
-        file: the path of an IDX file, or a binary stream that stands at the start of one; the caller closes it.
-
-    Attributes:
-        dtype: element type, in native byte order.
-        shape: sizes, outermost first; ``()`` for a single value.
-
-    Raises:
-        DatasetFileCorruptError: the bytes are no IDX header.
-    """
-
-    def __init__(self, file: Readable | str | os.PathLike[str]) -> None:
-        self._file: Any = as_resource(file) if is_path(file) else file
-        head = self._read(4)
-        if head[:2] != b"\0\0" or head[2] not in _DTYPES:
-            raise DatasetFileCorruptError(
-                f"{name_of(self._file)!r} is no IDX file: it begins with {head.hex(' ')}, expected 00 00, "
-                f"a type of {', '.join(f'{code:02x}' for code in _DTYPES)}, and the number of dimensions"
-            )
-        self.dtype: np.dtype[Any] = np.dtype(_DTYPES[head[2]]).newbyteorder("=")
-        if head[3] > _MAX_DIMENSIONS:
-            raise DatasetFileCorruptError(
-                f"{name_of(self._file)!r} claims {head[3]} dimensions; at most {_MAX_DIMENSIONS} are read"
-            )
-        sizes = self._read(4 * head[3])
-        self.shape = tuple(int.from_bytes(sizes[i : i + 4], "big") for i in range(0, len(sizes), 4))
-        if math.prod(max(1, size) for size in self.shape) * self.dtype.itemsize >= 1 << 63:
-            raise DatasetFileCorruptError(f"{name_of(self._file)!r} claims the shape {self.shape}, which no machine can address")
-
-    def blocks(self) -> Iterator[npt.NDArray[Any]]:
-        """The array in new arrays of about 1 MiB, shape ``(n_rows, *shape[1:])``; once. The end of the file is checked too.
-
-        Raises:
-            DatasetFileCorruptError: the file ends early, goes on after the array, or its gzip stream is damaged.
-        """
-        total = self.shape[0] if self.shape else 1
-        row_shape = self.shape[1:]
-        row_bytes = math.prod(row_shape) * self.dtype.itemsize
-        rows_per_block = max(1, _BLOCK_BYTES // max(1, row_bytes))
-        done = 0
-        # Rows without bytes (a size of zero further in) would loop for up to 2**32 rows to read nothing.
-        if row_bytes == 0 and total:
-            yield np.empty((total, *row_shape), self.dtype)
-            done = total
-        while done < total:
-            count = min(rows_per_block, total - done)
-            block = np.frombuffer(self._read(count * row_bytes), self.dtype.newbyteorder(">"))
-            yield block.reshape(count, *row_shape).astype(self.dtype, copy=False)
-            done += count
-        if self._read_some(1):
-            raise DatasetFileCorruptError(
-                f"{name_of(self._file)!r} goes on after its {self._describe()}; it is not what its header says"
-            )
-
-    def _describe(self) -> str:
-        return f"array of shape {self.shape}, {self.dtype}"
-
-    def _read(self, n_bytes: int) -> bytearray:
-        """Exactly ``n_bytes``; the buffer grows with what arrives, so a header that lies costs nothing."""
-        data = bytearray()
-        while len(data) < n_bytes:
-            piece = self._read_some(min(n_bytes - len(data), _BLOCK_BYTES))
-            if not piece:
-                what = self._describe() if hasattr(self, "shape") else "header"
-                raise DatasetFileCorruptError(
-                    f"{name_of(self._file)!r} ends in the middle of its {what}: {n_bytes - len(data)} bytes or more are missing"
-                )
-            data += piece
-        return data
-
-    def _read_some(self, n_bytes: int) -> bytes:
-        with reading(name_of(self._file), "IDX file"):
-            data: bytes = self._file.read(n_bytes)
-        return data
-
-
-def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
-    """Read a whole IDX file, in native byte order. ``file`` is as for :class:`IdxReader`.
+        file: the path of an IDX file, or a binary stream that stands at the start of one and need not be able to seek; the caller
+            closes it.
 
     Raises:
         DatasetFileCorruptError: the file is damaged, cut short or too long.
     """
     with lend_or_open(file) as opened:
-        return _read_all(IdxReader(opened))
+        return _read_array(opened, *_read_header(opened))
 
 
-def _read_all(reader: IdxReader) -> npt.NDArray[Any]:
+def _read_header(file: Readable) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """The stored dtype, big endian, and the shape."""
+    head = _read(file, 4, "header")
+    if head[:2] != b"\0\0" or head[2] not in _DTYPES:
+        raise DatasetFileCorruptError(
+            f"{name_of(file)!r} is no IDX file: it begins with {head.hex(' ')}, expected 00 00, "
+            f"a type of {', '.join(f'{code:02x}' for code in _DTYPES)}, and the number of dimensions"
+        )
+    dtype: np.dtype[Any] = np.dtype(_DTYPES[head[2]])
+    if head[3] > _MAX_DIMENSIONS:
+        raise DatasetFileCorruptError(f"{name_of(file)!r} claims {head[3]} dimensions; at most {_MAX_DIMENSIONS} are read")
+    sizes = _read(file, 4 * head[3], "header")
+    shape = tuple(int.from_bytes(sizes[i : i + 4], "big") for i in range(0, len(sizes), 4))
+    if math.prod(max(1, size) for size in shape) * dtype.itemsize >= 1 << 63:
+        raise DatasetFileCorruptError(f"{name_of(file)!r} claims the shape {shape}, which no machine can address")
+    return dtype, shape
+
+
+def _read_array(file: Readable, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    what = f"array of shape {shape}, {dtype}"
+    data = _read(file, math.prod(shape) * dtype.itemsize, what)
+    with reading(name_of(file), "IDX file"):
+        if file.read(1):
+            raise DatasetFileCorruptError(f"{name_of(file)!r} goes on after its {what}; it is not what its header says")
+    array: npt.NDArray[Any] = np.ndarray(shape, dtype, data)
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _read(file: Readable, n_bytes: int, what: str) -> bytearray:
+    """Exactly ``n_bytes``; the buffer grows with what arrives."""
     data = bytearray()
-    for block in reader.blocks():
-        data += block.reshape(-1).view(np.uint8).data
-        check_unpacked(reader._file, len(data))
-    array: npt.NDArray[Any] = np.ndarray(reader.shape, reader.dtype, data)
-    return array
+    with reading(name_of(file), "IDX file"):
+        while len(data) < n_bytes:
+            piece = file.read(min(n_bytes - len(data), _BLOCK_BYTES))
+            if not piece:
+                raise DatasetFileCorruptError(
+                    f"{name_of(file)!r} ends in the middle of its {what}: {n_bytes - len(data)} bytes are missing"
+                )
+            data += piece
+            check_unpacked(file, len(data))
+    return data
 
 
 def write_idx(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
@@ -185,8 +142,8 @@ def _open_column(file: PositionalFile) -> Column:
     stream: Any = file.open_buffered()
     if file.read_at(0, 2) == _GZIP_MAGIC:
         stream = gzip.GzipFile(filename=file.name, mode="rb", fileobj=stream)
-    reader = IdxReader(stream)
-    check_expansion(file.name, math.prod(reader.shape) * reader.dtype.itemsize, file.size)
-    if not reader.shape:
+    dtype, shape = _read_header(stream)
+    check_expansion(file.name, math.prod(shape) * dtype.itemsize, file.size)
+    if not shape:
         raise DatasetFileCorruptError(f"{file.name!r} holds a single number, not a column")
-    return ArrayColumn(_read_all(reader))
+    return ArrayColumn(_read_array(stream, dtype, shape))

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.idx import IdxReader
+from data_stack.formats.idx import read_idx
 from data_stack.formats.torch_tensors import write_tensor
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import StorageConnector
 
 __all__ = ["MNISTPreprocessor", "write_samples", "write_targets"]
+
+_IMAGES_AT_ONCE = 1024
 
 
 class MNISTPreprocessor:
@@ -44,21 +46,21 @@ class MNISTPreprocessor:
 def write_samples(raw: StreamedResource, file: Any) -> int:
     """Write the images of a gzipped IDX file as one float32 tensor in [0, 1]; return how many there are.
 
-    Only a block of images is in memory: 60,000 of them are 188 MB as float32.
+    Only a block of images is in memory as float32, of which 60,000 are 188 MB.
 
     Raises:
         DatasetFileCorruptError: it is damaged, or holds no uint8 images.
     """
     with gzip.GzipFile(raw.identifier, "rb", fileobj=raw) as stream:
-        reader = IdxReader(stream)
-        if reader.dtype != np.uint8 or len(reader.shape) != 3:
-            raise DatasetFileCorruptError(
-                f"{raw.identifier!r} holds {reader.dtype} of shape {reader.shape}, "
-                f"but images are uint8 of shape (n, height, width)"
-            )
-        scaled = (np.divide(block, 255, dtype=np.float32) for block in reader.blocks())
-        write_tensor(file, scaled, shape=reader.shape, dtype=np.float32)
-    return reader.shape[0]
+        images = read_idx(stream)
+    if images.dtype != np.uint8 or images.ndim != 3:
+        raise DatasetFileCorruptError(
+            f"{raw.identifier!r} holds {images.dtype} of shape {images.shape}, but images are uint8 of shape (n, height, width)"
+        )
+    blocks = (images[start : start + _IMAGES_AT_ONCE] for start in range(0, len(images), _IMAGES_AT_ONCE))
+    scaled = (np.divide(block, 255, dtype=np.float32) for block in blocks)
+    write_tensor(file, scaled, shape=images.shape, dtype=np.float32)
+    return len(images)
 
 
 def write_targets(raw: StreamedResource, file: Any, n_samples: int) -> None:
@@ -68,9 +70,9 @@ def write_targets(raw: StreamedResource, file: Any, n_samples: int) -> None:
         DatasetFileCorruptError: it is damaged, or does not hold ``n_samples`` uint8 labels.
     """
     with gzip.GzipFile(raw.identifier, "rb", fileobj=raw) as stream:
-        reader = IdxReader(stream)
-        if reader.dtype != np.uint8 or reader.shape != (n_samples,):
-            raise DatasetFileCorruptError(
-                f"{raw.identifier!r} holds {reader.dtype} of shape {reader.shape}, but there are {n_samples} images to label"
-            )
-        write_tensor(file, reader.blocks(), shape=reader.shape, dtype=np.int64)
+        labels = read_idx(stream)
+    if labels.dtype != np.uint8 or labels.shape != (n_samples,):
+        raise DatasetFileCorruptError(
+            f"{raw.identifier!r} holds {labels.dtype} of shape {labels.shape}, but there are {n_samples} images to label"
+        )
+    write_tensor(file, [labels], shape=labels.shape, dtype=np.int64)

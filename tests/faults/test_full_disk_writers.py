@@ -17,7 +17,7 @@ from small_disk import remount_larger, tmpfs
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import StorageFullError
 from data_stack.formats.conversion import convert
-from data_stack.formats.image_folder_writer import ImageFolderWriter
+from data_stack.formats.image_folder_writer import write_image_folder
 from data_stack.formats.parquet import ParquetWriter, SingleFieldIndex, build_indexes
 from data_stack.formats.parquet.metadata_generation import generate_metadata
 from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
@@ -85,9 +85,7 @@ def write_webdataset(disk: Path) -> None:
 
 def write_images(disk: Path) -> None:
     shutil.rmtree(disk / "set", ignore_errors=True)
-    with ImageFolderWriter(disk / "set") as writer:
-        for i in range(40):
-            writer.append({"image": IMAGES[i], "label": int(LABELS[i])})
+    write_image_folder(disk / "set", [{"image": IMAGES[i], "label": int(LABELS[i])} for i in range(40)])
 
 
 def converted_to(name: str, **options: Any) -> Callable[[Path], None]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.idx import IdxDatasetIterator, IdxReader, read_idx, write_idx
+from data_stack.formats.idx import IdxDatasetIterator, read_idx, write_idx
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 GOLDEN = [
@@ -58,15 +58,6 @@ def test_what_is_written_is_read_back_bit_by_bit(array: npt.NDArray[Any]) -> Non
     read = read_idx(io.BytesIO(written(array)))
 
     assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, array.tobytes())
-
-
-def test_blocks_add_up_to_the_array() -> None:
-    array = np.arange(3 << 18, dtype=np.float64).reshape(-1, 2)  # 6 MiB
-
-    blocks = list(IdxReader(io.BytesIO(written(array))).blocks())
-
-    assert len(blocks) == 6
-    np.testing.assert_array_equal(np.concatenate(blocks), array)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint16, np.complex64, "U3"])

@@ -15,7 +15,7 @@ from PIL import Image
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError
 from data_stack.formats.image_folder import ImageFolderIterator
-from data_stack.formats.image_folder_writer import ImageFolderWriter
+from data_stack.formats.image_folder_writer import write_image_folder
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 PIXELS = np.random.default_rng(0).integers(0, 255, (6, 5, 4, 3), dtype=np.uint8)
@@ -135,9 +135,12 @@ def test_metadata_that_are_damaged_or_do_not_fit_are_errors(folder: Path, name: 
 def test_images_are_written_into_a_folder_for_each_class(tmp_path: Path) -> None:
     jpg = io.BytesIO()
     Image.fromarray(PIXELS[1]).save(jpg, "JPEG")
-    with ImageFolderWriter(tmp_path / "out") as writer:
-        writer.append({"image": PIXELS[0], "class": "dog", "score": np.float32(0.5)})
-        writer.append({"image": jpg.getvalue(), "class": "cat", "score": 1})
+    samples = [
+        {"image": PIXELS[0], "class": "dog", "score": np.float32(0.5)},
+        {"image": jpg.getvalue(), "class": "cat", "score": 1},
+    ]
+
+    assert write_image_folder(tmp_path / "out", samples) == 2
 
     assert sorted(os.listdir(tmp_path / "out")) == ["cat", "dog", "metadata.jsonl"]
     assert (tmp_path / "out/cat/000001.jpg").read_bytes() == jpg.getvalue()
@@ -146,20 +149,18 @@ def test_images_are_written_into_a_folder_for_each_class(tmp_path: Path) -> None
 
 
 def test_a_folder_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
-    writer = ImageFolderWriter(tmp_path / "out")
-    writer.append({"image": PIXELS[0], "label": 0})
-    writer.abandon()
+    with pytest.raises(ConfigError):
+        write_image_folder(tmp_path / "out", [{"image": PIXELS[0], "label": 0}, {"image": b"no image"}])
 
     with pytest.raises(DatasetFileCorruptError, match="is not finished"):
         len(ImageFolderIterator(tmp_path / "out"))
     with pytest.raises(ConfigError):
-        ImageFolderWriter(tmp_path / "out")
+        write_image_folder(tmp_path / "out", [])
 
 
 def test_a_store_holds_images_too(tmp_path: Path) -> None:
     store = InMemoryStorageConnector()
-    with ImageFolderWriter(store, prefix="out") as writer:
-        writer.append({"image": PIXELS[0], "class": "a"})
+    write_image_folder(store, [{"image": PIXELS[0], "class": "a"}], prefix="out")
 
     assert store.list_resources() == ["out/a/000000.png", "out/metadata.jsonl"]
     np.testing.assert_array_equal(ImageFolderIterator(store, prefix="out")[0]["image"], PIXELS[0])
@@ -177,10 +178,5 @@ def test_a_store_holds_images_too(tmp_path: Path) -> None:
     ],
 )
 def test_what_no_folder_of_images_holds_is_refused_whole(tmp_path: Path, sample: dict[str, Any], message: str) -> None:
-    with ImageFolderWriter(tmp_path / "out") as writer:
-        with pytest.raises(ConfigError, match=message):
-            writer.append(sample)
-
-        writer.append({"image": PIXELS[0]})
-
-    assert sorted(os.listdir(tmp_path / "out")) == ["000000.png", "metadata.jsonl"]
+    with pytest.raises(ConfigError, match=message):
+        write_image_folder(tmp_path / "out", [sample])

@@ -20,7 +20,6 @@ from data_stack.exception import MissingFileError
 from data_stack.formats import (
     CSVDatasetIterator,
     HDF5DatasetIterator,
-    IdxReader,
     NumpyDatasetIterator,
     TorchDatasetIterator,
     WebDatasetIterator,
@@ -77,7 +76,6 @@ READERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "read_npz": ("y.npz", lambda file: read_npz(file)["y"].tolist()),
     "TorchDatasetIterator": ("y.pt", lambda file: values_of(TorchDatasetIterator([file]), 0)),
     "HDF5DatasetIterator": ("y.h5", lambda file: values_of(HDF5DatasetIterator(file, {"y": "y"}), "y")),
-    "IdxReader": ("y.idx", lambda file: np.concatenate(list(IdxReader(file).blocks())).tolist()),
     "read_idx": ("y.idx", lambda file: read_idx(file).tolist()),
     "WebDatasetIterator": ("y.tar", lambda file: values_of(WebDatasetIterator(file), "y.cls")),
     "ParquetDataset": ("y.parquet", lambda file: values_of(ParquetDataset(file), "y")),

@@ -19,7 +19,7 @@ from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.formats.csv import CSVDatasetIterator
 from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.image_folder import ImageFolderIterator
-from data_stack.formats.image_folder_writer import ImageFolderWriter
+from data_stack.formats.image_folder_writer import write_image_folder
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 from data_stack.formats.parquet import ParquetDataset, col
 from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
@@ -72,9 +72,8 @@ def csv(folder: Path, values: Array) -> DatasetIteratorIF:
 
 
 def image_folder(folder: Path, values: Array) -> DatasetIteratorIF:
-    with ImageFolderWriter(folder) as writer:
-        for number, value in enumerate(values):
-            writer.append({"image": np.tile(value.astype(np.uint8), (4, 2)), "class": f"c{number % 3}"})
+    images = [np.tile(value.astype(np.uint8), (4, 2)) for value in values]
+    write_image_folder(folder, [{"image": image, "class": f"c{number % 3}"} for number, image in enumerate(images)])
     return ImageFolderIterator(folder, decode=values.dtype == np.uint8)
 
 

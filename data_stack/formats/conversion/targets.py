@@ -16,7 +16,7 @@ from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.formats import records
 from data_stack.formats.conversion.source import Source, plain_type, size_of
-from data_stack.formats.image_folder_writer import ImageFolderWriter
+from data_stack.formats.image_folder_writer import write_image_folder
 from data_stack.formats.webdataset import KEY, field_of_column
 from data_stack.formats.webdataset_writer import WebDatasetWriter, write_shard
 from data_stack.io.location import Location
@@ -187,15 +187,14 @@ class _Images(Target):
                 raise ConfigError(f"column {name!r} is of type {other.type!r}, which JSON cannot hold; leave it out: --columns …")
 
     def write(self, place: Location, source: Source, batches: _Batches) -> None:
-        with ImageFolderWriter(place.as_folder()) as writer:
-            for number, sample in enumerate(_samples(batches, {name: name for name in source.schema})):
-                shape = np.shape(sample["image"])
-                if len(shape) == 3 and shape[2] == 1:
-                    raise ConfigError(
-                        f"image {number} has the shape {shape}: PNG would lose its last axis; give it without (.map), or choose "
-                        f"another format"
-                    )
-                writer.append(sample)
+        write_image_folder(place.as_folder(), map(_check_image, _samples(batches, {name: name for name in source.schema})))
+
+
+def _check_image(sample: dict[str, Any]) -> dict[str, Any]:
+    shape = np.shape(sample["image"])
+    if len(shape) == 3 and shape[2] == 1:
+        raise ConfigError(f"an image has the shape {shape}: PNG would lose its last axis; remove it by .map()")
+    return sample
 
 
 # ---------------------------------------------------------------------- one file, one shape a column
