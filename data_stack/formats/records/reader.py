@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -36,6 +38,9 @@ from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 
+if sys.platform != "win32":
+    import resource
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -46,8 +51,7 @@ _BLOCK_BYTES = 1 << 20
 _MOST_IN_BLOCK = 1024
 #: More where records are decoded in threads.
 _DECODED_BYTES = 4 << 20
-#: So many samples are decoded at once to verify them.
-_VERIFIED_AT_ONCE = 8
+_MOST_OPEN_FILES = 4096
 
 _Integers = npt.NDArray[np.int64]
 
@@ -65,20 +69,18 @@ class RecordReader(AccessedDatasetIterator):
             reader.read_batch([3, 1, 4])["image"]        # columns, stacked; one request
             reader[17, ["label"]]                        # only these columns
             reader[17, {"frames": range(32, 42)}]        # a part of a sequence; one request
-            reader.split({"train": 0.8, "val": 0.2})     # whatever any iterator can do
+            reader.split({"train": 0.8, "val": 0.2})     # as any iterator
 
-    It reads what :class:`RecordWriter` wrote, and what Granular 0.8 to 0.24 did. All values are the caller's own; the arrays that
-    one request for several samples gives may lie in one piece of memory, which lives as long as any of them, and so may small
-    ones of one iteration.
+    It reads datasets of :class:`RecordWriter` and of Granular 0.8 to 0.24. Values are copies; arrays of one request or iteration
+    may share one piece of memory.
 
-    With a manifest each block of 64 KiB is held against its checksum when it is first touched, in each process; once all of
-    them were, a read is nothing but a copy. Without one (Granular writes none) all columns must hold the same samples, and sizes,
-    offsets and headers are checked on what is read. The length is that of the time of opening, also while a writer appends.
+    With a manifest each block of 64 KiB is compared with its checksum when it is first read, in each process. Without one
+    (Granular writes none) all columns must hold the same samples, and sizes, offsets and headers are checked on what is read.
+    The length is that of the time of opening, also while a writer appends.
 
-    Where a codec leaves the GIL, requests for several samples are decoded in as many threads as there are processors; in a
-    worker process of multiprocessing in one, for its siblings have the others. Files are mapped into memory where they are files
-    of this machine; set ``mapped=False`` for those that another program may cut short, or that lie on a network file system that
-    is not to be trusted.
+    Where a codec releases the GIL, requests for several samples are decoded in as many threads as there are processors; in one
+    in a worker process of multiprocessing. Local files are mapped into memory; set ``mapped=False`` for files that another
+    program may truncate, or that lie on an unreliable network file system.
 
     Threads may share a reader, a forked child may go on using it, and it pickles as its folder and options.
 
@@ -118,6 +120,7 @@ class RecordReader(AccessedDatasetIterator):
         self._counts = any(codec.is_compressed for codec in self._codecs.values())
         self._decodes_in_threads = any(codec.releases_gil for codec in self._codecs.values())
         self._closed = False
+        self._siblings: weakref.WeakSet[RecordReader] | None = None
         self._opened: dict[str, ValueColumn] = {}
         self._references: SampleReferences | None = None
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
@@ -129,6 +132,20 @@ class RecordReader(AccessedDatasetIterator):
             return codec_of(self._files.types[name], codecs)
         except ConfigError as error:
             raise ConfigError(f"column {name!r} of {self._folder.name}: {error}") from error
+
+    def share_files(self, siblings: weakref.WeakSet[RecordReader], length: int | None) -> None:
+        """Limit the open files of several readers together.
+
+        Args:
+            siblings: those of the readers that have open files.
+            length: how many samples there are to be; None for as many as there are.
+
+        Raises:
+            ResourceChangedError: there are fewer.
+        """
+        if length is not None and len(self) < length:
+            raise ResourceChangedError(self._folder.full_name(MANIFEST), f"{length} samples", f"{len(self)}")
+        self._siblings, self._length = siblings, self._length if length is None else length
 
     # ------------------------------------------------------------------ what it is
 
@@ -289,7 +306,7 @@ class RecordReader(AccessedDatasetIterator):
     # ------------------------------------------------------------------ verification, end
 
     def verify(self) -> None:
-        """Read all files, whatever columns were chosen, and hold them against the manifest; without one, decode every record.
+        """Compare all files, also of columns that are not read, with the manifest; without one, decode every record.
 
         Raises:
             DatasetFileCorruptError: something is damaged; the first of it is named.
@@ -297,22 +314,19 @@ class RecordReader(AccessedDatasetIterator):
         verify_files(self._folder)
         if self._files.manifest is None:
             with type(self)(self._folder, **{**self._options, "columns": None}) as whole:
-                for start in range(0, len(whole), _VERIFIED_AT_ONCE):
-                    whole._read(whole._keys, range(start, min(start + _VERIFIED_AT_ONCE, len(whole))), stacked=False)
-
-    @property
-    def has_open_files(self) -> bool:
-        """Whether anything was read since it was opened, or since :meth:`release`."""
-        return bool(self._opened)
+                for _ in whole:
+                    pass
 
     def release(self) -> None:
-        """Let go of all files until they are needed again; what other threads read at the moment is left to them."""
+        """Close all files until they are needed again; other threads finish what they read."""
         self._opened = {}
+        if self._siblings is not None:
+            self._siblings.discard(self)
         if self._references is not None:
             self._references.release()
 
     def close(self) -> None:
-        """Let go of all files; nothing can be read afterwards."""
+        """Close all files; nothing can be read afterwards."""
         self._closed = True
         opened = list(self._opened.values())
         self.release()
@@ -360,6 +374,12 @@ class RecordReader(AccessedDatasetIterator):
         column = self._opened.get(name)
         if column is None:
             self._check_open()
+            siblings = self._siblings
+            if siblings is not None and self not in siblings:
+                if len(siblings) >= max(1, _most_open_files() // (2 * len(self._keys) + 1)):
+                    for each in list(siblings):
+                        each.release()
+                siblings.add(self)
             # Two threads may both open it; what the slower one opened is closed when nobody uses it any more.
             n_records = None if self._files.has_references else self._n_stored
             column = self._opened[name] = self._files.column(name, self._codecs[name], n_records)
@@ -425,6 +445,14 @@ class _RecordAccess(SourceAccess):
 
     def tell_content(self) -> dict[str, Any]:
         return self.source._files.content(self.source._keys)
+
+
+def _most_open_files() -> int:
+    """How many files may be open at a time: a third of the descriptors of this process."""
+    if sys.platform == "win32":
+        return _MOST_OPEN_FILES
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MOST_OPEN_FILES, soft // 3))
 
 
 def _reopen(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ from data_stack.dataset.iterator import (
     IndexArray,
     Sample,
     SampleAccess,
-    SourceAccess,
     access_to,
     sample_or_view,
 )
@@ -33,9 +32,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
-    ResourceChangedError,
     ResourceNotFoundError,
-    StorageError,
     UnsupportedStorageOperationError,
 )
 from data_stack.formats.records.layout import SPEC, shard_name
@@ -45,20 +42,16 @@ from data_stack.io.folder import Folder, folder_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-if sys.platform != "win32":
-    import resource
-
 __all__ = ["ShardedRecordReader", "open"]
 
 _SHARD = re.compile(r"[0-9]{6,}", re.ASCII)
-_MOST_OPEN_FILES = 4096
 
 
 class ShardedRecordReader(AccessedDatasetIterator):
     """The samples of all shards, or of some, one shard after the other; otherwise as :class:`RecordReader`.
 
     A shard is a folder ``000000``, ``000001`` … that is a record dataset by itself; whatever else lies beside them is ignored.
-    Shards are opened when they are first read, and no more than some hundred files are open at a time.
+    Files are opened when they are first read, and a third of the descriptors of the process at most.
 
     Args:
         source, prefix, codecs, columns, mapped: as for RecordReader.
@@ -94,18 +87,32 @@ class ShardedRecordReader(AccessedDatasetIterator):
         chosen = names[first::step]
         if not chosen:
             raise ConfigError(f"there is no shard {first} in {folder.name!r}, which has {len(names)}")
-        options = check_options(codecs, columns, mapped)
-        self._begin(folder, options, chosen)
-        self._count([len(self._shard(number)) for number in range(len(chosen))])
+        self._open_shards(folder, check_options(codecs, columns, mapped), chosen)
 
-    def _begin(self, folder: Folder, options: dict[str, Any], names: list[str]) -> None:
+    def _open_shards(
+        self, folder: Folder, options: dict[str, Any], names: list[str], lengths: Sequence[int] | None = None
+    ) -> None:
+        """Open the shards, as long as they were when ``lengths`` were taken."""
         self._folder, self._options, self._names = folder, options, names
-        self._readers: list[RecordReader | None] = [None] * len(names)
-        self._closed = False
-
-    def _count(self, lengths: list[int]) -> None:
-        self._lengths, self._length = lengths, sum(lengths)
-        self._stops = list(itertools.accumulate(lengths))
+        self._readers: list[RecordReader] = []
+        siblings = weakref.WeakSet[RecordReader]()
+        for number, name in enumerate(names):
+            shard = folder.subfolder(name)
+            try:
+                reader = RecordReader(shard, **options)
+            except ResourceNotFoundError as error:
+                raise DatasetFileCorruptError(
+                    f"shard {shard.name} is missing or empty, of {len(names)}: {error}. Restore it from a copy"
+                ) from error
+            first = self._readers[0] if self._readers else reader
+            if reader.stored_types != first.stored_types:
+                raise DatasetFileCorruptError(
+                    f"shard {shard.name} has the columns {reader.stored_types}, the first one has {first.stored_types}"
+                )
+            reader.share_files(siblings, None if lengths is None else lengths[number])
+            self._readers.append(reader)
+        self._lengths = [len(reader) for reader in self._readers]
+        self._length, self._stops = sum(self._lengths), list(itertools.accumulate(self._lengths))
 
     # ------------------------------------------------------------------ what it is
 
@@ -122,12 +129,12 @@ class ShardedRecordReader(AccessedDatasetIterator):
     @property
     def spec(self) -> dict[str, str]:
         """The types of the columns that are read, by name."""
-        return self._shard(0).spec
+        return self._readers[0].spec
 
     @property
     def schema(self) -> dict[str, Column]:
         """What each of these columns holds in the first shard; in others it may differ in what was not declared."""
-        return self._shard(0).schema
+        return self._readers[0].schema
 
     @property
     def shards(self) -> int:
@@ -137,12 +144,12 @@ class ShardedRecordReader(AccessedDatasetIterator):
     @property
     def size(self) -> int:
         """How much all columns of these shards take, their indexes included."""
-        return sum(self._shard(number).size for number in range(len(self._names)))
+        return sum(reader.size for reader in self._readers)
 
     def available(self, index: int) -> dict[str, bool | range]:
         """As :meth:`RecordReader.available`."""
         number, position = self._find(check_index(index, self._length))
-        return self._shard(number).available(position)
+        return self._readers[number].available(position)
 
     # ------------------------------------------------------------------ samples
 
@@ -157,7 +164,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
     def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
         """A part of a sample, as of a :meth:`RecordReader.read`."""
         number, position = self._find(check_index(index, self._length))
-        return self._shard(number).read(position, columns)
+        return self._readers[number].read(position, columns)
 
     def _find(self, position: int) -> tuple[int, int]:
         """The shard that has a sample, and where in it."""
@@ -166,48 +173,10 @@ class ShardedRecordReader(AccessedDatasetIterator):
 
     def _sample(self, index: int) -> Sample:
         number, position = self._find(index)
-        return self._shard(number)[position]
+        return self._readers[number][position]
 
     def _arguments(self) -> dict[str, Any]:
-        return self._shard(0)._arguments()
-
-    # ------------------------------------------------------------------ shards
-
-    def _shard(self, number: int) -> RecordReader:
-        """A shard that is about to be read; the files of all others are closed if too many are open.
-
-        Two threads may open the same one: then it is open twice for a while.
-        """
-        reader = self._readers[number]
-        if reader is None:
-            if self._closed:
-                raise StorageError(f"the record dataset {self._folder.name!r} was closed; open it again to read from it")
-            reader = self._open_shard(number)
-        if not reader.has_open_files:
-            with_files = [each for each in self._readers if each is not None and each.has_open_files]
-            if len(with_files) >= max(1, _most_open_files() // (2 * len(reader.spec) + 1)):
-                for each in with_files:
-                    each.release()
-        return reader
-
-    def _open_shard(self, number: int) -> RecordReader:
-        folder = self._folder.subfolder(self._names[number])
-        try:
-            reader = RecordReader(folder, **self._options)
-        except ResourceNotFoundError as error:
-            raise DatasetFileCorruptError(
-                f"shard {folder.name} is missing or empty, of {len(self._names)}: {error}. Restore it from a copy"
-            ) from error
-        first = self._readers[0]
-        if first is not None and reader.stored_types != first.stored_types:
-            raise DatasetFileCorruptError(
-                f"shard {folder.name} has the columns {reader.stored_types}, the first one has {first.stored_types}"
-            )
-        known = getattr(self, "_lengths", None)
-        if known is not None and len(reader) < known[number]:
-            raise ResourceChangedError(folder.full_name(SPEC), f"{known[number]} samples", f"{len(reader)}")
-        self._readers[number] = reader
-        return reader
+        return self._readers[0]._arguments()
 
     # ------------------------------------------------------------------ verification, end
 
@@ -217,16 +186,13 @@ class ShardedRecordReader(AccessedDatasetIterator):
         Raises:
             DatasetFileCorruptError: something is damaged; the first of it is named.
         """
-        for number in range(len(self._names)):
-            self._shard(number).verify()
+        for reader in self._readers:
+            reader.verify()
 
     def close(self) -> None:
         """Let go of all files; nothing can be read afterwards."""
-        self._closed = True
-        readers, self._readers = self._readers, [None] * len(self._names)
-        for reader in readers:
-            if reader is not None:
-                reader.close()
+        for reader in self._readers:
+            reader.close()
 
     def __enter__(self) -> Self:
         return self
@@ -243,49 +209,16 @@ class ShardedRecordReader(AccessedDatasetIterator):
         return self.__reduce__()
 
 
-class _ShardAccess(SourceAccess):
-    """Access to one shard, which is opened when it is read."""
-
-    def __init__(self, source: ShardedRecordReader, number: int) -> None:
-        super().__init__()
-        self._reader, self._number, self.n_samples = source, number, source._lengths[number]
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return access_to(self._reader._shard(0)).releases_gil
-
-    def _access(self) -> SampleAccess:
-        return access_to(self._reader._shard(self._number))
-
-    def sample(self, position: int) -> Sample:
-        return self._access().sample(position)
-
-    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return self._access().samples(positions)
-
-    def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return self._access().batch(positions)
-
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Any]:
-        return self._access().columns(keys, positions)
-
-    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        return self._access().iterate(start, stop)
-
-    def locate(self, position: int) -> str | None:
-        return self._access().locate(position)
-
-
 class _ShardedAccess(CombinedAccess):
     """Access to records in shards: a batch is one request to each."""
 
     def __init__(self, source: ShardedRecordReader) -> None:
-        super().__init__([_ShardAccess(source, number) for number in range(len(source._lengths))], source._lengths)
+        super().__init__([access_to(reader) for reader in source._readers], source._lengths)
         self.source = source
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Any]:
         if not self.n_samples:
-            return access_to(self.source._shard(0)).columns(keys, np.empty(0, np.intp))
+            return access_to(self.source._readers[0]).columns(keys, np.empty(0, np.intp))
         return super().columns(keys, positions)
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
@@ -295,11 +228,10 @@ class _ShardedAccess(CombinedAccess):
         return super().batch(positions)
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
-        return access_to(self.source._shard(0)).declare_columns()
+        return access_to(self.source._readers[0]).declare_columns()
 
     def tell_content(self) -> list[Any]:
-        source = self.source
-        return [access_to(source._shard(number)).tell_content() for number in range(len(source._names))]
+        return [access_to(reader).tell_content() for reader in self.source._readers]
 
 
 def shard_names(folder: Folder) -> list[str]:
@@ -325,17 +257,8 @@ def _reopen(
     reader_class: type[ShardedRecordReader], folder: Folder, options: dict[str, Any], names: list[str], lengths: list[int]
 ) -> ShardedRecordReader:
     reader = reader_class.__new__(reader_class)
-    reader._begin(folder, options, names)
-    reader._count(lengths)
+    reader._open_shards(folder, options, names, lengths)
     return reader
-
-
-def _most_open_files() -> int:
-    """How many files may be open at a time: a third of the descriptors of this process."""
-    if sys.platform == "win32":
-        return _MOST_OPEN_FILES
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MOST_OPEN_FILES, soft // 3))
 
 
 def open(  # noqa: A001  # records.open("train")
