@@ -115,7 +115,8 @@ class ImageCodec(Codec):
         channels = pixels.shape[2] if pixels.ndim == 3 else 1
         if not self._takes(pixels.dtype, channels) or pixels.ndim not in (2, 3) or not pixels.size:
             raise TypeError(
-                f"a column of {self.name} images stores {self._describe_wanted()}, not {type(value).__name__} of "
+                f"a column of {self.name} images stores {' or '.join(self._dtypes)} of shape (height, width) or (height, width, "
+                f"channels) with {self._channels} channels, not {type(value).__name__} of "
                 f"dtype {pixels.dtype}, shape {pixels.shape}"
             )
         if pixels.shape[0] * pixels.shape[1] > self.max_pixels:
@@ -126,9 +127,6 @@ class ImageCodec(Codec):
 
     def _takes(self, dtype: np.dtype[Any], channels: int) -> bool:
         return dtype == np.uint8 and channels in self._channels
-
-    def _describe_wanted(self) -> str:
-        return f"uint8 of shape (height, width) or (height, width, channels) with {self._channels} channels"
 
     def _check_pixels(self, width: int, height: int) -> None:
         if width * height > self.max_pixels:

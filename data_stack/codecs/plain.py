@@ -31,20 +31,14 @@ class BytesCodec(Codec):
 @register_codec
 @dataclass(frozen=True, repr=False)
 class Utf8Codec(Codec):
-    """Text as UTF-8 (Granular's ``utf8``).
-
-    Args:
-        errors: ``"surrogatepass"`` takes text with surrogates too, which is no UTF-8 to others.
-    """
-
-    errors: str = "strict"
+    """Text as UTF-8 (Granular's ``utf8``)."""
 
     name, extensions, media_type = "utf8", ("txt", "text", "transcript"), "text/plain"
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, str):
             raise TypeError(f"a column of utf8 stores text, not {type(value).__name__}")
-        return value.encode("utf-8", self.errors)
+        return value.encode("utf-8")
 
     def decode(self, record: bytes) -> str:
-        return str(record, "utf-8", self.errors)
+        return str(record, "utf-8")

@@ -87,9 +87,6 @@ class PngCodec(ImageCodec):
             return True
         return super()._takes(dtype, channels) or (channels == 1 and name in ("uint16", "bool"))
 
-    def _describe_wanted(self) -> str:
-        return f"{super()._describe_wanted()}, or uint16 or bool of shape (height, width)"
-
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         if pixels.dtype.newbyteorder("=") == np.uint16:
             if pixels.ndim == 3:

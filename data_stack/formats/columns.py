@@ -203,7 +203,7 @@ class _ColumnsAccess(SourceAccess):
 
     def _number_of(self, key: ColumnKey, n_columns: int) -> int:
         known: Sequence[ColumnKey] = range(n_columns) if self.source._fields is None else self.source._fields
-        if isinstance(key, (int, np.integer)) and self.source._fields is None and -n_columns <= key < 0:
+        if self.source._fields is None and key in range(-n_columns, 0):
             return int(key) + n_columns
         if key in known:
             return known.index(key)

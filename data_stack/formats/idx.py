@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import math
 import os
-from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -129,9 +128,6 @@ class IdxDatasetIterator(ColumnsDatasetIterator):
     """
 
     _columns_are_files = True
-
-    def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
-        super().__init__(columns)
 
     @of_files_only
     def _open_columns(self) -> list[Column]:

@@ -74,9 +74,6 @@ class TorchDatasetIterator(ColumnsDatasetIterator):
 
     _columns_are_files = True
 
-    def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
-        super().__init__(columns)
-
     @of_files_only
     def _open_columns(self) -> list[Column]:
         return self._open_each(_open_column)

@@ -15,16 +15,8 @@ from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["FORMATS", "check_format", "find_source_format", "find_target_format"]
 
-FORMATS: Final[Mapping[str, str]] = {
-    "records": "a folder of records (Granular's files), sharded or not",
-    "hdf5": "an HDF5 file (.h5, .hdf5), one dataset a column",
-    "npz": "a NumPy archive (.npz), one array a column",
-    "torch": "a file of torch.save (.pt, .pth) with a dict of tensors; to read, also a folder of .pt files, one tensor each",
-    "webdataset": "a .tar in WebDataset's manner, or a folder of such shards",
-    "parquet": "a folder of Parquet files; to read, also one file (.parquet)",
-    "images": "a folder of images, one folder a class, with metadata.jsonl if there is more to say",
-}
-"""The formats by name, and what each is."""
+FORMATS: Final = ("records", "hdf5", "npz", "torch", "webdataset", "parquet", "images")
+"""The formats by name."""
 
 _SUFFIXES: Final[Mapping[str, str]] = {
     ".h5": "hdf5",
