@@ -28,10 +28,9 @@ class TensorFlowConversion(Conversion):
     """The batches of a loader as TensorFlow's tensors: ``loader.tensorflow()``.
 
     Arrays of numbers become tensors of their shape and dtype, on the same memory if they begin at a multiple of 64 bytes, are
-    C-contiguous and writeable; otherwise they are copied once. Columns of strings and bytes become tensors of ``tf.string``,
-    arrays that differ in their first extent and :class:`~data_stack.loader.ragged.Ragged` a ``tf.RaggedTensor``, others that
-    differ a list of tensors. Dates and other things that TensorFlow has no tensors for stay lists of values. Containers stay as
-    they are.
+    C-contiguous and writeable; otherwise they are copied. Columns of strings and bytes become tensors of ``tf.string``, arrays
+    that differ in their first extent and :class:`~data_stack.loader.ragged.Ragged` become a ``tf.RaggedTensor``, other columns of
+    different shapes a list of tensors. Dates and other values without tensors become lists. Containers stay as they are.
     """
 
     name = "TensorFlow tensors"
@@ -82,11 +81,6 @@ def _as_tensor(value: Any) -> Any:
         return tf.constant(value.tolist(), dtype=tf.string, shape=value.shape)
     if value.dtype.str[1:] in NUMBERS:
         return _of_numbers(value)
-    if value.dtype.kind == "V" and value.dtype.names is None:
-        try:
-            return tf.convert_to_tensor(value)  # bfloat16 and its like
-        except (TypeError, ValueError, NotImplementedError):
-            pass
     return list(value) if value.ndim else value.item()
 
 
@@ -167,10 +161,7 @@ def _signature(examples: Sequence[tuple[Any, int]]) -> Any:
     batches, numbers = [_tensors(batch, "the batch") for batch, _ in examples], [n for _, n in examples]
     if not tf.nest.flatten(batches):
         raise ConfigError("the form of batches cannot be found without samples: give output_signature=")
-    try:
-        return tf.nest.map_structure(lambda *tensors: _spec(list(zip(tensors, numbers, strict=True))), *batches)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"the structure differs from batch to batch; tf.data needs one: {error}") from error
+    return tf.nest.map_structure(lambda *tensors: _spec(list(zip(tensors, numbers, strict=True))), *batches)
 
 
 def _spec(tensors: Sequence[tuple[Any, int]]) -> tf.TypeSpec:

@@ -60,9 +60,7 @@ def test_an_array_that_is_aligned_is_not_copied_and_others_may_be_computed_with(
     assert [float(tf.reduce_sum(tensor + 1)) for tensor in tensors] == [1024.0] * 4  # else the process ends here
 
 
-@pytest.mark.parametrize(
-    "dtype", ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16", ">i2", ">f4"]
-)
+@pytest.mark.parametrize("dtype", ["?", "u1", "i8", "f2", "f4", "c16", ">i2"])
 def test_numbers_have_their_dtype_and_values(dtype: str) -> None:
     array = np.arange(48).reshape(12, 4).astype(dtype)
     read_only = array.copy()
@@ -149,7 +147,7 @@ def test_what_has_no_form_is_refused_by_name() -> None:
     for loader, message in (
         (inline(dates, 4), r"the batch\[1\] is .*datetime64.*no tensor for; leave it out by select"),
         (inline(mixed, 4), r"the batch\['what'\] is \[None, 1"),
-        (changing, "a part of the batch is float32 and float64 from batch to batch"),
+        (changing, "a part of the batch is float32 and float64 in different batches"),
         (inline([], 4), "give output_signature="),
     ):
         with pytest.raises(ConfigError, match=message):
