@@ -36,7 +36,7 @@ class Padded(Collation):
 
         Loader(texts, 32, collate=Padded())  # {"tokens": (32, 87), "label": (32,), "tokens_lengths": (32,)}
         Loader(texts, 32, collate=Padded({"tokens": 0, "labels": -100}, to=512, truncate=True))
-        Loader(images, 32, collate=Padded(columns="image", multiple_of=(32, 32), lengths=2))
+        Loader(images, 32, collate=Padded({"image": 0}, multiple_of=(32, 32), lengths=2))
 
     A padded column has the shape ``(n, extent, ...)``, each extent that of the largest value in the batch, or what ``to`` and
     ``multiple_of`` say. All extents are padded in which values differ: pictures of shapes ``(h, w, 3)`` become ``(n, H, W, 3)``.
@@ -53,8 +53,8 @@ class Padded(Collation):
     column becomes ``(padded, lengths)``.
 
     Args:
-        value: the padding value; or a mapping of the columns to pad to their padding values.
-        columns: the columns to pad, a key or several (of tuple samples: positions); None for all with arrays of numbers.
+        value: the padding value of all columns with arrays of numbers; or a mapping of the columns to pad (keys, or positions of
+            tuple samples) to their padding values.
         to: the extent of every batch; or several, for the first extents of a value, None for the largest in the batch.
         truncate: whether values longer than ``to`` are truncated; otherwise they are an error.
         multiple_of: extents are rounded up to a multiple of this; or several, for the first extents. It does not change ``to``.
@@ -69,18 +69,13 @@ class Padded(Collation):
         self,
         value: Any = 0,
         *,
-        columns: ColumnKey | Sequence[ColumnKey] | None = None,
         to: SupportsIndex | Sequence[SupportsIndex | None] | None = None,
         truncate: bool = False,
         multiple_of: SupportsIndex | Sequence[SupportsIndex] = 1,
         lengths: bool | int = True,
     ) -> None:
-        if isinstance(value, Mapping):
-            if columns is not None:
-                raise ConfigError("give the columns to pad once: as the keys of value, or as columns")
-            columns = list(value)
         self._value: Any = dict(value) if isinstance(value, Mapping) else value
-        self._keys = None if columns is None else keys_of(columns)
+        self._keys = keys_of(list(value)) if isinstance(value, Mapping) else None
         self._to = _extents("to", to, at_least=0)
         self._multiple_of = tuple([each or 1 for each in _extents("multiple_of", multiple_of, at_least=1)])
         self._truncates = bool(truncate)

@@ -15,7 +15,6 @@ from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError
-from data_stack.io.progress import new_bar, shows_progress
 from data_stack.loader.arguments import check_bool, check_function, check_shard, check_timeout, chosen_order
 from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
@@ -87,11 +86,8 @@ class Loader:
         transform: a function of each collated batch, which runs in the worker. A parameter ``rng`` gets a generator that depends
             on seed, epoch and position alone.
         redraw: False keeps the random layers of the stack the same in all epochs.
-        device: torch device, e.g. ``"cuda"``; batches are then those of ``loader.torch(device=…)``.
-        pin_memory: for torch: whether tensors are in page-locked memory.
         timeout_seconds: how long the consumer waits for a batch before a :class:`~data_stack.exception.WorkerError`; None: as
             long as the worker lives. After 5 s without a batch it warns.
-        progress: whether to draw a bar on standard error; None: on a terminal, and in a notebook.
 
     Raises:
         ConfigError: an argument is out of range, or two arguments conflict.
@@ -114,10 +110,7 @@ class Loader:
         collate: Collation | Callable[[list[Any]], Any] | None = None,
         transform: Callable[..., Any] | None = None,
         redraw: bool = True,
-        device: Any = None,
-        pin_memory: bool = False,
         timeout_seconds: float | None = None,
-        progress: bool | None = False,
     ) -> None:
         self._is_endless = isinstance(iterator, StepSource) and iterator.n_steps is None
         if self._is_endless and (shuffle is not False or epochs not in (1, None)):
@@ -151,8 +144,6 @@ class Loader:
             prefetch=check_integer("prefetch", prefetch, at_least=1),
             timeout_seconds=check_timeout(timeout_seconds),
         )
-        self._device, self._pin_memory = device, check_bool("pin_memory", pin_memory)
-        self._progress = None if progress is None else check_bool("progress", progress)
         self._conversion: Conversion | None = None
         self._session = Session(plan, checked_seed, shard is not None, make_workers)
 
@@ -167,18 +158,13 @@ class Loader:
             RuntimeError: another iteration has begun since, or a state was loaded.
             ConfigError: the order returned no integers, or random layers cannot be drawn anew for an epoch.
         """
-        if self._conversion is None and (self._device is not None or self._pin_memory):
-            return iter(self.torch())
         session = self._session
         session.end_iteration()
         session.find_shard()
         session.go_to(*session.tell())  # another iteration begins at the same place, until this one gives a batch
         end_epoch = NEVER if self._epochs is None else session.first_epoch + self._epochs
         schedule = Schedule(self._order, session.seed, self._plan_of, session.epoch, session.position, end_epoch)
-        batches = session.iterate(schedule, None if self._conversion is None else self._conversion.convert_all)
-        if not shows_progress(self._progress):
-            return batches
-        return iter(new_bar(batches, total=None if end_epoch == NEVER or self._is_endless else schedule.n_jobs, unit="batch"))
+        return session.iterate(schedule, None if self._conversion is None else self._conversion.convert_all)
 
     def __len__(self) -> int:
         """The number of this rank's batches in the current iteration, or else in the next one.
@@ -327,12 +313,12 @@ class Loader:
         """
         return self._twin(type(self), conversion)
 
-    def torch(self, *, device: Any = None, pin_memory: bool | None = None) -> Loader:
+    def torch(self, *, device: Any = None, pin_memory: bool = False) -> Loader:
         """This loader with torch tensors for arrays, see :class:`data_stack.loader.torch.TorchConversion` and :meth:`convert`.
 
         Args:
-            device: the target device; None for that of this loader.
-            pin_memory: whether to use page-locked memory; None for the option of this loader.
+            device: the target device, e.g. ``"cuda"``; None leaves tensors in main memory.
+            pin_memory: whether to use page-locked memory.
 
         Raises:
             ConfigError: there is no such device.
@@ -340,11 +326,7 @@ class Loader:
         """
         from data_stack.loader.torch import TorchConversion
 
-        conversion = TorchConversion(
-            device=self._device if device is None else device,
-            pin_memory=self._pin_memory if pin_memory is None else pin_memory,
-        )
-        return self._twin(Loader, conversion)
+        return self._twin(Loader, TorchConversion(device=device, pin_memory=pin_memory))
 
     def tensorflow(self) -> TensorFlowLoader:
         """This loader with TensorFlow's tensors for arrays, see :class:`data_stack.loader.tensorflow.TensorFlowConversion`.

@@ -128,19 +128,17 @@ class Shuffled(Order):
     """
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
-        return _recent_permutation(n_samples, seed, epoch).take(positions)
+        return epoch_permutation(n_samples, seed, epoch).take(positions)
 
     def content(self) -> dict[str, Any]:
         return {"order": "shuffled"}
 
 
+# Small permutations are stored, 4 bytes a position, and take time to make. Each source of a mix is in an epoch of its own.
+@functools.lru_cache(maxsize=16)
 def epoch_permutation(n_samples: int, seed: int, epoch: int) -> KeyedPermutation:
     """The order of :class:`Shuffled`."""
     return KeyedPermutation(n_samples, derive_seed("shuffled", seed, epoch))
-
-
-# Small permutations are stored, 4 bytes a position, and take time to make. At the end of an epoch, two of them are in use.
-_recent_permutation = functools.lru_cache(maxsize=2)(epoch_permutation)
 
 
 class BlockShuffled(Order):

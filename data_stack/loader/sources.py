@@ -33,10 +33,6 @@ _ENDLESS = 2**48
 # Of a mix so many steps are computed together, in whole blocks.
 _STEPS_AT_ONCE = 1 << 12
 
-# Each of the sources that are mixed is in an epoch of its own.
-_recent_permutation = functools.lru_cache(maxsize=16)(epoch_permutation)
-
-
 AnySource = Union["StepSource", DatasetIteratorIF, Indexable, Callable[[int], Any]]
 """What a source can be stacked on: another source; an iterator, or an object with ``len`` and ``[i]``, whose sample i is that of
 step i; or a function of a step (or of an index, if a length is given)."""
@@ -171,7 +167,7 @@ def _in_epochs(length: int, seed: int | None, steps: IndexArrayOfInts) -> IndexA
     found = np.empty(len(steps), dtype=np.int64)
     for epoch in np.unique(epochs).tolist():
         which = epochs == epoch
-        found[which] = _recent_permutation(length, seed, epoch).take(places[which])
+        found[which] = epoch_permutation(length, seed, epoch).take(places[which])
     return found
 
 

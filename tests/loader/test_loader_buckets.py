@@ -64,7 +64,7 @@ def test_each_batch_of_each_rank_is_a_chunk_and_a_state_goes_on_with_them(world:
     parts: list[list[list[int]]] = []
     for rank in range(world):
         loader = Loader(
-            values, 16, shuffle=order, seed=3, shard=(rank, world), worker_kind="inline", collate=Padded(columns=1), uneven="keep"
+            values, 16, shuffle=order, seed=3, shard=(rank, world), worker_kind="inline", collate=Padded({1: 0}), uneven="keep"
         )
         batches = iter(loader)
         taken = [next(batches)[0].tolist() for _ in range(5)]

@@ -41,7 +41,7 @@ def test_values_are_filled_up_to_the_longest_of_the_batch() -> None:
     assert batch["label"].tolist() == [0, 1, 0]
 
 
-@pytest.mark.parametrize("collation", [Padded(), Padded(columns="tokens"), Padded({"tokens": -1}), Concatenated()])
+@pytest.mark.parametrize("collation", [Padded(), Padded({"tokens": -1}), Concatenated()])
 def test_a_batch_of_equally_long_values_has_the_same_form(collation: Collation) -> None:
     ragged, even = padded(TEXTS, collation), padded(EQUALLY_LONG, collation)
 
@@ -71,7 +71,7 @@ def test_a_tuple_gets_its_lengths_at_the_end_and_a_bare_column_beside_it() -> No
 def test_columns_are_named_by_keys_and_by_positions() -> None:
     samples = [([1], [1.5, 2.5], "a"), ([2, 3], [3.5], "b")]
 
-    first = padded(samples, Padded(columns=0))
+    first = padded(samples, Padded({0: 0}))
     second = padded(samples, Padded({1: np.nan}))
 
     assert first[0].tolist() == [[1, 0], [2, 3]]
@@ -158,8 +158,8 @@ def test_a_padding_value_that_the_dtype_cannot_hold_is_an_error_in_every_batch(d
         ([{"a": [1, 2]}, {"a": None}], Padded(), r"column 'a' .* at place 1 of the batch None"),
         ([{"a": [1, 2]}, {"a": [[1], [2, 3]]}], Padded(), r"at place 1 of the batch \[\[1\], \[2, 3\]\]"),
         ([(np.ones(2),), (np.ones((1, 2)),)], Padded(), r"column 0 has .* shape \(2,\), at place 1 \(1, 2\)"),
-        ([{"a": "x"}], Padded(columns="a"), "column 'a' has no arrays"),
-        ([{"a": 1}], Padded(columns="b"), "no column 'b'"),
+        ([{"a": "x"}], Padded({"a": 0}), "column 'a' has no arrays"),
+        ([{"a": 1}], Padded({"b": 0}), "no column 'b'"),
         ([{"a": [1], "a_lengths": 3}], Padded(), "a column 'a_lengths' already"),
         ([[1, 2]], Padded(to=(None, 3)), "to is for 2 extents"),
         ([np.ones((2, 3)), np.ones((2, 4))], Concatenated(), r"differ in more than their first extent: .*at place 1 \(2, 4\)"),
@@ -172,7 +172,7 @@ def test_what_cannot_be_collated_is_named(samples: list[Any], collation: Collati
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"to": -1}, {"multiple_of": 0}, {"truncate": True}, {"value": {"a": 0}, "columns": "a"}, {"lengths": -1}, {"columns": 1.5}],
+    [{"to": -1}, {"multiple_of": 0}, {"truncate": True}, {"lengths": -1}],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):

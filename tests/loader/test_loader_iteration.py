@@ -325,19 +325,6 @@ def test_the_figures_count_what_was_handed_out() -> None:
     assert "20 samples in 3 batches" in str(after)
 
 
-def test_the_progress_of_what_is_left_is_drawn_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    loader = loader_of(numbers_to(40), progress=True)
-    list(loader)
-    whole = capsys.readouterr().err
-    loader.load_state_dict(replace(loader._state(), position=24).to_dict())
-
-    list(loader)
-    rest = capsys.readouterr().err
-
-    assert "0/10" in whole
-    assert "0/4" in rest
-
-
 def test_a_loader_says_what_it_is() -> None:
     loader = loader_of(numbers_to(40), shuffle=BlockShuffled(block_lengths=10, window=2), seed=3, shard=(1, 4))
 

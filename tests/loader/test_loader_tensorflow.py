@@ -126,7 +126,7 @@ def test_a_dataset_has_the_form_of_the_batches_and_as_many() -> None:
 
 def test_form_of_strings_dicts_and_values_of_different_lengths() -> None:
     dataset = inline(texts(), 2).tensorflow().dataset()
-    padded = inline(texts(), 2, collate=Padded(columns="tokens")).tensorflow().dataset()
+    padded = inline(texts(), 2, collate=Padded({"tokens": 0})).tensorflow().dataset()
     ragged = inline(texts(), 2, collate=Concatenated(columns="tokens")).tensorflow().dataset()
 
     spec = {"label": tf.TensorSpec([None], tf.int64), "name": tf.TensorSpec([None], tf.string)}

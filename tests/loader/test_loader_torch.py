@@ -167,13 +167,6 @@ def test_tensors_are_on_the_device_wherever_they_are_in_the_batch(device: str | 
     assert [batch["x"].shape for batch in batches] == [(4, 3), (4, 3), (2, 3)]
 
 
-def test_a_loader_with_a_device_gives_tensors_on_it_by_itself() -> None:
-    loader = Loader(rows_and_numbers(10), 4, device="meta", worker_kind="inline")
-
-    assert {tensor.device.type for batch in loader for tensor in batch} == {"meta"}
-    assert next(iter(Loader(rows_and_numbers(10), 4, pin_memory=True, worker_kind="inline")))[0].shape == (4, 3)
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA here")
 def test_without_cuda_memory_is_not_pinned_and_its_device_is_refused() -> None:
     ((tensor, _),) = Loader(rows_and_numbers(4), 4, worker_kind="inline").torch(pin_memory=True)

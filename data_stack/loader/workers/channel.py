@@ -59,11 +59,10 @@ class Parcel:
             end = start + view.nbytes
             spans.append((start, end, view.readonly))
         parcel = cls(spans, _anonymous_memory(end))
-        for view, (start, _, _) in zip(views, spans, strict=True):
-            rest = view.cast("B") if view.nbytes else view
-            while rest.nbytes:
-                n_written = os.pwrite(parcel.descriptor or 0, rest, start)
-                rest, start = rest[n_written:], start + n_written
+        with os.fdopen(os.dup(parcel.descriptor or 0), "wb") as file:  # not by a map: a lack of memory must be an error
+            for view, (start, _, _) in zip(views, spans, strict=True):
+                file.seek(start)
+                file.write(view)
         return parcel
 
     def open(self, *, is_private: bool = False) -> Any:

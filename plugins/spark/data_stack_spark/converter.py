@@ -37,7 +37,7 @@ _RANKS: Final = (
     ("PMI_RANK", "PMI_SIZE"),
     ("RANK", "WORLD_SIZE"),
 )
-_OF_LOADER: Final = ("drop_last", "prefetch", "transform", "collate", "device", "pin_memory", "timeout_seconds", "progress")
+_OF_LOADER: Final = ("drop_last", "prefetch", "transform", "collate", "timeout_seconds")
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class SparkDatasetConverter:
             reader: arguments of :func:`data_stack_petastorm.make_batch_reader`: ``seed`` (default 0), ``shuffle_row_groups``
                 (True: shuffle row groups, and the rows in each, anew in each epoch), ``cur_shard`` and ``shard_count`` (one
                 shard, with equally many steps in each), ``uneven``, ``schema_fields``, ``predicate``, ``filters`` …; and of the
-                loader: ``drop_last``, ``prefetch``, ``transform``, ``collate``, ``device``, ``pin_memory``,
-                ``timeout_seconds``, ``progress``.
+                loader: ``drop_last``, ``prefetch``, ``transform``, ``collate``,
+                ``timeout_seconds``.
 
         Raises:
             TypeError: there is no such argument.
