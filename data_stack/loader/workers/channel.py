@@ -59,7 +59,7 @@ class Parcel:
             end = start + view.nbytes
             spans.append((start, end, view.readonly))
         parcel = cls(spans, _anonymous_memory(end))
-        with os.fdopen(os.dup(parcel.descriptor or 0), "wb") as file:  # not by a map: a lack of memory must be an error
+        with open(parcel.descriptor or 0, "wb", closefd=False) as file:  # not by a map: a lack of memory must be an error
             for view, (start, _, _) in zip(views, spans, strict=True):
                 file.seek(start)
                 file.write(view)

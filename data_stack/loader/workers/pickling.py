@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import mmap
 import os
@@ -62,7 +63,6 @@ def dump_error(error: BaseException) -> bytes | None:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
     def __init__(self, file: io.BytesIO, **options: Any) -> None:
         super().__init__(file, **options)
-        self._can_import: dict[str, bool] = {}
         self.by_value: list[types.ModuleType] = []
 
     def reducer_override(self, value: Any) -> Any:
@@ -82,12 +82,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         package, module = str(name).partition(".")[0], sys.modules.get(str(name))
         if module is None or package == "__main__" or package in sys.builtin_module_names:
             return
-        if package not in self._can_import:
-            finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
-            self._can_import[package] = any(finder.find_spec(package, None) for finder in finders)
-        if not self._can_import[package] and name not in cloudpickle.list_registry_pickle_by_value():
+        if not _can_import(package) and name not in cloudpickle.list_registry_pickle_by_value():
             cloudpickle.register_pickle_by_value(module)
             self.by_value.append(module)
+
+
+@functools.cache
+def _can_import(package: str) -> bool:
+    return any(finder.find_spec(package, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
 
 
 def _reduce_memmap(array: np.memmap[Any, Any]) -> Any:

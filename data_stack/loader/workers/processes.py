@@ -150,7 +150,7 @@ class ProcessWorkers(PrefetchingWorkers):
                 return
             number, job = self._waiting.popleft()
             worker.jobs[number] = job
-            worker.process.channel.send(("job", number), Parcel.of(job._replace(ahead=None)))
+            worker.process.channel.send(("job", number, job._replace(ahead=None)))
 
     def _exchange(self, seconds: float) -> None:
         """Receive messages, waiting at most so long for the first one, and give out jobs."""

@@ -57,8 +57,8 @@ class _Worker:
         """Handle messages until the other end of the channel is closed."""
         while (message := self._messages.get()) is not None:
             (kind, *facts), parcel = message
-            if parcel is not None and kind == "job":
-                self._do(parcel, *facts)
+            if kind == "job":
+                self._do(*facts)
             elif parcel is not None:
                 self._unpack(parcel)
             del message, parcel
@@ -72,15 +72,14 @@ class _Worker:
         else:
             self._channel.send(("ready",))
 
-    def _do(self, parcel: Parcel, number: int) -> None:
+    def _do(self, number: int, job: Job) -> None:
         if self._maker is None or number < self._first_wanted:
             return
-        job: Job = parcel.open(is_private=True)
         problem = "making a batch was interrupted"
         try:
             made = self._maker.make(job)
             problem = "a batch cannot be sent from a worker process to the consumer; use worker_kind='threads'"
-            batch = Parcel.of(made)
+            parcel = Parcel.of(made)
         except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
             if isinstance(error, LoadingError):
                 failure, cause = error, error.__cause__ or error
@@ -89,7 +88,7 @@ class _Worker:
             failure.traceback_text = _traceback_of(cause)
             self._channel.send(("error", number, failure, dump_error(cause)))
         else:
-            self._channel.send(("batch", number), batch)
+            self._channel.send(("batch", number), parcel)
 
 
 def _traceback_of(error: BaseException) -> str:
