@@ -253,5 +253,4 @@ def _records(array: _Array) -> bytes:
         )
     if array.ndim:
         return b"".join([b"L", _LENGTH.pack(len(array)), *map(_array, array)])
-    pairs = sorted((_encoding(name), _encoding(array[name][()])) for name in names)
-    return b"".join([b"D", _LENGTH.pack(len(pairs)), *(part for pair in pairs for part in pair)])
+    return _encoding({name: array[name][()] for name in names})

@@ -46,18 +46,13 @@ class RunningMoments:
                 count = np.full(block.shape[1:], len(block))
                 mean = block.mean(axis=0, dtype=np.float64)
                 squares = block - mean
-            self.merge(count, mean, np.square(squares).sum(axis=0))
+            total = self.count + count
+            difference, share = mean - self.mean, count / np.maximum(total, 1)
+            self.squares = self.squares + np.square(squares).sum(axis=0) + difference**2 * self.count * share
+            self.mean = self.mean + difference * share
+            self.count = total
         self.low = np.fmin(self.low, np.fmin.reduce(block, axis=0))  # these ignore NaN
         self.high = np.fmax(self.high, np.fmax.reduce(block, axis=0))
-
-    def merge(self, count: Any, mean: Any, squares: Any) -> None:
-        """Add ``count`` values of this mean, with the sum ``squares`` of their squared deviations from it."""
-        total = self.count + count
-        difference = mean - self.mean
-        share = count / np.maximum(total, 1)
-        self.squares = self.squares + squares + difference**2 * self.count * share
-        self.mean = self.mean + difference * share
-        self.count = total
 
     @property
     def deviation(self) -> Floats:

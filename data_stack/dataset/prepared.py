@@ -145,17 +145,21 @@ class PreparedResources(Resources):
         journal: the finished steps.
         hold: store all resources under temporary names until :meth:`publish`, because the earlier ones are in use.
         progress: show a bar over the steps; None shows it on a terminal and in a notebook.
+
+    Attributes:
+        current_step: the step whose body is running.
+        timings: (step, seconds), in order.
     """
 
     def __init__(self, stored: StoredDataset, journal: Journal, *, hold: bool, progress: bool | None) -> None:
         super().__init__(stored.connector, stored.definition.folder, ())
-        self._stored, self._journal = stored, journal
+        self.stored, self.journal = stored, journal
         self._names = ResourceNames(self._dataset, (source.identifier for source in stored.definition.sources))
         self._staged: dict[str, str] = {}  # identifiers of resources with temporary names
         self._hold = hold
-        self._shows_progress = shows_progress(progress)
+        self.shows_progress = shows_progress(progress)
         self._lock = threading.RLock()
-        self._step: str | None = None
+        self.current_step: str | None = None
         self._made_in_step: list[str] = []
         self._seen_steps: list[str] = []
         self._next_note = 0.0
@@ -204,7 +208,7 @@ class PreparedResources(Resources):
                 f'steps() of dataset {self._dataset!r} needs several names such as ("train", "test"), got {names!r}'
             )
         given: Iterable[Any] = names
-        for name in with_bar(given, self._shows_progress, desc=f"{self._stored.definition.card.name}: preparing", unit="step"):
+        for name in with_bar(given, self.shows_progress, desc=f"{self.stored.definition.card.name}: preparing", unit="step"):
             if not isinstance(name, str) or name in self._seen_steps or name == WHOLE:
                 raise ConfigError(
                     f"steps of dataset {self._dataset!r} need distinct names other than {WHOLE!r}, got {name!r:.80}"
@@ -213,55 +217,30 @@ class PreparedResources(Resources):
             if self.take_over(name):
                 logger.info("dataset %r: step %r was finished before", self._dataset, name)
                 continue
-            self._step, self._made_in_step = name, []
+            self.current_step, self._made_in_step = name, []
             started = time.perf_counter()
             yield name
             self.timings.append((name, time.perf_counter() - started))
-            self._step = None
+            self.current_step = None
             self._note_step(name, self._made_in_step)
 
     # ------------------------------------------------------------------ for the preparation
 
-    @property
-    def current_step(self) -> str | None:
-        """The step whose body is running."""
-        return self._step
-
-    @property
-    def journal(self) -> Journal:
-        """The finished steps, and the code that finished them."""
-        return self._journal
-
-    @property
-    def stored(self) -> StoredDataset:
-        """The dataset in its store."""
-        return self._stored
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of dataset, sources and code."""
-        return self._journal.attempt
-
-    @property
-    def shows_progress(self) -> bool:
-        """Whether to show progress."""
-        return self._shows_progress
-
     def note_whole(self) -> None:
         """Record that all resources are published."""
-        self._journal = replace(self._journal, steps=())
+        self.journal = replace(self.journal, steps=())
         self._note_step(WHOLE, self._records)
 
     def step_that_made(self, name: str) -> Step | None:
         """A finished step with the current places of its resources; None if it is not finished, or lost a resource."""
-        done = self._journal.step(name)
+        done = self.journal.step(name)
         if done is None:
             return None
         where: list[str | None] = []
         for record, staged in zip(done.resources, done.staged, strict=True):
-            if staged is not None and self._stored.holds(record, staged):
+            if staged is not None and self.stored.holds(record, staged):
                 where.append(staged)
-            elif self._stored.holds(record):  # renamed before the interruption
+            elif self.stored.holds(record):  # renamed before the interruption
                 where.append(None)
             else:
                 return None
@@ -269,10 +248,10 @@ class PreparedResources(Resources):
 
     def note(self, done: Step) -> None:
         """Record a finished step; the store is written a twentieth of the time at most."""
-        self._journal = self._journal.with_step(done)
+        self.journal = self.journal.with_step(done)
         started = time.monotonic()
         if started >= self._next_note:
-            self._stored.write_journal(self._journal)
+            self.stored.write_journal(self.journal)
             self._next_note = time.monotonic() + 20 * (time.monotonic() - started)
 
     def take_over(self, name: str) -> bool:
@@ -294,7 +273,7 @@ class PreparedResources(Resources):
     def is_whole(self) -> bool:
         """Whether all resources are still there."""
         waiting = {name: staged.removeprefix(f"{self._dataset}/") for name, staged in self._staged.items()}
-        return all(self._stored.holds(record, waiting.get(name)) for name, record in self._records.items())
+        return all(self.stored.holds(record, waiting.get(name)) for name, record in self._records.items())
 
     def publish(self) -> None:
         """Rename resources from their temporary names."""
@@ -311,7 +290,7 @@ class PreparedResources(Resources):
         Args:
             keep_steps: keep those of finished steps.
         """
-        steps = self._journal.steps if keep_steps else ()
+        steps = self.journal.steps if keep_steps else ()
         kept = {f"{self._dataset}/{staged}" for step in steps for staged in step.staged}
         while self._staged:
             staged = self._staged.popitem()[1]
@@ -334,9 +313,6 @@ class PreparedResources(Resources):
             f"send the raw resources, and create the prepared ones from the results of the workers"
         )
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        self.__reduce__()
-
     def check_wanted(self) -> None:
         """Called before a resource is stored; without temporary names it is about to replace an older one."""
         if not self._hold:
@@ -344,16 +320,16 @@ class PreparedResources(Resources):
 
     def _make_way(self) -> None:
         """Called before a resource is replaced: stops if the dataset has become ready, otherwise removes an old manifest."""
-        if self._stored.ready_manifest() is not None:
+        if self.stored.ready_manifest() is not None:
             raise Superseded
-        self._stored.invalidate()
+        self.stored.invalidate()
 
     def _move(self, name: str, staged: str) -> None:
         try:
             with contextlib.suppress(UnsupportedStorageOperationError):  # copied, but not deleted
                 self._connector.move_resource(staged, f"{self._dataset}/{name}")
         except ResourceNotFoundError:
-            if not self._stored.holds(self._records[name]):
+            if not self.stored.holds(self._records[name]):
                 raise Superseded from None  # another process has finished and cleaned up
 
     def _note_step(self, name: str, made: Iterable[str]) -> None:

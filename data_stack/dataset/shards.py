@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -114,7 +114,7 @@ class EnginePreparation:
         else:
             shards = (Shard(None, "preprocess()"),)
         name, started = stored.definition.card.name, time.perf_counter()
-        opening = stored.open_shards(prepared.fingerprint)
+        opening = stored.open_shards(prepared.journal.attempt)
         left = {shard.name: shard for shard in shards if prepared.step_that_made(shard.name) is None}
         n_done = len(shards) - len(left)
         if n_done:
@@ -122,7 +122,8 @@ class EnginePreparation:
         work = ShardWork(factory, raw, opening, module_digests(factory), stored.folder, self._has_shards)
         bar = {"desc": f"{name}: preparing", "unit": "shard", "total": len(shards), "initial": n_done}
         try:
-            with contextlib.closing(self._results(work, left, name)) as results:
+            nothing = (each for each in dict[str, Step | None]().items())  # an engine is not started for no tasks
+            with contextlib.closing(self._engine.run(work, left, title=f"preparing {name}") if left else nothing) as results:
                 for task, done in with_bar(results, prepared.shows_progress, **bar):
                     if done is not None:
                         prepared.note(done)
@@ -139,10 +140,6 @@ class EnginePreparation:
         prepared.timings.append((f"{len(shards)} shards" if len(shards) != 1 else shards[0].name, time.perf_counter() - started))
         if self._has_shards:
             _finish(factory, raw, prepared)
-
-    def _results(self, work: ShardWork, left: dict[str, Shard], name: str) -> Generator[tuple[str, Step | None], None, None]:
-        if left:
-            yield from self._engine.run(work, left, title=f"data-stack: preparing {name}")
 
     @staticmethod
     def _explain(opening: str, task: str, prepared: PreparedResources) -> NoReturn:
@@ -223,7 +220,7 @@ class ShardResources(PreparedResources):
 
     def check_wanted(self) -> None:
         """Stop if shards are no longer accepted."""
-        if not self._stored.wants_shards(self._opening):
+        if not self.stored.wants_shards(self._opening):
             raise Superseded
 
     def note(self, done: Step) -> None:

@@ -66,8 +66,7 @@ class JsonObject:
 
     def optional_text(self, name: str) -> str | None:
         """A string or null."""
-        value = self.value(name)
-        return value if value is None or isinstance(value, str) else self._wrong(name, value, "a string or null")
+        return self.value(name) if self._fields.get(name, 0) is None else self.text(name)
 
     def flag(self, name: str) -> bool:
         """A truth value."""
@@ -81,10 +80,7 @@ class JsonObject:
 
     def optional_size(self, name: str) -> int | None:
         """A number of bytes or null."""
-        if self._fields.get(name, 0) is None:
-            del self._fields[name]
-            return None
-        return self.size(name)
+        return self.value(name) if self._fields.get(name, 0) is None else self.size(name)
 
     def hexadecimal(self, name: str, n_digits: int) -> str:
         """A digest."""
@@ -95,10 +91,7 @@ class JsonObject:
 
     def optional_hexadecimal(self, name: str, n_digits: int) -> str | None:
         """A digest or null."""
-        if self._fields.get(name, 0) is None:
-            del self._fields[name]
-            return None
-        return self.hexadecimal(name, n_digits)
+        return self.value(name) if self._fields.get(name, 0) is None else self.hexadecimal(name, n_digits)
 
     def objects(self, name: str) -> list[JsonObject]:
         """A list of objects."""

@@ -7,7 +7,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, Union
+from typing import Any
 
 import numpy as np
 
@@ -18,21 +18,11 @@ from data_stack.dataset.encoders.sklearn_state import describe_transformer, dump
 from data_stack.exception import ConfigError, ModelNotTrainedError
 from data_stack.util.request_limit import check_request
 
-__all__ = ["EncoderLike", "SklearnEncoder", "Transformer", "as_encoder"]
+__all__ = ["EncoderLike", "SklearnEncoder", "as_encoder"]
 
 
-class Transformer(Protocol):
-    """What scikit-learn calls a transformer."""
-
-    def fit(self, *args: Any, **kwargs: Any) -> Any:
-        """Learn from data of shape ``(n, n_features)``."""
-
-    def transform(self, *args: Any, **kwargs: Any) -> Any:
-        """Transform data of that shape."""
-
-
-EncoderLike = Union[Encoder, Transformer]
-"""An encoder, or an object with ``fit`` and ``transform``, such as a transformer of scikit-learn."""
+EncoderLike = Any
+"""An Encoder, or an object with ``fit`` and ``transform``, such as a transformer of scikit-learn."""
 
 
 class SklearnEncoder(Encoder):
@@ -56,7 +46,7 @@ class SklearnEncoder(Encoder):
     kind = "sklearn"
     is_per_feature = False
 
-    def __init__(self, transformer: Transformer) -> None:
+    def __init__(self, transformer: Any) -> None:
         if isinstance(transformer, type):
             raise ConfigError(f"an encoder must be an object, not a class: write {transformer.__name__}()")
         if not callable(getattr(transformer, "fit", None)) or not callable(getattr(transformer, "transform", None)):

@@ -5,18 +5,15 @@ from __future__ import annotations
 import functools
 import html
 import inspect
-import reprlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.informed import InformedDatasetIterator
 from data_stack.dataset.iterator.registry import operation
-from data_stack.dataset.positions import ComputedPositions
 from data_stack.dataset.reports import held_memory
 from data_stack.dataset.reports.markup import printable, readable, size_text
 
@@ -272,16 +269,10 @@ def _arguments_text(layer: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    """A value in a few words: arrays by dtype and shape, functions by their names."""
-    if isinstance(value, range):
-        return f"{value.start}:{value.stop}" + ("" if value.step == 1 else f":{value.step}")
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}[{' × '.join(f'{extent:,}' for extent in value.shape)}]"
-    if isinstance(value, functools.partial):
-        return f"partial({_short(value.func)})"
-    if isinstance(value, ComputedPositions):
-        return "by formula"
+    """A value in a few words, a function by its name."""
     name = getattr(value, "__qualname__", None)
     if isinstance(name, str):
         return name
-    return reprlib.repr(value) if type(value).__module__ in ("builtins", "numpy") else type(value).__name__
+    if isinstance(value, functools.partial):
+        return f"partial({_short(value.func)})"
+    return shorten(value) if type(value).__module__ in ("builtins", "numpy") else type(value).__name__

@@ -22,7 +22,6 @@ from data_stack.exception import ConfigError
 
 __all__ = ["DuplicatesReport", "RepeatedSamples", "SharedSamples", "find_duplicates"]
 
-_ROWS_SHOWN = 100
 _EXAMPLES_SHOWN = 5
 
 _Positions = npt.NDArray[np.intp]
@@ -112,12 +111,10 @@ class DuplicatesReport(Document):
                     _share(pair.n_in_second, lengths[pair.second]),
                     _pairs(pair.positions, pair.n_distinct),
                 ]
-                for pair in self.between[:_ROWS_SHOWN]
+                for pair in self.between
             ]
             header = ["splits", "shared samples", "of the first", "of the second", "at"]
             blocks += [Heading(level + 1, "Between splits"), Table(header, rows, frozenset({1, 2, 3}))]
-            if len(self.between) > _ROWS_SHOWN:
-                blocks.append(Paragraph(f"… and {len(self.between) - _ROWS_SHOWN:,} more pairs"))
             blocks.append(Paragraph("There is leakage." if self.is_leaking else "No sample is in two splits."))
         return blocks
 

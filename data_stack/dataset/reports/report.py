@@ -14,7 +14,6 @@ from data_stack.dataset.reports.markup import (
     Document,
     Facts,
     Heading,
-    Paragraph,
     Table,
     number_text,
     readable,
@@ -26,7 +25,6 @@ __all__ = ["DatasetIteratorReport", "kind_of", "plain_data_of", "plain_report"]
 # Parsers of JSON and YAML limit nesting.
 _MOST_NESTED = 25
 
-_MOST_ROWS = 100
 _MOST_NUMBERS_IN_A_CELL = 10
 _BAR = 24
 
@@ -80,7 +78,7 @@ class DatasetIteratorReport(Document):
         if self.columns:
             blocks += [Heading(level + 1, "Columns"), _table_of_columns(self.columns)]
         if self.target_dist:
-            blocks += [Heading(level + 1, "Targets"), *_blocks_of_targets(self)]
+            blocks += [Heading(level + 1, "Targets"), _table_of_targets(self)]
         return blocks
 
 
@@ -146,7 +144,7 @@ def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
         if values is not None:
             facts.append((name, _list([readable(value) for value in values])))
     if report.provenance:
-        facts.append(("layers", " → ".join(map(readable, report.provenance[-_MOST_ROWS:]))))
+        facts.append(("layers", " → ".join(map(readable, report.provenance[-100:]))))
     if report.iteration_speed is not None:
         facts.append(("speed", f"{report.iteration_speed:,.0f} samples a second"))
     return facts
@@ -159,19 +157,12 @@ def _list(texts: Sequence[str], most: int = _MOST_NUMBERS_IN_A_CELL) -> str:
 
 def _table_of_columns(columns: Sequence[ColumnReport]) -> Table:
     header = ["column", "role", "dtype", "shape"]
-    has_statistics = any(column.statistics is not None for column in columns)
-    if has_statistics:
+    if any(column.statistics is not None for column in columns):
         header += ["missing", "numbers", "infinite", "min", "max", "mean", "std", "distinct"]
     rows = []
-    for column in columns[:_MOST_ROWS]:
-        row = [_name(column), column.role or "", column.dtype, _shape(column.shape)]
-        found = column.statistics
-        if found is not None:
-            numbers = (found.n_missing, found.n_numbers, found.n_infinite, found.min, found.max, found.mean, found.std)
-            row += [*map(number_text, numbers), number_text(found.n_distinct)]
-        rows.append(row)
-    if len(columns) > _MOST_ROWS:
-        rows.append([f"… {len(columns) - _MOST_ROWS:,} more", *[""] * (len(header) - 1)])
+    for column in columns:
+        numbers = () if column.statistics is None else dataclasses.astuple(column.statistics)
+        rows.append([_name(column), column.role or "", column.dtype, _shape(column.shape), *map(number_text, numbers)])
     return Table(header, rows, frozenset(range(4, len(header))))
 
 
@@ -190,20 +181,17 @@ def _shape(shape: tuple[int | None, ...] | None) -> str:
     return " × ".join("?" if extent is None else str(extent) for extent in shape) if shape else "one value"
 
 
-def _blocks_of_targets(report: DatasetIteratorReport) -> list[Block]:
+def _table_of_targets(report: DatasetIteratorReport) -> Table:
     names = {target: _class_name(report, target) for target in report.target_dist}
     has_names = any(name is not None for name in names.values())
     n_all, most = sum(report.target_dist.values()), max(report.target_dist.values())
     rows = []
-    for target, count in list(report.target_dist.items())[:_MOST_ROWS]:
+    for target, count in report.target_dist.items():
         row = [readable(target)] + ([names[target] or ""] if has_names else [])
         bar = "█" * max(1, round(_BAR * count / most)) if count else ""
         rows.append([*row, f"{count:,}", f"{100 * count / max(1, n_all):.1f} %", bar])
     header = ["target", *(["name"] if has_names else []), "samples", "share", ""]
-    right = frozenset({len(header) - 3, len(header) - 2})
-    n_more = len(report.target_dist) - _MOST_ROWS
-    rest: list[Block] = [Paragraph(f"… and {n_more:,} more targets")] if n_more > 0 else []
-    return [Table(header, rows, right), *rest]
+    return Table(header, rows, frozenset({len(header) - 3, len(header) - 2}))
 
 
 def _class_name(report: DatasetIteratorReport, target: Any) -> str | None:
