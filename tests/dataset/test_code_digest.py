@@ -17,9 +17,6 @@ import pytest
 
 from data_stack.dataset import code_digest as code_digest_module
 from data_stack.dataset.code_digest import code_digest, find_changed_module, module_digests
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory
-from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.prepared import PreparedResources, Resources
 
 FACTORY = """
     from data_stack.dataset.declarative import DatasetCard, DatasetFactory
@@ -157,18 +154,6 @@ def test_what_cannot_be_compared_is_like_nothing_else_and_so_is_what_was_edited_
     assert "made_one.py was edited while this process runs" in caplog.text
 
 
-def test_classes_made_by_functions_differ_by_the_variables_they_use() -> None:
-    def made(labels: dict[int, str]) -> DatasetFactory:
-        def preprocess(self: Any, raw: Resources, prepared: PreparedResources) -> None:
-            print(labels)
-
-        card = DatasetCard(name="labels", version="1")
-        kind: type[DatasetFactory] = type("Made", (DatasetFactory,), {"card": card, "preprocess": preprocess})
-        return kind(None)
-
-    assert code_digest(made({1: "a"})) == code_digest(made({1: "a"})) != code_digest(made({1: "b"}))
-
-
 def test_a_class_of_a_notebook_is_told_by_its_code_and_by_the_values_it_uses() -> None:
     cell = textwrap.dedent(FACTORY).format(imports="LABELS = {labels}\ndef label(i): return LABELS[i] {more}", body="label(1)")
     program = (
@@ -200,21 +185,3 @@ def test_a_module_that_another_process_has_in_another_version_is_named(write: Wr
         (tmp_path / f"{name}.py").unlink()
     _forget_modules(set(sys.modules) - {"made_one", "made_two"})
     assert find_changed_module(digests) is None
-
-
-class Inherited(DatasetFactory):
-    card = DatasetCard(name="labels", version="1")
-    splits = ("all",)
-
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        raise NotImplementedError
-
-
-def test_the_modules_of_inherited_classes_count_and_those_of_data_stack_do_not(write: Write) -> None:
-    write(
-        made_one="from made_base import Base\nclass Factory(Base): pass",
-        made_base="from data_stack.dataset.declarative import DatasetFactory\nclass Base(DatasetFactory): pass",
-    )
-
-    assert set(module_digests(importlib.import_module("made_one").Factory(None))) == {"made_one", "made_base"}
-    assert __name__ in module_digests(Inherited(None))

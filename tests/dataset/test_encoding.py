@@ -6,7 +6,6 @@ import json
 import pickle
 from collections import namedtuple
 from collections.abc import Callable
-from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import IndexArray
-from data_stack.dataset.iterator.encoded import EncodedDatasetIterator, MappedClassesView
+from data_stack.dataset.iterator.encoded import EncodedDatasetIterator
 from data_stack.dataset.iterator.stacking import column_of, empty_like, stack_samples
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError, ModelNotTrainedError
@@ -181,18 +180,6 @@ def test_a_pickled_iterator_reads_the_same(encoded: DatasetIteratorIF) -> None:
     assert all(map(same, after, samples))
 
 
-def read_all(iterator: DatasetIteratorIF) -> Any:
-    """For a process of its own."""
-    return list(iterator), iterator.read_batch(range(len(iterator)))
-
-
-def test_encoded_stacks_cross_into_a_spawned_process(spawned: Pool) -> None:
-    for name in ("rows", "dropped"):
-        stack = STACKS[name]()
-
-        assert same(spawned.apply(read_all, (stack,)), read_all(stack))
-
-
 # ---------------------------------------------------------------------- fitting
 
 
@@ -330,21 +317,6 @@ def test_dropped_labels_leave_their_samples_out(labels: list[Any], mapping: dict
     positions = [index for index in indices if index < len(expected)]
     assert stack.__getitems__(positions) == [expected[position] for position in positions]
     assert stack.read_column(0).tolist() == [i for i, _ in expected]
-
-
-def test_dropping_reads_the_labels_once_and_a_copy_reads_them_not_at_all() -> None:
-    client = Client(list(zip(NUMBERS, LABELS, strict=True)))
-
-    stack = client.map_classes(ClassMapping({0: 1}, unmapped="drop"))
-    n_read = len(client.read)
-    copy = pickle.loads(pickle.dumps(stack))
-
-    assert n_read == N
-    assert len(copy) == 4
-    below = copy.underlying_iterators[0]
-    assert isinstance(below, MappedClassesView)
-    assert below._arguments() == {"mapping": ClassMapping({0: 1}, unmapped="drop"), "columns": [1]}
-    assert len(below.underlying_iterators[0].read) == N  # type: ignore[attr-defined]  # as it was sent, no more
 
 
 def test_one_hot_takes_the_classes_of_the_meta() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import logging
 import resource as limits
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from plain_connector import PlainConnector, UnwritableConnector
 from sizes import FULL
 
 from data_stack.dataset import preparation
@@ -24,13 +24,10 @@ from data_stack.dataset.declarative import DatasetCard, DatasetFactory, Prepared
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import (
     PreparationError,
-    ResourceNotFoundError,
     RetrievalError,
-    StorageError,
     StorageFullError,
 )
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 
 SPLITS = ("train", "valid", "test")
@@ -384,7 +381,9 @@ class TestReplacingAnEarlierVersion:
         assert all(samples(newer(connector), split) == expected(split, 7) for split in SPLITS)
         assert newer(connector).verify() == []
 
-    def test_sources_that_are_opened_as_they_are_are_not_served_as_the_version_they_replaced(self, folder: Path) -> None:
+    def test_sources_that_are_opened_as_they_are_are_not_served_as_the_version_they_replaced(
+        self, folder: Path, tmp_path: Path
+    ) -> None:
         class Raw(DatasetFactory):
             card = DatasetCard(name="raw", version="1", keeps_versions=False)
             splits = ("all",)
@@ -403,7 +402,7 @@ class TestReplacingAnEarlierVersion:
             )
 
         folder.joinpath("newer.txt").write_bytes(contents("train")[::-1])
-        store = BareConnector()  # keeps no digests: only the manifest tells the versions apart
+        store = PlainConnector(tmp_path / "plain")  # keeps no digests: only the manifest tells the versions apart
         Raw(store).prepare()
         with pytest.raises(RetrievalError):
             NewerRaw(store).prepare()
@@ -513,7 +512,7 @@ class TestAdopting:
     def test_a_store_that_cannot_be_written_is_used_without_a_manifest_and_the_log_says_so(
         self, adopting: type[NumbersFactory], legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture
     ) -> None:
-        factory = adopting(UnwritableConnector(legacy))
+        factory = adopting(UnwritableConnector(Path(legacy.root_path)))
 
         with caplog.at_level(logging.INFO, "data_stack"):
             assert samples(factory, "train") == [-1, -2]
@@ -541,8 +540,10 @@ class TestBesideOthers:
         assert got == [expected("test")] * 4
         assert done == list(SPLITS)
 
-    def test_without_any_lease_all_get_right_samples(self, numbers: type[NumbersFactory]) -> None:
-        store, got = BareConnector(), []
+    def test_without_any_lease_all_get_right_samples(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        store, got = FreeConnector(connector.root_path), []
         HOOKS["before"] = lambda split: time.sleep(0.01)
 
         in_threads(4, lambda: got.append(samples(numbers(store), "test")))
@@ -631,44 +632,6 @@ class largest_file:
     def __exit__(self, *error: object) -> None:
         limits.setrlimit(limits.RLIMIT_FSIZE, self._limit)
         signal.signal(signal.SIGXFSZ, self._signal)
-
-
-class BareConnector(StorageConnector):
-    """A third party's store: the required methods and nothing else."""
-
-    def __init__(self) -> None:
-        self._stored: dict[str, bytes] = {}
-
-    def get_resource(self, identifier: str, resource_type: Any = None) -> Any:
-        if identifier not in self._stored:
-            raise ResourceNotFoundError(identifier, "a bare store")
-        return StreamedResource(identifier, io.BytesIO(self._stored[identifier]))
-
-    def set_resource(self, identifier: str, resource: Any) -> None:
-        if isinstance(resource, bytes):
-            self._stored[identifier] = resource
-        else:
-            resource.seek(0)
-            self._stored[identifier] = resource.read()
-
-    def has_resource(self, identifier: str) -> bool:
-        return identifier in self._stored
-
-
-class UnwritableConnector(StorageConnector):
-    """A third party's store that cannot be written."""
-
-    def __init__(self, inner: StorageConnector) -> None:
-        self._inner = inner
-
-    def get_resource(self, identifier: str, resource_type: Any = None) -> Any:
-        return self._inner.get_resource(identifier)
-
-    def set_resource(self, identifier: str, resource: Any) -> None:
-        raise StorageError(f"could not store {identifier!r}: read-only")
-
-    def has_resource(self, identifier: str) -> bool:
-        return self._inner.has_resource(identifier)
 
 
 class FreeConnector(FileStorageConnector):

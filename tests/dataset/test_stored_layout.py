@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
@@ -80,16 +79,6 @@ def test_versions_used_by_turns_are_prepared_once_each(store: FileStorageConnect
     }
 
 
-def test_versions_prepared_at_once_do_not_touch_each_other(store: FileStorageConnector) -> None:
-    threads = [threading.Thread(target=kind(store).prepare) for kind in (Older, Newer) * 2]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert (sample(Older(store)), sample(Newer(store))) == ("1.0 one", "2.0 one")
-
-
 def test_an_interrupted_version_goes_on_while_another_is_prepared_between(store: FileStorageConnector) -> None:
     with pytest.raises(KeyboardInterrupt):
         Interrupted(store).prepare()
@@ -124,15 +113,6 @@ def test_a_complete_store_without_manifest_is_adopted_where_it_lies(flat: FileSt
     assert Older(flat).prepare().adopted
     assert dataset_folder(Older(flat)) == "letters"
     assert not Newer(flat).is_ready()
-
-
-def test_a_dataset_that_keeps_no_versions_lies_below_its_name(store: FileStorageConnector) -> None:
-    class Flat(Older):
-        card = DatasetCard(name="letters", version="1.0", keeps_versions=False)
-
-    Flat(store).prepare()
-
-    assert store.list_resources() == ["letters/manifest.json", "letters/prepared/letters.txt"]
 
 
 def test_a_source_that_another_version_has_is_not_retrieved_again(store: FileStorageConnector, tmp_path: Path) -> None:

@@ -114,10 +114,6 @@ def test_classes_take_turns_and_a_small_one_leaves_its_places_to_the_others() ->
     assert Counter(targets[index] for index in Watched(targets).drawn(n_samples=30)) == {0: 14, 1: 13, 2: 3}
 
 
-def test_measured_targets_are_drawn_evenly_over_the_dataset() -> None:
-    assert Watched(np.linspace(0.5, 0.9, 101).tolist()).drawn(n_samples=5) == [0, 25, 50, 75, 100]
-
-
 def test_a_seed_draws_other_samples_and_the_same_ones_again_and_only_these_are_read() -> None:
     iterator = Watched(list(range(10)) * 5_000)
 

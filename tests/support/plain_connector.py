@@ -7,12 +7,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from data_stack.exception import ResourceNotFoundError
+from data_stack.exception import ResourceNotFoundError, StorageError
 from data_stack.io.resources import ResourceFactory, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY, StorageConnector
 from data_stack.io.storage_connectors.writer import binary_chunks
 
-__all__ = ["FilesConnector", "LockedConnector", "PlainConnector"]
+__all__ = ["FilesConnector", "LockedConnector", "PlainConnector", "UnwritableConnector"]
 
 
 class PlainConnector(StorageConnector):
@@ -43,6 +43,13 @@ class FilesConnector(PlainConnector):
 
     def opened(self, path: Path) -> Any:
         return path.open("rb")
+
+
+class UnwritableConnector(PlainConnector):
+    """Refuses to store."""
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        raise StorageError(f"could not store {identifier!r}: read-only")
 
 
 class LockedConnector(PlainConnector):

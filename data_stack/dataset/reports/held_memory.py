@@ -49,9 +49,8 @@ class HeldMemory:
                     what = f"{'' if is_list else name.lstrip('_')} {_describe(part)}".lstrip()
                     things.append((n_bytes, f"{what} = {size_text(n_bytes)}"))
         things.sort(key=lambda thing: -thing[0])
-        rest = sum(n_bytes for n_bytes, _ in things[_MOST_NAMED:])
-        texts = [text for _, text in things[:_MOST_NAMED]] + ([f"{size_text(rest)} of other things"] if rest else [])
-        return texts, sum(n_bytes for n_bytes, _ in things)
+        more = ["…"] if len(things) > _MOST_NAMED else []
+        return [text for _, text in things[:_MOST_NAMED]] + more, sum(n_bytes for n_bytes, _ in things)
 
     def _bytes(self, value: Any, depth: int) -> int:
         """The memory that ``value`` keeps alive and that was not counted before."""
@@ -60,11 +59,10 @@ class HeldMemory:
         root = value
         while isinstance(root, np.ndarray) and not isinstance(root, np.memmap) and root.base is not None:
             root = root.base
-        key = id(root)
         if hasattr(root, "untyped_storage"):  # a tensor, without importing torch
-            with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse ones and their like
+            with contextlib.suppress(RuntimeError, NotImplementedError):  # a sparse one
                 root = root.untyped_storage()
-                key = root.data_ptr()
+        key = root.data_ptr() if hasattr(root, "data_ptr") else id(root)
         if key in self._counted or isinstance(root, np.memmap) or type(root).__name__ == "mmap":
             return 0
         self._counted[key] = root
@@ -80,13 +78,11 @@ class HeldMemory:
         return n_bytes if type(n_bytes) is int else 0
 
     def _bytes_of_items(self, value: Any, depth: int) -> int:
-        n_items, own = len(value), value.nbytes if isinstance(value, np.ndarray) else sys.getsizeof(value)
-        items: Any = value.ravel()[:_ITEMS_LOOKED_AT].tolist() if isinstance(value, np.ndarray) else value
-        if isinstance(value, Mapping):
-            items, n_items = chain.from_iterable(islice(value.items(), _ITEMS_LOOKED_AT)), 2 * n_items
+        own = value.nbytes if isinstance(value, np.ndarray) else sys.getsizeof(value)
+        items = chain.from_iterable(value.items()) if isinstance(value, Mapping) else getattr(value, "flat", value)
         looked_at = list(islice(items, _ITEMS_LOOKED_AT))  # at once, as threads may change it
-        n_bytes = sum(self._bytes(item, depth) for item in looked_at)
-        return own + round(n_bytes * n_items / max(1, len(looked_at)))
+        n_items = 2 * len(value) if isinstance(value, Mapping) else getattr(value, "size", None) or len(value)
+        return own + round(sum(self._bytes(item, depth) for item in looked_at) * n_items / max(1, len(looked_at)))
 
 
 def _attributes(thing: Any) -> dict[str, Any]:

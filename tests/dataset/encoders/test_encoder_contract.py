@@ -198,39 +198,36 @@ def damaged_states() -> list[Any]:
     deep: Any = 1
     for _ in range(10_000):
         deep = [deep]
+    learned = [
+        [],
+        {"centre": array, "scale": array, "more": array},
+        {"centre": array, "scale": 0.0},
+        {"centre": {"float": "nan"}, "scale": 1.0},
+        {"centre": {"array": {"dtype": "O", "shape": [3], "values": [1, 2, 3]}}, "scale": array},
+        {"centre": {"array": {"dtype": "<f8", "shape": [2**40], "base64": ""}}, "scale": array},
+    ]
+    configs = [[], {"scaling": "other"}, {"nonsense": 1}, {"scaling": {"code": "print(1)"}}, {"scaling": deep}, {"self": "x"}]
+    others: list[tuple[Encoder, str, Any]] = [
+        (CategoricalEncoder(categories=["a"]), "learned", {"categories": ["b"]}),
+        (CategoricalEncoder(categories=["a"]), "config", {"categories": ["a", "a"]}),
+        (CategoricalEncoder(categories=["a"]), "config", {"categories": {"range": [0, 10**18, 1]}}),
+        (ClassMapping({1: 2}), "config", {"mapping": {"dict": [[{"dict": []}, 1]]}}),
+        (ImageEncoder(0, 1), "config", {"mean": [[1.0]], "std": 1.0}),
+        (ImageEncoder().fit(IMAGES), "learned", {"mean": 1.0}),
+        (FeatureEncoder({0: ContinuousEncoder()}), "config", {"encoders": {"dict": [[0, "x"]]}}),
+        (FeatureEncoder({0: ContinuousEncoder()}), "learned", {"rest": [1]}),
+    ]
     return [
         None,
-        {},
-        {**good, "more": 1},
-        changed(kind="os.system"),
-        changed(kind="categorical"),
-        changed(config=[]),
-        changed(config={"scaling": "other"}),
-        changed(config={"nonsense": 1}),
-        changed(config={"scaling": {"code": "print(1)"}}),
-        changed(config={"scaling": deep}),
-        changed(kind=deep),
         deep,
-        changed(config={"self": "x"}),
-        changed(learned=[]),
-        changed(learned={"centre": array, "scale": array, "more": array}),
-        changed(learned={"centre": array, "scale": 0.0}),
-        changed(learned={"centre": {"float": "nan"}, "scale": 1.0}),
-        changed(learned={"centre": {"array": {"dtype": "O", "shape": [3], "values": [1, 2, 3]}}, "scale": array}),
-        changed(learned={"centre": {"array": {"dtype": "<f8", "shape": [2**40], "base64": ""}}, "scale": array}),
+        {},
+        changed(more=1),
+        *(changed(kind=kind) for kind in ("os.system", "categorical", deep)),
+        *(changed(config=config) for config in configs),
+        *(changed(learned=each) for each in learned),
         changed(fitted_on=7),
-        {**CategoricalEncoder(categories=["a"]).state(), "learned": {"categories": ["b"]}},
-        {**CategoricalEncoder(categories=["a"]).state(), "config": {"categories": ["a", "a"]}},
-        {**CategoricalEncoder().fit(WORDS).state(), "learned": {"categories": [[1]]}},
-        {**ClassMapping({1: 2}).state(), "config": {"mapping": [1], "unmapped": "keep"}},
-        {**ClassMapping({1: 2}).state(), "config": {"mapping": {"dict": [[{"dict": []}, 1]]}}},
-        {**ImageEncoder(0, 1).state(), "config": {"mean": [[1.0]], "std": 1.0}},
-        {**ImageEncoder(0, 1).state(), "config": {"mean": 0.0, "std": -1.0}},
-        {**ImageEncoder().fit(IMAGES).state(), "learned": {"mean": 1.0}},
-        {**CategoricalEncoder(categories=[1]).state(), "config": {"categories": {"range": [0, 10**18, 1]}}},
-        {**FeatureEncoder({0: ContinuousEncoder()}).state(), "config": {"encoders": {"dict": [[0, "x"]]}}},
-        {**FeatureEncoder({0: ContinuousEncoder()}).state(), "learned": {"rest": [1]}},
-        {**good, "kind": "sklearn", "config": {"transformer": {"sklearn": {"class": "StandardScaler"}}}},  # as before
+        changed(kind="sklearn", config={"transformer": {"sklearn": {"class": "StandardScaler"}}}),
+        *({**encoder.state(), part: wrong} for encoder, part, wrong in others),
     ]
 
 

@@ -124,24 +124,6 @@ def test_arguments_are_shown_shortened_and_only_where_they_are_no_defaults() -> 
     assert arguments[3].startswith("function=test_arguments_are_shown")
 
 
-def test_what_is_no_iterator_of_ours_is_explained() -> None:
-    class Torch:
-        def __init__(self) -> None:
-            self.data = torch.zeros(10, 2)
-
-        def __len__(self) -> int:
-            return 10
-
-        def __getitem__(self, index: int) -> Any:
-            return self.data[index]
-
-    combined, of_list, of_torch = explain(CombinedDatasetIterator([[1, 2, 3], Torch()])).layers  # type: ignore[list-item]
-
-    assert combined.stacked_on == (2, 3)
-    assert (of_list.layer, of_list.n_samples) == ("list", 3)
-    assert of_torch.keeps == ("data float32 10 × 2 = 80 B",)
-
-
 def test_shared_iterators_are_drawn_once() -> None:
     shared = dataset(10)
 
