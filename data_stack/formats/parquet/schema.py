@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, cells_of, check_codec, default_codec, read_codec
-from data_stack.formats.parquet.types import FieldDtype, check_dtype, dtype_name
+from data_stack.formats.parquet.types import FieldLike, check_dtype, dtype_name
 from data_stack.util.named_rows import row_type
 from data_stack.util.suggestions import did_you_mean
 
@@ -30,7 +30,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, init=False)
-class Field:
+class Field(FieldLike):
     """What one column holds.
 
     ::
@@ -53,11 +53,7 @@ class Field:
         ConfigError: there is no such dtype or shape, or the codec cannot hold such values.
     """
 
-    name: str
-    dtype: FieldDtype
-    shape: tuple[int | None, ...]
     codec: FieldCodec
-    nullable: bool
 
     def __init__(
         self,

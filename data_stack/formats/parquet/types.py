@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,20 +38,14 @@ FieldDtype: TypeAlias = "np.dtype[Any] | type[Decimal]"
 """What the values of a field are: a dtype of numpy (``str`` text, ``bytes`` bytes, ``object`` anything), or Decimal."""
 
 
-class FieldLike(Protocol):
-    """What codecs ask of a field; :class:`~data_stack.formats.parquet.schema.Field` documents each."""
+@dataclass(frozen=True, init=False)
+class FieldLike:
+    """What codecs need to know of a field; :class:`~data_stack.formats.parquet.schema.Field` documents each."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def dtype(self) -> FieldDtype: ...
-
-    @property
-    def shape(self) -> tuple[int | None, ...]: ...
-
-    @property
-    def nullable(self) -> bool: ...
+    name: str
+    dtype: FieldDtype
+    shape: tuple[int | None, ...]
+    nullable: bool
 
 
 #: Spark's names; a timestamp is an instant (UTC), a timestamp_ntz a reading of a clock.
