@@ -18,7 +18,8 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet.columns import objects
 from data_stack.formats.parquet.files import ParquetFiles, partition_names
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.formats.parquet.selecting import Predicate, could_match
+from data_stack.formats.parquet.selecting import Predicate
+from data_stack.formats.parquet.selecting.expressions import could_match
 
 __all__ = ["column_guarantee", "files_that_could_match", "partition_array", "partition_guarantee", "partition_value", "types_of"]
 

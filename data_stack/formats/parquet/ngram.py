@@ -147,7 +147,7 @@ class NGramIterator(GroupedDatasetIterator):
         pairs.read_batch([0, 5, 2])[0]["image"]        # {offset: {field: array of shape (3, ...)}}
         Loader(pairs, 64, shuffle=BlockShuffled(window=8))
 
-    When it is made, the timestamps (and the groups) are read, nothing else; the timestamps as they are stored, if a
+    The constructor reads the timestamps (and the groups), nothing else; the timestamps as they are stored, if a
     :class:`~data_stack.formats.parquet.transformed.TransformedDatasetIterator` lies below. Then 4 bytes are kept for each
     sequence, and as many for each row if there are groups; a pickle carries them. A batch is one request for each set of fields
     that is wanted at the same offsets. Of sequences that overlap much, cells that take long to decode, such as images, are
@@ -272,7 +272,7 @@ def _mark_borders(
     """Mark in ``starts_run`` the rows that do not follow the one before."""
     key = ngram.timestamp_field
     if ngram.length > 1 or not ngram.timestamp_overlap:
-        falls = _falls(times, key) & ~starts_run[1:]
+        falls = np.asarray(times[1:] < times[:-1], dtype=bool) & ~starts_run[1:]
         if bool((falls & same_block).any()):
             place = int(np.flatnonzero(falls & same_block)[0])
             raise ConfigError(
@@ -345,16 +345,6 @@ class NGramAccess(OffsetsAccess):
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return grow_reads(self.samples, start, stop)
-
-
-def _falls(times: npt.NDArray[Any], key: str) -> npt.NDArray[np.bool_]:
-    """Between which of the timestamps the second is smaller, shape ``(n - 1,)``."""
-    if times.ndim > 1 or times.dtype.kind in "SUV":
-        raise ConfigError(f"timestamps are numbers or times; {key!r} is of dtype {times.dtype} and shape {times.shape[1:]}")
-    try:
-        return np.asarray(times[1:] < times[:-1], dtype=bool)
-    except TypeError as error:
-        raise ConfigError(f"timestamps are numbers or times; values of {key!r} cannot be compared: {error}") from error
 
 
 def _field_names(iterator: DatasetIteratorIF) -> list[str]:

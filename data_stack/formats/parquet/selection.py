@@ -15,7 +15,8 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import CellError, objects
 from data_stack.formats.parquet.known_values import types_of
 from data_stack.formats.parquet.row_groups import RowGroups
-from data_stack.formats.parquet.selecting import Predicate, PredicateError, could_match, excludes_nan
+from data_stack.formats.parquet.selecting import Predicate, PredicateError
+from data_stack.formats.parquet.selecting.expressions import could_match, excludes_nan
 from data_stack.io.parallel import Workers
 from data_stack.util.large_arrays import new_array
 from data_stack.util.processors import n_threads

@@ -17,7 +17,6 @@ import pytest
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting import (
-    ArrowPredicate,
     Predicate,
     PredicateError,
     as_predicate,
@@ -81,7 +80,7 @@ def test_expressions_and_filters_select_what_pyarrow_selects(filters: Any) -> No
 def test_the_fields_of_an_expression_are_found() -> None:
     expression = (col("b") > 1) & col("a").isin(["x"]) | pc.field("n", "c").is_null() | (col("o'd: name") == "it's")
 
-    assert ArrowPredicate(expression).fields == ("a", "b", "n", "o'd: name")
+    assert as_predicate(expression).fields == ("a", "b", "n", "o'd: name")
 
 
 def test_expressions_see_columns_of_all_kinds() -> None:

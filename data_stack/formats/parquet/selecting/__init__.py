@@ -2,7 +2,6 @@
 
 from pyarrow.compute import field as col
 
-from data_stack.formats.parquet.selecting.expressions import ArrowPredicate, could_match, excludes_nan
 from data_stack.formats.parquet.selecting.petastorm_predicates import (
     as_predicate,
     in_intersection,
@@ -15,13 +14,10 @@ from data_stack.formats.parquet.selecting.petastorm_predicates import (
 from data_stack.formats.parquet.selecting.predicate import Predicate, PredicateError
 
 __all__ = [
-    "ArrowPredicate",
     "Predicate",
     "PredicateError",
     "as_predicate",
     "col",
-    "could_match",
-    "excludes_nan",
     "in_intersection",
     "in_lambda",
     "in_negate",
