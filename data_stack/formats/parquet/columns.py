@@ -1,4 +1,4 @@
-"""Columns of a row group in memory: what they hold, and how rows are taken out of them."""
+"""Columns of a row group in memory, and how rows are taken out of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from data_stack.util.request_limit import Request, current_request, decoding_for
 
 __all__ = ["ArrayColumn", "CellColumn", "CellError", "GroupColumn", "ListColumn", "MadeColumn", "ObjectColumn", "objects"]
 
-#: From here on memory is not asked for lightly.
+#: Allocations from this size on are checked first.
 _LARGE_BYTES = 1 << 26
 
 Rows = npt.NDArray[np.int64]
@@ -182,7 +182,7 @@ class ListColumn(GroupColumn):
 
 
 class CellColumn(GroupColumn):
-    """Cells that are decoded when they are asked for, such as images: only those that are wanted, in the thread that wants them.
+    """Cells that are decoded on access, such as images, in the thread that reads them.
 
     Args:
         cells: the bytes of each row, None for null.
@@ -266,7 +266,7 @@ class CellColumn(GroupColumn):
 
 
 class MadeColumn(GroupColumn):
-    """Values that can be changed, such as dicts: they are made anew each time that one is asked for.
+    """Mutable values, such as dicts: each access makes new ones.
 
     Args:
         n_rows: how many there are.

@@ -16,7 +16,7 @@ pyarrow takes a field for missing whose integer has another width than the stand
 """
 
 LONG: Final = 1 << 16
-#: By the kind of an integer; of 8 or 16 bits nothing is asked for.
+#: By the kind of an integer; those of 8 and 16 bits occur in no field that matters.
 _WIDTHS: Final = {3: 1 << 17, 4: 1 << 17, 6: LONG}
 _LARGEST_NUMBER: Final = (1 << 15) - 1
 

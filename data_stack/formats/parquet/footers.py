@@ -30,7 +30,7 @@ __all__ = ["Footers", "digest_of_row_groups", "reading_parquet"]
 
 #: Footers of a store that is far away are fetched by so many threads.
 _MOST_THREADS = 16
-#: So much of the end of a file is read at once, in the hope that the footer is no longer.
+#: The end of a file that is read at once; most footers are shorter.
 _TAIL_BYTES = 1 << 16
 _MAGIC = b"PAR1"
 _WHAT_TO_DO = "Restore the file from a copy; or, if another tool has written it anew, run `data-stack parquet generate-metadata`"
@@ -63,9 +63,8 @@ class Footers:
 
     Args:
         files: of the dataset.
-        lazily: read a footer only when it is asked for; there are no row groups before :meth:`read_all`.
-        verified: hold footers, and columns when they are first read, against the digests in the dataset's manifest. Of a file
-            that has another size than the manifest says, it knows nothing.
+        lazily: read a footer on first use; there are no row groups before :meth:`read_all`.
+        verified: check footers against the digests in the dataset's manifest, except those of files of another size.
 
     Attributes:
         file_of: for each row group which file it is in, shape ``(n_row_groups,)``; row groups are in the order of the files.

@@ -253,7 +253,7 @@ class _ReadingFirstRows(GroupReading):
         self._n_rows = n_rows
 
     def _options(self) -> Mapping[str, Any]:
-        # of a store, too, from one page to the next, as far as rows are asked for
+        # also of a store: page by page, until there are enough rows
         return {"pre_buffer": False, "buffer_size": _PAGE_BYTES}
 
     def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:

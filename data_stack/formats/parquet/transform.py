@@ -1,4 +1,4 @@
-"""What is made of the rows of a dataset: edited, removed and selected fields, and the function that makes them."""
+"""Transforms of rows: a function, and the fields that it edits, removes and selects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TransformSpec:
         edit_fields: fields that ``func`` makes, or changes in dtype or shape: ``(name, dtype, shape, nullable)`` or
             :class:`~data_stack.formats.parquet.schema.Field`. They stand behind the others.
         removed_fields: names of fields that are left out.
-        selected_fields: names of the fields that are handed out, in this order; not together with ``removed_fields``.
+        selected_fields: names of the fields of the result, in this order; not together with ``removed_fields``.
         on: what ``func`` is a function of: "rows" (a dict), "numpy" (a dict of arrays of shape ``(n, …)``) or "pandas" (a
             DataFrame, arrays as objects). A batch has any number of rows, at least one, and as many come out. None: "rows", or
             what the reader that it is given to has.

@@ -1,4 +1,4 @@
-"""The rows of a dataset as a transform makes them, held against the fields that shall come out."""
+"""The rows of a dataset after a transform, checked against the fields of the result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Columns = dict[str, npt.NDArray[Any]]
 class TransformedDatasetIterator(AccessedDatasetIterator):
     """The rows of ``dataset_iterator`` as a :class:`TransformSpec` makes them, whenever they are read; nothing is kept.
 
-    What the function gives is held against the fields that shall come out: dtype, shape, and whether a value may be missing.
+    The result of the function is checked against the fields: dtype, shape, and whether a value may be missing.
     Numbers of another dtype are cast if the field's dtype holds them exactly, or holds floats as they do.
 
     Args:

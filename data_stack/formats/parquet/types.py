@@ -187,7 +187,7 @@ def arrow_for_spark(type_: pa.DataType) -> pa.DataType:
 
 
 def arrow_type_of_dtype(dtype: FieldDtype) -> pa.DataType:
-    """The type that stores scalars of a dtype unless another is asked for.
+    """The default type for scalars of a dtype.
 
     Raises:
         ConfigError: nothing stores such scalars.

@@ -86,7 +86,7 @@ class ParquetWriter:
             themselves, such as images, are stored as they are.
         indexes: row-group indexes to build in the end, such as ``SingleFieldIndex("vehicle", "vehicle")``.
         petastorm: whether Petastorm, too, shall be able to read it (``make_reader``): its metadata is written as well.
-        resume: go on with what is there; False to refuse a folder in which there is a dataset.
+        resume: continue the dataset in the folder; False to refuse a folder with a dataset.
         overwrite: remove the dataset that is there first.
 
     Raises:
@@ -291,7 +291,7 @@ class ParquetWriter:
 
         Raises:
             ConfigError: there is neither a schema nor a row that tells one.
-            StorageError: it could not be written. What is complete stays, to be gone on with.
+            StorageError: it could not be written. Complete files stay, and the next writer resumes behind them.
         """
         if self._state == "closed":
             return
@@ -307,7 +307,7 @@ class ParquetWriter:
         self._leave("closed")
 
     def abandon(self) -> None:
-        """Throw away what is not durable, and leave the rest to be gone on with."""
+        """Discard what is not durable; the next writer resumes behind the rest."""
         if self._state in ("closed", "abandoned"):
             return
         try:
@@ -329,10 +329,10 @@ class ParquetWriter:
             with contextlib.suppress(Exception):  # what goes wrong already is what the caller shall see
                 self.abandon()
 
-    # ------------------------------------------------------------------ taking up what is there
+    # ------------------------------------------------------------------ resuming
 
     def _take_up(self, resume: bool, overwrite: bool) -> None:
-        """See what is there, and go on with it."""
+        """Read the manifest and the notes in the folder, and continue from them."""
         if overwrite:
             remove_dataset(self._folder)
         self._manifest, noted = ParquetManifest.read(self._folder), read_progress(self._folder)

@@ -1,4 +1,4 @@
-"""The files that rows go into, and the notes of those that are complete, from which an interrupted writer is gone on with.
+"""The files that rows go into, and the notes of the complete ones, from which a writer resumes after an interruption.
 
 The notes are a manifest of their own, in ``_data_stack_progress``: of the files that this writer, and interrupted ones before
 it, have completed. What it lists is durable; other files of theirs are removed by the next writer.
@@ -88,7 +88,7 @@ class WriterPart:
             self.complete()
 
     def complete(self, *, is_noted: bool = False) -> None:
-        """Complete all open files, and note that these rows are there: at once if that is asked for, or there are few files."""
+        """Complete all open files, and note their rows: at once with ``is_noted``, or if there are few files."""
         if self.has_files:
             for file in self._open.values():
                 file.finish()
@@ -199,7 +199,7 @@ def clear_left_over(folder: Folder, known: Iterable[ParquetFileRecord], *, was_b
         if not was_begun or not PART_FILE.fullmatch(name):
             raise ConfigError(
                 f"there is {folder.full_name(name)!r} already, which no manifest lists. Choose another folder; or "
-                f"`data-stack parquet generate-metadata` makes a manifest of what is there, and overwrite=True removes it"
+                f"`data-stack parquet generate-metadata` makes a manifest of these files, and overwrite=True removes them"
             )
     if folder.path is not None:  # stores clear up after themselves
         stray += [name for name in there if name.rpartition("/")[2].startswith(TEMPORARY)]

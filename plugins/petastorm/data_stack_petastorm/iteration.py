@@ -30,8 +30,8 @@ _END: Final = object()
 class Reader:
     """What :func:`make_reader` and :func:`make_batch_reader` give: an iterator of named tuples, and a context manager.
 
-    It gives ``num_epochs`` epochs, then ends. A loop that is broken off goes on with the next loop; after an error the same row
-    is asked for again; :meth:`reset` begins anew, at any time. Workers run from the first row to the last, or to the end of
+    It gives ``num_epochs`` epochs, then ends. The next loop continues one that was broken off; after an error the reader tries
+    the same row again; :meth:`reset` begins anew, at any time. Workers run from the first row to the last, or to the end of
     the ``with`` block. Several threads may take rows of one reader; each row goes to one of them.
 
     Args:
@@ -158,7 +158,7 @@ class Reader:
             raise
         except BaseException:
             self._batches = None
-            self._loader.seek(*before)  # tried again, if it is asked for again
+            self._loader.seek(*before)  # the next call tries again
             raise
         name = self.schema.name
         if self.batched_output:

@@ -74,7 +74,7 @@ class _ReaderLoader:
         )
 
     def _field(self, name: str, column: Any) -> Any:
-        """A column as it is handed out.
+        """A column in the form of the batch.
 
         Args:
             name: of the field.

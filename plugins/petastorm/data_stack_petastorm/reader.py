@@ -37,7 +37,7 @@ class ReaderArguments:
         schema_fields: names, regular expressions of whole names, or fields; or an
             :class:`~data_stack.formats.parquet.ngram.NGram` for sequences ``{offset: named tuple}``. None for all.
         reader_pool_type: "thread", "process" or "dummy" (none).
-        workers_count: how many at most. For files of this machine and without a ``transform_spec`` there are no more than two for
+        workers_count: how many at most. For files of this machine and without a ``transform_spec`` at most two for
             each processor: more would be in each other's way.
         seed: any integer, 0 too, decides all orders, for any pool and number of workers. None: another order at each start;
             for shards, which must agree, 0.
@@ -113,7 +113,7 @@ def make_reader(dataset_url: Any, *arguments: Any, **named: Any) -> Reader:
 
     Args:
         dataset_url: the dataset.
-        arguments: those of :class:`ReaderArguments`, which are Petastorm's; what changed is told in ``docs/from_petastorm.md``.
+        arguments: those of :class:`ReaderArguments`, which are Petastorm's; for changes see ``docs/from_petastorm.md``.
         named: likewise.
 
     Raises:
@@ -148,7 +148,7 @@ def make_batch_reader(dataset_url_or_urls: Any, *arguments: Any, **named: Any) -
 
 
 def _make(given: ReaderArguments, *, batched: bool) -> Reader:
-    """The reader that was asked for by the arguments of one of the two functions."""
+    """A reader for the arguments of one of the two functions."""
     dataset, ngram = _dataset(given, batched)
     shard = _shard(given.cur_shard, given.shard_count)
     seed = given.shard_seed if given.seed is None else given.seed
@@ -192,7 +192,7 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
 
 
 def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, NGram | None]:
-    """The rows that are read, and the n-gram, if one is asked for."""
+    """The dataset, and the n-gram, if there is one."""
     source, filesystem = _open(given)
     schema_fields, spec = given.schema_fields, given.transform_spec
     if spec is not None and not isinstance(spec, TransformSpec):

@@ -50,5 +50,5 @@ def batch_as_tuples(batch: Mapping[Any, Any], schema_name: str, steps: tuple[int
 def _values(column: npt.NDArray[Any]) -> Iterable[Any]:
     """The values of a column: scalars of numpy, objects, arrays."""
     if column.ndim > 1 and column.nbytes > _LARGEST_VIEW * len(column):
-        return map(np.ndarray.copy, column)  # when the row is asked for: into memory that the one before has just left
+        return map(np.ndarray.copy, column)  # on access: into memory that the row before has just left
     return list(column)

@@ -71,7 +71,7 @@ class ArrowCodec(ABC):
                 whether there are some in this one: if there are, columns are arrays of objects with None.
 
         Raises:
-            CellError: a cell is damaged (or later, when it is asked for), or null where none may be.
+            CellError: a cell is damaged (also raised later, on access), or null in a field that is not nullable.
             ValueError: the column is of a type that holds no such values.
         """
         if cells.null_count and not (has_nulls and field.nullable):

@@ -1,4 +1,4 @@
-"""The bytes of cells, without a Python object for each until one is asked for."""
+"""The bytes of cells and the numbers and nulls in Arrow's buffers, without Python objects and without pandas."""
 
 from __future__ import annotations
 
