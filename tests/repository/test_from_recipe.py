@@ -28,7 +28,6 @@ from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     DatasetIteratorView,
     InformedDatasetIterator,
-    InformedDatasetIteratorIF,
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
@@ -307,41 +306,6 @@ class TestDatasets:
         assert rebuilt.recipe() == recipe
         assert_same_samples(rebuilt, stack)
         assert rebuilt.dataset_meta == stack.dataset_meta  # type: ignore[attr-defined]  # it is informed
-
-    def test_an_informed_class_of_a_client_is_of_that_dataset_but_what_wraps_it_is_not(
-        self, repository: DatasetRepository
-    ) -> None:
-        class Informed(InformedDatasetIteratorIF):
-            def __init__(self, samples: Any) -> None:
-                self.samples = samples
-
-            def __len__(self) -> int:
-                return len(self.samples)
-
-            def __getitem__(self, index: int) -> Any:
-                return self.samples[index]
-
-            def __getattr__(self, name: str) -> Any:  # in the manner of wrappers that hand on what they lack
-                return getattr(self.__dict__["samples"], name)
-
-            @property
-            def underlying_iterators(self) -> list[DatasetIteratorIF]:
-                return []
-
-            @property
-            def dataset_meta(self) -> Any:
-                return META
-
-        class Factory(BaseDatasetFactory):
-            def get_dataset_iterator(self, config: Any = None) -> Any:
-                return Informed([1, 2])
-
-        repository.register("informed", Factory)
-        loaded = repository.load("informed", "train")
-
-        assert type(loaded) is Informed
-        assert [node["layer"] for node in loaded.recipe()["nodes"]] == ["dataset"]
-        assert [node["layer"] for node in Informed(loaded).recipe()["nodes"]] == [None]
 
     def test_by_default_the_programs_repository_is_asked(self) -> None:
         repository = data_stack.default_repository()

@@ -256,47 +256,5 @@ def test_a_subclass_that_changes_the_length_has_no_samples_beyond() -> None:
         shortened.read_batch([2])
 
 
-class DictIterator(DatasetIterator):
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return {"image": np.full((2, 2), index, dtype=np.uint8), "label": "ab"[index % 2]}
-
-
-def test_dict_samples_give_dicts_of_columns() -> None:
-    stack = InformedDatasetIterator(
-        CombinedDatasetIterator([DictIterator(), DatasetIteratorView(DictIterator(), [3])]), DatasetMeta()
-    )
-
-    batch = stack.read_batch([4, 1])
-
-    assert isinstance(batch, dict)
-    assert batch["image"].shape == (2, 2, 2)
-    assert batch["image"].dtype == np.uint8
-    assert batch["image"][:, 0, 0].tolist() == [3, 1]
-    assert batch["label"].tolist() == ["b", "b"]
-    assert stack.read_column("label").tolist() == ["a", "b", "a", "b", "b"]
-    empty = stack.read_batch([])
-    assert isinstance(empty, dict)
-    assert empty["image"].shape == (0, 2, 2)
-    with pytest.raises(ConfigError, match=r"no column 'target'.*'image', 'label'"):
-        stack.read_column("target")
-
-
-def test_bare_samples_give_one_array() -> None:
-    class Bare(DatasetIterator):
-        def __len__(self) -> int:
-            return 3
-
-        def __getitem__(self, index: int) -> Any:
-            return np.arange(2) + index
-
-    batch = DatasetIteratorView(Bare(), [2, 0]).read_batch([0, 1])
-
-    assert isinstance(batch, np.ndarray)
-    assert batch.tolist() == [[2, 3], [0, 1]]
-
-
 def test_only_the_three_members_of_the_original_are_abstract() -> None:
     assert DatasetIteratorIF.__abstractmethods__ == {"__len__", "__getitem__", "underlying_iterators"}

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
-    DatasetIterator,
     DatasetIteratorIF,
     DatasetIteratorView,
     IndexArray,
     SequenceDatasetIterator,
-    sample_or_view,
 )
 from data_stack.dataset.iterator.indices import check_positions
 from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array, compose, narrow, take
@@ -40,19 +38,6 @@ class Doubled(ComputedPositions):
 
     def take(self, indices: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
         return 2 * indices
-
-
-class Huge(DatasetIterator):
-    """More samples than fit 32 bits; sample i is i."""
-
-    def __init__(self, n_samples: int = 2**40) -> None:
-        self._n_samples = n_samples
-
-    def __len__(self) -> int:
-        return self._n_samples
-
-    def __getitem__(self, index: Any) -> Any:
-        return index if type(index) is int and 0 <= index < self._n_samples else sample_or_view(self, index)
 
 
 @st.composite
@@ -120,22 +105,6 @@ def test_views_by_ranges_of_a_hundred_million_samples_keep_nothing() -> None:
     assert (len(view), view[0], view[-1]) == (49_999_990, (99_999_999,), (21,))
 
 
-def test_positions_beyond_32_bits_are_read_in_every_way() -> None:
-    last = 2**40 - 1
-    source = Huge()
-    views: list[tuple[Any, list[int]]] = [
-        (source[2**31 :], [2**31, last]),
-        (source[[2**31, last]], [2**31, last]),
-        (source[::-1], [last, 0]),
-        (CombinedDatasetIterator([source, source[5:]]), [0, last]),
-    ]
-
-    for view, (first, final) in views:
-        assert (view[0], view[-1]) == (first, final)
-        assert view.__getitems__([0, -1]) == [first, final]
-        assert view.read_batch([0, len(view) - 1]).tolist() == [first, final]
-
-
 @given(lengths=st.lists(st.sampled_from([0, 1, 2, 50, 700]), max_size=40))
 def test_a_combination_finds_each_sample_however_uneven_its_parts(lengths: list[int]) -> None:
     numbers = iter(range(sum(lengths)))
@@ -170,29 +139,6 @@ def test_a_wrapper_never_goes_round_what_a_subclass_redefines() -> None:
         assert wrapped.read_batch([0])[0].tolist() == wrapped.read_column(0, [0]).tolist() == ["2!"]
     for wrapped in (batched[1:], CombinedDatasetIterator([batched, batched])[1:3]):
         assert wrapped.read_batch([0])[0].tolist() == [-2]
-
-
-class Grown(SequenceDatasetIterator):
-    """A client's subclass whose values are a hundred more."""
-
-    def __getitem__(self, index: Any) -> Any:
-        sample = super().__getitem__(index)
-        return tuple([value + 100 for value in sample]) if isinstance(index, int) else sample
-
-
-def test_caches_encoders_and_splits_read_columns_of_what_a_subclass_redefines() -> None:
-    grown = Grown([np.arange(6), np.array([0, 0, 0, 1, 1, 1])])
-    mixed = Grown([np.arange(6), np.array([0, 1, 0, 1, 0, 1])])
-    kept: Any = grown.cache()
-    encoded: Any = grown.one_hot([100, 101])
-    learned: Any = grown.one_hot()
-
-    assert kept.read_column(0).tolist() == kept.select(0).read_column(0).tolist() == [100, 101, 102, 103, 104, 105]
-    assert encoded.read_column(0).tolist() == [100, 101, 102, 103, 104, 105]
-    assert encoded.read_batch([4])[1].tolist() == encoded.read_column(1, [4]).tolist() == [encoded[4][1].tolist()] == [[0, 1]]
-    assert learned.read_batch([4])[1].tolist() == [[0, 1]]
-    assert mixed.map_classes({100: 7}).read_column(1).tolist() == [7, 101, 7, 101, 7, 101]
-    assert set(mixed.split(by=1)) == {100, 101}
 
 
 def test_a_thousand_orders_of_orders_are_read_without_recursion() -> None:
