@@ -235,7 +235,7 @@ def test_a_cache_in_a_store_is_kept_in_the_store_that_is_given() -> None:
 
     assert_same_samples(rebuilt, stack)
     assert [resource.split("/")[0] for resource in second.list_resources()] == ["caches"]
-    assert not second.has_resource("caches/mine")  # whoever wrote a recipe does not choose what is written
+    assert not second.has_resource("caches/mine")  # the author of a recipe must not choose what is written
     assert rebuilt.recipe() == recipe
     assert rebuilt.fingerprint() == stack.fingerprint() == source().fingerprint()
 
@@ -468,11 +468,11 @@ class TestFunctions:
         assert from_recipe(recipe).recipe() == recipe
 
     def test_an_unknown_name_is_an_error_that_says_what_to_do(self) -> None:
-        recipe = calling({"function": {"name": "nobody's"}})
+        recipe = calling({"function": {"name": "unknown name"}})
 
-        with pytest.raises(RecipeError, match=r"nobody's.*by @data_stack.named_function"):
+        with pytest.raises(RecipeError, match=r"unknown name.*by @data_stack.named_function"):
             from_recipe(recipe)
-        assert from_recipe(recipe, functions={"nobody's": len})[0] == 3
+        assert from_recipe(recipe, functions={"unknown name": len})[0] == 3
 
     def test_partial_ones_are_made_of_allowed_ones(self) -> None:
         function = functools.partial(at_least, 3)

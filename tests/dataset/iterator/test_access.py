@@ -27,7 +27,7 @@ from data_stack.exception import LoadingError
 from data_stack.loader import BlockShuffled, Loader
 from data_stack.loader.jobs import BatchMaker, EpochStacks
 
-# ---------------------------------------------------------------------- a source and a layer of somebody else
+# ---------------------------------------------------------------------- a source and a layer of a client
 
 
 class PagesAccess(SourceAccess):

@@ -62,7 +62,7 @@ def plain(samples: Any) -> list[Any]:
 
 
 @given(data=st.data(), max_bytes=st.sampled_from([None, 0, 1300, 4000, 10**6]))
-def test_a_cache_gives_what_its_source_gives_whatever_it_keeps(data: st.DataObject, max_bytes: int | None) -> None:
+def test_a_cache_gives_what_its_source_gives(data: st.DataObject, max_bytes: int | None) -> None:
     n_samples = data.draw(st.integers(0, 8))
     samples = [(np.arange(3) + i, f"text {i}", i) for i in range(n_samples)]
     source = SequenceDatasetIterator([[sample[key] for sample in samples] for key in range(3)])

@@ -1,4 +1,4 @@
-"""No value becomes another one on its way to a batch, whichever values it shares its column with, and however it is read."""
+"""Values stay exact in batches, beside any other value and by any method."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_only_sample_0_is_read_when_columns_are_chosen_and_only_they_are_read_la
     assert source.requests.count(0) <= 3  # sample 0, once for each layer that wants to know what columns there are
 
 
-def test_tuples_have_the_order_of_the_first_dict_whatever_the_order_of_the_others() -> None:
+def test_tuples_have_the_order_of_the_first_dict() -> None:
     source = Samples([{"a": 1, "b": 2}, {"b": 4, "a": 3}])
 
     tuples = source.as_tuple()
@@ -183,7 +183,7 @@ def test_a_key_is_looked_for_in_the_schema_where_there_is_one(tmp_path: Path) ->
     with records.RecordWriter(tmp_path / "records", {"a": "i64", "b": "utf8[]"}) as writer:
         writer.append({"a": 1, "b": ["x"]})
     data = bytearray((tmp_path / "records" / "b.bag").read_bytes())
-    data[-1] ^= 1  # whoever reads a sample finds it
+    data[-1] ^= 1  # damage that reading a sample finds
     (tmp_path / "records" / "b.bag").write_bytes(data)
     reader = records.open(tmp_path / "records")
 

@@ -1,4 +1,4 @@
-"""What every iterator promises, whatever it is stacked on, a client's own class included."""
+"""What every iterator promises on any stack, a client's own class included."""
 
 from __future__ import annotations
 

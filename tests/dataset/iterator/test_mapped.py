@@ -83,7 +83,7 @@ def test_every_way_to_a_mapped_sample_gives_the_function_of_the_sample(
 
 
 @given(data=st.data(), batched=st.booleans(), n=st.integers(0, 9), seed=st.integers(-5, 2**70), epoch=st.integers(0, 3))
-def test_a_random_map_gives_the_same_samples_in_whatever_order_and_company_they_are_read(
+def test_samples_of_a_random_map_do_not_depend_on_order_and_batches(
     data: st.DataObject, batched: bool, n: int, seed: int, epoch: int
 ) -> None:
     source = SequenceDatasetIterator([list(range(n))])

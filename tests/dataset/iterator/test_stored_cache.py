@@ -112,7 +112,7 @@ def test_nothing_is_read_or_written_before_the_first_sample_is_asked_for(tmp_pat
     assert view[0] == (2, "b")
 
 
-def test_the_source_is_read_once_by_whoever_comes_first(storage: StorageConnector) -> None:
+def test_the_source_is_read_once(storage: StorageConnector) -> None:
     first, second = Listed([(1, "a"), (2, "b")]), Listed([(1, "a"), (2, "b")])
 
     cached(first, storage, "x").fill()

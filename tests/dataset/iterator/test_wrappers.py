@@ -167,7 +167,7 @@ def test_an_iterator_in_memory_reads_its_source_once_and_quietly(capfd: pytest.C
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_iterator_in_memory_pickles_whatever_it_was_read_from() -> None:
+def test_an_iterator_in_memory_pickles_without_its_source() -> None:
     class Unpicklable(CountingSource):
         def __reduce__(self) -> Any:
             raise TypeError("an open file")

@@ -295,7 +295,7 @@ ALIKE: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("labels", [row[1] for row in ALIKE], ids=[row[0] for row in ALIKE])
-def test_labels_are_stratified_alike_whatever_they_are_written_as(labels: Any) -> None:
+def test_labels_of_any_kind_are_stratified_alike(labels: Any) -> None:
     iterator = SequenceDatasetIterator([list(range(N)), labels, GROUPS])
 
     assert [positions(part) for part in iterator.split([0.6, 0.3, 0.1], seed=3, stratify=True)] == SPLITS[1][1]
