@@ -44,7 +44,7 @@ class CacheInfo:
         misses: resources opened that were not.
         fetched_bytes: read from the remote.
         held_bytes: size of the cache on the disk.
-        max_bytes: its limit; None if there is none.
+        max_bytes: its limit; None for no limit.
     """
 
     hits: int

@@ -107,7 +107,7 @@ class CacheFolder:
         return f"{self.path}/parts/{content.key}"
 
     def open_whole(self, content: Content) -> OpenedFile | None:
-        """Open the verified whole file of ``content``; None if there is none."""
+        """Open the verified whole file of ``content``; None if it is missing."""
         path = self.path_of_whole(content)
         handle = -1
         try:
