@@ -266,11 +266,7 @@ class FunctionCodec(Codec):
         record = value if self.encode_function is None else self.encode_function(value)
         if not isinstance(record, (bytes, bytearray, memoryview)):
             # bytes(5) would be five zeros
-            raise TypeError(
-                f"a column without a codec stores bytes, not {type(record).__name__}"
-                if self.encode_function is None
-                else f"{_call(self.encode_function)} gave {type(record).__name__}, not bytes"
-            )
+            raise TypeError(f"a column of {self} stores bytes, not {type(record).__name__}")
         return bytes(record)
 
     def decode(self, record: bytes) -> Any:

@@ -95,7 +95,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         prefix: folder below it.
         decode: give images as arrays, uint8 of shape ``(height, width)`` or ``(height, width, channels)``; if not, as the bytes
             of their files.
-        metadata: whether metadata say what there is; None: where there are some.
+        metadata: use the metadata, if there are some.
         codecs: codecs of one's own, by ``"jpg"``, ``"png"``, ``"webp"``.
 
     Raises:
@@ -113,7 +113,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         *,
         prefix: str = "",
         decode: bool = True,
-        metadata: bool | None = None,
+        metadata: bool = True,
         codecs: Codecs | None = None,
     ) -> None:
         self._folder = folder_of(root, prefix)
@@ -181,10 +181,8 @@ class ImageFolderIterator(AccessedDatasetIterator):
         types = _image_types()
         images = [name for name in names if os.path.splitext(name)[1].lower() in types]
         metadata = next((name for name in METADATA if name in names), None)
-        if metadata is not None and self._metadata is not False:
+        if metadata is not None and self._metadata:
             return self._by_metadata(metadata, images)
-        if self._metadata:
-            raise ConfigError(f"{self._folder.name} holds neither of {' and '.join(METADATA)}")
         in_root = [path for path in images if "/" not in path]
         if in_root and len(in_root) < len(images):
             raise ConfigError(

@@ -253,24 +253,18 @@ def _holds_plain_tensors(file: PositionalFile) -> bool:
 
 
 def _check_storages(loaded: Any, name: str) -> None:
-    """Refuse tensors that claim more than is stored; each value is looked at once, in however many places it stands."""
-    open_lists: set[int] = set()
+    """Refuse tensors that claim more than is stored; each value is looked at once, wherever it occurs."""
     seen: set[int] = set()
-    waiting: list[tuple[Any, bool]] = [(loaded, False)]
+    waiting = [loaded]
     while waiting:
-        value, is_done = waiting.pop()
-        if is_done:
-            open_lists.remove(id(value))
-        elif id(value) in open_lists:
-            raise DatasetFileCorruptError(f"{name!r} holds a {type(value).__name__} that holds itself, which no tensors do")
-        elif id(value) not in seen:
-            seen.add(id(value))
-            if isinstance(value, torch.Tensor):
-                _check_storage(value, name)
-            elif isinstance(value, (Mapping, list, tuple)):
-                open_lists.add(id(value))
-                waiting.append((value, True))
-                waiting += [(item, False) for item in (value.values() if isinstance(value, Mapping) else value)]
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, torch.Tensor):
+            _check_storage(value, name)
+        elif isinstance(value, (Mapping, list, tuple)):
+            waiting += value.values() if isinstance(value, Mapping) else value
 
 
 def _check_storage(tensor: torch.Tensor, name: str) -> None:

@@ -126,14 +126,12 @@ def shard_names(folder: Folder) -> list[str]:
         data = resource.read(_MAX_INDEX_BYTES)
     try:
         index = json.loads(data)
-        listed = [str(shard["url"]) for shard in index["shardlist"]] if index["__kind__"] == INDEX_KIND else None
+        listed = [str(shard["url"]) for shard in index["shardlist"]]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise DatasetFileCorruptError(f"{what} is damaged: it lists no shards ({str(error)[:200]})") from error
-    if listed is None or any("/" in name or not name for name in listed):
-        raise DatasetFileCorruptError(f"{what} lists shards that are not beside it")
     missing = sorted({*listed} - {*names})
     if missing:
-        raise DatasetFileCorruptError(f"{folder.full_name(missing[0])} is missing; {SHARD_INDEX} lists it")
+        raise DatasetFileCorruptError(f"{what} lists {missing[0]!r:.80}, which is not beside it")
     return listed
 
 

@@ -102,6 +102,7 @@ class StoredFile:
         size: number of bytes that belong to the dataset.
         buffer: these, mapped or in memory, to be sliced; None if they are read by range. **They may not have been checked.**
         checks: which of them were.
+        ranges: reads and checks ranges of the file; None where there is a buffer.
 
     Raises:
         ResourceNotFoundError: there is no such file.
@@ -141,15 +142,10 @@ class StoredFile:
         ranges.checks = self.checks
         if self.buffer is None and self.size <= load_bytes:
             self.buffer = ranges.read_exactly_at(0, self.size)
-        self._ranges = ranges if self.buffer is None else None
+        self.ranges = ranges if self.buffer is None else None
         self._view = memoryview(b"" if self.buffer is None else self.buffer)
-        if self._ranges is None:
+        if self.ranges is None:
             resource.close()
-
-    @property
-    def ranges(self) -> PositionalFile | None:
-        """What is read by range, for whoever reads many in one request; its blocks are checked on the way."""
-        return self._ranges
 
     def check(self, starts: _Integers, ends: _Integers) -> None:
         """Check the blocks of ranges of ``buffer`` that have not been checked yet.
@@ -166,8 +162,8 @@ class StoredFile:
         Raises:
             DatasetFileCorruptError: a block in it is not what was stored.
         """
-        if self._ranges is not None:
-            return self._ranges.read_exactly_at(start, end - start)
+        if self.ranges is not None:
+            return self.ranges.read_exactly_at(start, end - start)
         self.check(np.array([start]), np.array([end]))
         return self._view[start:end].tobytes()
 
@@ -177,7 +173,7 @@ class StoredFile:
         Raises:
             DatasetFileCorruptError: as for :meth:`read`.
         """
-        if self._ranges is None:
+        if self.ranges is None:
             self.check(starts, ends)
             buffer: Any = self.buffer
             return [buffer[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
@@ -188,7 +184,7 @@ class StoredFile:
         breaks = np.flatnonzero(firsts[1:] > lasts[:-1] + _GAP_BYTES) + 1
         runs = list(itertools.pairwise([0, *breaks.tolist(), len(order)]))
         spans = [(int(firsts[first]), int(lasts[stop - 1])) for first, stop in runs]
-        pieces = self._ranges.read_ranges([(start, end - start) for start, end in spans])
+        pieces = self.ranges.read_ranges([(start, end - start) for start, end in spans])
         found = [b""] * len(order)
         for (start, end), piece, (first, stop) in zip(spans, pieces, runs, strict=True):
             if len(piece) != end - start:
@@ -199,8 +195,8 @@ class StoredFile:
 
     def close(self) -> None:
         """Let go of the file."""
-        if self._ranges is not None:
-            self._ranges.resource.close()
+        if self.ranges is not None:
+            self.ranges.resource.close()
         self.buffer, self._view = b"", memoryview(b"")
 
 

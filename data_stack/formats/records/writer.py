@@ -311,11 +311,8 @@ def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) 
 def _check_names(given: Any, columns: Collection[str], what: str) -> None:
     if not isinstance(given, Mapping):
         raise ConfigError(f"{what} is {type(given).__name__}, not a dict of its columns")
-    missing, unknown = set(columns) - given.keys(), given.keys() - set(columns)
-    if missing or unknown:
-        problems = [
-            f"{word} {', '.join(sorted(map(repr, names)))}" for word, names in (("lacks", missing), ("has", unknown)) if names
-        ]
+    if given.keys() != set(columns):
         raise ConfigError(
-            f"{what} {' and '.join(problems)}; the dataset has the columns {', '.join(map(repr, columns))}. Nothing was appended"
+            f"{what} has the columns {', '.join(map(repr, given))}; the dataset has {', '.join(map(repr, columns))}. "
+            f"Nothing was appended"
         )
