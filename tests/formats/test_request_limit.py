@@ -26,7 +26,7 @@ from data_stack.formats.webdataset import WebDatasetIterator
 from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.archives import open_decompressed
 from data_stack.io.resources import StreamedResource
-from data_stack.util.request_limit import Request, check_request, current_request, decoding_for, limit_bytes
+from data_stack.util.request_limit import Request, check_request, current_request, decoding_for
 
 LIMIT = 1_000_000
 NAMED = "DATA_STACK_MAX_REQUEST_BYTES"
@@ -42,11 +42,6 @@ def picture(size: int) -> np.ndarray[Any, Any]:
 
 
 class TestLimit:
-    def test_it_is_a_quarter_of_the_memory_by_default(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delenv(NAMED)
-
-        assert limit_bytes() >= 1 << 30
-
     def test_what_was_decoded_for_a_request_counts(self) -> None:
         with decoding_for(Request()) as request:
             request.reserve(LIMIT - 10, "most of it")

@@ -12,8 +12,6 @@ import granular
 import numpy as np
 import pytest
 from granular_peer import OldGranular
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from data_stack.formats import records
 from data_stack.formats.records import RecordReader, RecordWriter, ShardedRecordWriter
@@ -207,40 +205,6 @@ def test_our_sequences_are_granulars_byte_for_byte(tmp_path: Path, old_granular:
         writer.extend({name: [each[name] for each in samples[100:]] for name in SEQUENCES})
 
     assert files(tmp_path / "ours") == files(tmp_path / "theirs")
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    samples=st.lists(
-        st.fixed_dictionaries(
-            {
-                "blob": st.binary(max_size=3),
-                "blobs": st.lists(st.binary(max_size=3), max_size=3),
-                "texts": st.lists(st.text(max_size=3)),
-            }
-        ),
-        max_size=6,
-    )
-)
-def test_old_granular_reads_all_sequences_that_we_write(
-    samples: list[dict[str, Any]], tmp_path: Path, old_granular: OldGranular
-) -> None:
-    folder = tmp_path / "ours"
-    shutil.rmtree(folder, ignore_errors=True)
-
-    with RecordWriter(folder, {"blob": "bytes", "blobs": "bytes[]", "texts": "utf8[]"}) as writer:
-        for each in samples:
-            writer.append(each)
-
-    spec, read, available = old_granular.read(folder)
-    with RecordReader(folder) as reader:
-        by_us = [reader[i] for i in range(len(reader))]
-    assert spec == {"blob": "bytes", "blobs": "bytes[]", "texts": "utf8[]"}
-    assert read == samples
-    assert by_us == samples
-    assert available == [
-        {"blob": True, "blobs": range(len(each["blobs"])), "texts": range(len(each["texts"]))} for each in samples
-    ]
 
 
 @pytest.mark.parametrize("first", [b"", b"a"])

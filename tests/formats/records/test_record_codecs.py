@@ -317,13 +317,6 @@ def test_json_refuses_what_it_would_change() -> None:
     assert codec_of("json").decode(codec_of("json").encode((np.float32(0.5), np.int64(3), np.bool_(True)))) == [0.5, 3, True]
 
 
-@given(text=st.text(st.characters(exclude_categories=["Cs"])), data=st.binary())
-def test_text_and_bytes_are_stored_as_they_are(text: str, data: bytes) -> None:
-    assert codec_of("utf8").encode(text) == granular.encoders["utf8"](text) == text.encode()
-    assert codec_of("utf8").decode(text.encode()) == text
-    assert codec_of("bytes").encode(data) == codec_of("bytes").decode(data) == data
-
-
 def test_npy_records_are_npy_files_without_pickle() -> None:
     array = np.array([(1, 2.5)], [("a", "<i4"), ("b", "<f8")])
 

@@ -22,7 +22,6 @@ from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
-    DatasetOutOfBoundsError,
     ResourceChangedError,
     ResourceNotFoundError,
     StorageError,
@@ -138,18 +137,6 @@ def test_columns_that_are_not_there_are_refused(tmp_path: Path, columns: Any) ->
 
     with pytest.raises(ConfigError):
         RecordReader(tmp_path, columns=columns)
-
-
-def test_columns_of_more_than_one_sample_are_refused_with_what_to_do(tmp_path: Path) -> None:
-    write(tmp_path, 5)
-
-    with RecordReader(tmp_path) as reader:
-        with pytest.raises(TypeError, match="integer"):
-            reader[1:3, ["id"]]
-        with pytest.raises(DatasetOutOfBoundsError):
-            reader[5, ["id"]]
-        assert reader[-1, ["id"]] == {"id": 2}
-        assert reader[np.int8(-1), {"id": True, "mat": False}] == {"id": 2}
 
 
 def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samples(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from data_stack.io.storage_connectors import (
     FileStorageConnector,
     InMemoryStorageConnector,
     MongoDBStorageConnector,
-    StorageConnector,
 )
 from data_stack.io.storage_connectors.connector import BINARY
 from data_stack.testing.iterators import assert_same
@@ -152,30 +150,3 @@ def test_another_file_than_the_manifest_describes_is_refused() -> None:
     with RecordReader(store, prefix="plain") as reader:
         with pytest.raises(DatasetFileCorruptError, match=r"plain/x\.bag is another file"):
             reader[0]
-
-
-class _BareConnector:
-    """What a third party's connector must have, and no more: its resources are plain files."""
-
-    def __init__(self, store: StorageConnector) -> None:
-        self._store = store
-
-    def get_resource(self, identifier: str) -> Any:
-        with self._store.get_resource(identifier) as resource:
-            return io.BytesIO(resource.read())
-
-    def set_resource(self, identifier: str, resource: Any) -> None:
-        self._store.set_resource(identifier, resource)
-
-    def has_resource(self, identifier: str) -> bool:
-        return self._store.has_resource(identifier)
-
-
-@pytest.mark.parametrize("manifest", [True, False])
-def test_a_third_partys_connector_suffices(manifest: bool) -> None:
-    store = InMemoryStorageConnector()
-    write(store, "000000/")
-    for name in () if manifest else ("plain", "sequences"):
-        store.delete_resource(f"000000/{name}/manifest.json")
-
-    check(_BareConnector(store), "000000/")
