@@ -143,7 +143,7 @@ def check_shape(shape: object, dtype: np.dtype[Any], n_bytes: int) -> tuple[int,
     """A shape that was read, if ``n_bytes`` are just what it takes.
 
     Raises:
-        ValueError: it is none, or of another size.
+        ValueError: it is not a shape, or has another size.
     """
     if not isinstance(shape, (list, tuple)) or len(shape) > _MAX_DIMENSIONS:
         raise ValueError("an array's record does not tell its shape")

@@ -96,8 +96,8 @@ class FixedLayout:
 class Codec(ABC):
     """Turns values into bytes, and these into the values again.
 
-    A codec keeps nothing between two calls, so that any number of threads may use it; it pickles. It never runs what it reads.
-    Two methods are required; the others make it fast.
+    A codec has no state, so threads may share it; it pickles, and never executes what it reads. Two methods are required; the
+    others make it fast.
 
     ::
 
@@ -111,18 +111,18 @@ class Codec(ABC):
     Records, cells of Parquet, files of WebDataset and of folders of images are all such bytes.
     """
 
-    #: What it is called where data are stored; empty for one that is only ever given by hand.
+    #: Its name in stored data; empty for a codec that is only passed as an object.
     name: str = ""
-    #: What the names of files with such bytes end in, without the dot; new files have the first one.
+    #: The extensions of such files, without the dot; new files get the first one.
     extensions: tuple[str, ...] = ()
-    #: Of such a file, as the web calls it: ``"image/png"``; None where its bytes are no file of their own.
+    #: The media type of such files, ``"image/png"``; None where the bytes are not a file.
     media_type: str | None = None
-    #: Whether :meth:`decode` spends its time without the GIL, so that threads decode at once.
+    #: Whether :meth:`decode` releases the GIL, so that threads decode in parallel.
     releases_gil: bool = False
-    #: Whether a value may take far more memory than its bytes, as images do: values then count for the limit of a request, and
-    #: nothing else compresses the bytes.
+    #: Whether a value may take far more memory than its bytes, as images do: its size then counts for the limit of a request,
+    #: and the bytes are not compressed again.
     is_compressed: bool = False
-    #: Whether it is around another codec, its argument ``inner``: ``zstd(json)``.
+    #: Whether it wraps another codec, its argument ``inner``: ``zstd(json)``.
     is_around: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -144,7 +144,7 @@ class Codec(ABC):
         """The value of ``record``, the caller's own: changing it changes nothing else.
 
         Raises:
-            ValueError: this is no record of such a value. (Whatever else is raised is taken for the same.)
+            ValueError: the bytes are not a valid record; any other exception counts as the same.
         """
 
     @property
@@ -154,11 +154,11 @@ class Codec(ABC):
 
     @classmethod
     def recognizes(cls, start: bytes) -> bool:
-        """Whether a file that begins with these 16 bytes is of this kind, as far as that can be told."""
+        """Whether a file that begins with these 16 bytes may be of this kind."""
         return False
 
     def adapt(self, column: Column) -> Codec:
-        """This codec as it suits values of the dtype and shape of ``column``, whose type is this codec's: mostly itself.
+        """The codec for values of the dtype and shape of ``column``; usually itself.
 
         Raises:
             ConfigError: it has no such values.
@@ -203,11 +203,11 @@ class Codec(ABC):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._options().items())})"
 
     def derive_layout(self, column: Column) -> FixedLayout | None:
-        """How all records of ``column`` lie, if its dtype and shape tell that they have one size; else None."""
+        """The common layout of all records of ``column``, if its dtype and shape give them one size; else None."""
         return None
 
     def layout_of(self, record: bytes) -> FixedLayout | None:
-        """The layout that a record has which was written by anyone; None where records have none."""
+        """The layout of one record; None if it has no fixed layout."""
         return None
 
 
@@ -246,7 +246,7 @@ def check_range(name: str, value: object, low: int, high: int = 1 << 62) -> None
     """Refuse an option that is no integer between two others.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is something else.
     """
     if type(value) is not int or not low <= value <= high:
         raise ConfigError(f"{name} is a number from {low} to {high}, not {value!r:.60}")
@@ -254,7 +254,7 @@ def check_range(name: str, value: object, low: int, high: int = 1 << 62) -> None
 
 @dataclass(frozen=True, repr=False)
 class FunctionCodec(Codec):
-    """Two functions as a codec, as Granular's users write them; None for one that changes nothing, and values that are bytes.
+    """Two functions as a codec, as in Granular; None stands for the identity on bytes.
 
     It pickles if its functions do: those of a module, no lambdas.
     """

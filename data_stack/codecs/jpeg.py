@@ -11,7 +11,7 @@ pixels     simplejpeg 1.9  OpenCV 5.0      Pillow 13.0
 512 x 512  770; 1,020      660; 1,070      560; 890
 =========  ==============  ==============  =============
 
-All leave the GIL while they decode, and give the same pixels. simplejpeg alone tells of data that end too early inside of a file,
+All release the GIL while they decode, and give the same pixels. Only simplejpeg reports data that end too early inside of a file,
 where the others fill up with grey.
 """
 
@@ -59,7 +59,7 @@ class JpgCodec(ImageCodec):
     Args:
         mode: ``"RGB"`` or ``"L"`` reads each image so, ``"RGBA"`` adds a channel; None for RGB or grey as it is stored.
         max_pixels: what a record may claim to hold.
-        quality: 1 to 100. (Granular stores 75 whatever was asked for.)
+        quality: 1 to 100. (Granular always stores 75.)
     """
 
     quality: int = 95

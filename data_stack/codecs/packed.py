@@ -16,7 +16,7 @@ __all__ = ["MsgpackCodec", "TreeCodec"]
 
 #: What a list of four that stands for an array begins with, as Granular writes it.
 _ARRAY_MARK = "_"
-#: A record of fewer bytes cannot make msgpack allocate more than some MiB, whatever lengths it claims.
+#: A record of fewer bytes cannot make msgpack allocate more than some MiB, even if it claims other lengths.
 _HARMLESS_BYTES = 1 << 10
 
 

@@ -134,7 +134,7 @@ def canonical_json(plain: Any) -> str:
 
 
 def shorten(value: Any) -> str:
-    """A value as messages show it: short, whatever it is, and without looking through all of it."""
+    """A value as messages show it: short, and without visiting all of it."""
     n_values = value.size if isinstance(value, np.ndarray) else len(value) if isinstance(value, _CONTAINERS) else 0
     if n_values > _MOST_SHOWN:
         return f"a {type(value).__name__} of {n_values:,} values"

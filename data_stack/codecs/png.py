@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PngCodec"]
 
-#: Images of no more are not looked at before they are decoded: who asked for many has made room for all of them.
+#: Images of at most so many pixels are not checked against the limit of a request before they are decoded.
 _FEW_PIXELS = 1 << 20
 #: Pillow's modes by the channels that a plain PNG file has behind its height and width.
 _MODES = {(): "L", (3,): "RGB", (4,): "RGBA"}

@@ -1,4 +1,4 @@
-"""Codecs from elsewhere: what knows plugins says so here, without importing numpy."""
+"""Codecs of plugins, registered here without importing numpy."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _providers: list[Callable[[], Mapping[str, Codec]]] = []
 def add_codec_provider(provider: Callable[[], Mapping[str, Codec]]) -> None:
     """Have ``provider()`` asked for codecs by type whenever a type is neither registered nor given.
 
-    Codecs of an earlier provider go before; the same provider counts once.
+    Codecs of an earlier provider win; the same provider counts once.
     """
     if provider not in _providers:
         _providers.append(provider)
 
 
 def find_provided_codecs() -> dict[str, Codec]:
-    """What the providers have, by type."""
+    """The codecs of all providers, by type."""
     codecs: dict[str, Codec] = {}
     for provider in _providers:
         codecs = {**provider(), **codecs}

@@ -46,7 +46,7 @@ _classes: dict[str, type[Codec]] = {}
 def register_codec(codec_class: _CodecClass) -> _CodecClass:
     """Have a codec found by its ``name`` and its ``extensions``: a decorator of the class.
 
-    It needs no arguments to be made, but for ``inner`` where it is around another codec.
+    The class must work without arguments, except ``inner`` where it wraps another codec.
 
     Raises:
         ConfigError: the name is no name, or another class has it.
@@ -123,7 +123,7 @@ def media_types() -> frozenset[str]:
 
 
 def type_of_extension(extension: str) -> str | None:
-    """The name of the codec of files whose names end in ``extension``, given without a dot; None if there is none."""
+    """The name of the codec of files whose names end in ``extension``, given without a dot; None if it is unknown."""
     name = types_by_extension().get(extension)
     return name or next((name for name, each in find_provided_codecs().items() if extension in each.extensions), None)
 

@@ -61,7 +61,7 @@ class WebpCodec(ImageCodec):
 
 
 def _webp_size(record: bytes) -> tuple[int, int]:
-    """Width and height of a WebP file, RFC 9649 section 2; both 1 where there is none, which libwebp tells."""
+    """Width and height of a WebP file, RFC 9649 section 2; both 1 if it is no such file, which libwebp reports."""
     kind, bits = record[12:16], int.from_bytes(record[21:25], "little")
     if kind == b"VP8X":
         return 1 + int.from_bytes(record[24:27], "little"), 1 + int.from_bytes(record[27:30], "little")

@@ -267,7 +267,7 @@ def _convert(
 def _number(text: str, dtype: np.dtype[Any]) -> float:
     if dtype.kind == "b":
         return _TRUTH[text.strip().lower()]
-    if "_" in text:  # Python's own notation, nobody's data
+    if "_" in text:  # Python's own notation, not one of data
         raise ValueError(text)
     if dtype.kind == "f":
         number = float(text)

@@ -80,7 +80,7 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
 
 
 def _parse_apart(file: PositionalFile, keys: Sequence[str] | None, max_expansion: float | None) -> None:
-    """Let another process meet first what libhdf5 would crash or hang at, where no digest vouches for the bytes."""
+    """Parse the file in another process first if no digest covers it, since libhdf5 may crash or hang."""
     seconds = 10 + min(file.size, _MAX_CHUNK_BYTES) / _SLOWEST_BYTES_PER_SECOND
     check_apart(file, f"{__name__}:_look_through", [keys, max_expansion], seconds=seconds)
 
@@ -173,7 +173,7 @@ class _Recorder(PositionalFile):
     def readinto(self, buffer: Any, /) -> int:
         try:
             return super().readinto(buffer)
-        except Exception as error:  # noqa: BLE001  # raised by whoever asked HDF5
+        except Exception as error:  # noqa: BLE001  # reading() raises it
             self.failure = self.failure or error
             view = memoryview(buffer).cast("B")
             view[:] = bytes(len(view))
@@ -196,7 +196,7 @@ class _DatasetColumn(Column):
         self._length, self._name = len(dataset), dataset.name
         self._row_bytes = dataset.dtype.itemsize * math.prod(dataset.shape[1:])
         self._is_compressed = dataset.chunks is not None
-        #: Of texts, and whatever else has any length: each may be as long as the file, and all may be the same one.
+        #: Values of variable length: each may be as long as the file, and all may be the same bytes.
         self.rows_at_once = max(1, limit_bytes() // max(1, file.resource.size)) if dataset.dtype.hasobject else None
 
     def __len__(self) -> int:

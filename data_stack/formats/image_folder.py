@@ -87,8 +87,8 @@ class ImageFolderIterator(AccessedDatasetIterator):
     in ``root`` itself make samples ``{"image", "path"}``. With metadata, samples are ``{"image", …}`` with the columns of the
     metadata, in the order of its lines. Images are read when they are asked for, labels without them.
 
-    Folders are looked through at the first access. A symbolic link to a file inside of ``root`` is followed, one to a folder is
-    not. Files that are no images (by their endings) are passed over; so is whatever begins with a dot.
+    The folder is listed at the first access. A symbolic link to a file inside of ``root`` is followed, one to a folder is
+    not. Files with other extensions, and names that begin with a dot, are ignored.
 
     Args:
         root: the folder: a path, a StorageConnector, or the Resources of a dataset.

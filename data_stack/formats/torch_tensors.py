@@ -41,7 +41,7 @@ __all__ = [
 
 _ZIP_MAGIC = b"PK\x03\x04"
 #: What the pickle of tensors names; and what else it may, of all that torch would call for it. The others make room for what is
-#: not there, a ``bytearray`` of any number of bytes for one, or run for what nobody stores.
+#: not there, a ``bytearray`` of any number of bytes for one, or call functions that no tensor needs.
 _NAMES_OF_TENSORS = re.compile(
     r"collections OrderedDict|torch\._utils _rebuild_(?:tensor|tensor_v2|parameter)"
     r"|torch (?:Size|\w+Storage|u?int\d+|b?float\w+|complex\d+|bool)"
@@ -115,7 +115,7 @@ def tensors_of(loaded: Any, name: str) -> dict[str | int, torch.Tensor]:
     """Those of the tensors that :func:`load_tensors` gave that have rows: by key, by position, or a single one by 0.
 
     Raises:
-        DatasetFileCorruptError: there are none; ``name`` says of what.
+        DatasetFileCorruptError: ``loaded``, of the file ``name``, has no such tensor.
     """
     if isinstance(loaded, torch.Tensor):
         loaded = [loaded]

@@ -177,7 +177,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
     Args:
         shards: the shards in their order: one or several of what :func:`~data_stack.io.location.location_of` takes: paths, URLs,
             StreamedResources of any store, open binary files, or ``(folder or connector, file)``.
-        fields: what samples shall have besides their key; None: whatever each of them has.
+        fields: the fields of a sample besides its key; None for all that it has.
         types: how to decode other endings of fields, or these in another way: ``{"jpg": None, "depth": "npy"}``: a type of record
             column, a Codec, two functions (encode, decode), or None for bytes as they are.
 

@@ -85,7 +85,7 @@ class WebDatasetWriter:
                 its key, by default its position in nine digits; other names that begin with ``__`` are left out.
 
         Raises:
-            ConfigError: a field or key has no possible name, a key was there before, or a value is none of its type. Nothing
+            ConfigError: a field or key has no possible name, a key was there before, or a value is not of its type. Nothing
                 of the sample was written.
         """
         if self._is_closed:
@@ -226,7 +226,7 @@ def _path(key: str, field: str) -> str:
     """The name of a field's file.
 
     Raises:
-        ConfigError: there is none that would be read as that field of that sample.
+        ConfigError: no name would be read as that field of that sample.
     """
     if not field or "/" in field or field.startswith(".") or field != field.lower():
         raise ConfigError(f"a shard cannot have a field {field!r}: a field is lower-case, without '/', and begins with no dot")

@@ -85,7 +85,7 @@ def convert(
         source: an iterator; or a path, a URL with the name of the dataset behind that of the store, or ``(connector, name)``.
         target: the same, but for the iterator.
         source_format: one of :data:`FORMATS`; None to detect it by suffix and content.
-        target_format: likewise; None to detect it by the suffix: records if there is none.
+        target_format: likewise; None to detect it by the suffix: records without one.
         columns: ``"a,b"`` or ``["a", "b"]``, renamed by ``"new=old"`` or ``{"new": "old"}``; columns of tuples by position
             too, ``"image=0"``. None for all.
         shardlen: samples in a shard, of records and WebDataset; None for one folder of records, shards of 10,000.

@@ -1,4 +1,4 @@
-"""Where a dataset lies that is converted, and which format it has there."""
+"""Detects the format of a dataset by its name and content."""
 
 from __future__ import annotations
 

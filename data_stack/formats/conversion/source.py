@@ -1,4 +1,4 @@
-"""What is converted: columns by name, each with what it holds, read in batches."""
+"""The source of a conversion: columns by name, read in batches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Source:
     Attributes:
         name: for messages.
         values: its samples.
-        stored: the same samples with the bytes of files in the columns of images, sound and videos; None where there are none.
+        stored: the same samples with the bytes of files in the columns of images, sound and videos; None without such columns.
         schema: what each column holds, as a record column would; dtype and shape where they hold for all samples.
         keys: what a column is called in a sample; more than are in the schema where some are only read when they are asked for.
         resources: what to close.
@@ -122,7 +122,7 @@ def parse_columns(columns: str | Iterable[str] | Mapping[str, str] | None) -> di
     """Columns as new names for old ones: of ``"a,b=c"``, ``["a", "b=c"]`` or ``{"a": "a", "b": "c"}``; None for all.
 
     Raises:
-        ConfigError: it is none of these, or names one twice.
+        ConfigError: it is something else, or names a column twice.
     """
     if columns is None:
         return None

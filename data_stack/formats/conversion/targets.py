@@ -1,4 +1,4 @@
-"""What is converted to: how each format is written."""
+"""The targets of a conversion: how each format is written."""
 
 from __future__ import annotations
 

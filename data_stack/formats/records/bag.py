@@ -62,7 +62,7 @@ class Ends:
         return begins, ends
 
     def check_order(self) -> int:
-        """Read all; the first record that ends before it begins, -1 if there is none."""
+        """Read all; the first record that ends before it begins, or -1."""
         for start in range(0, self.n_records, _ENTRIES_AT_ONCE):
             begins, ends = self.bounds(range(start, min(start + _ENTRIES_AT_ONCE, self.n_records)))
             wrong = np.flatnonzero((begins > ends) | (begins < 0))

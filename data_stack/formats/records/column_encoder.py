@@ -27,7 +27,7 @@ class Part:
     """Some records of a column, end to end.
 
     Attributes:
-        data: their bytes; nobody changes them any more.
+        data: their bytes, which do not change any more.
         sizes: of each record in bytes, shape ``(n_records,)``.
         layout: of all of them, where they have one.
     """
@@ -81,7 +81,7 @@ class ColumnEncoder:
     # ------------------------------------------------------------------ encoding
 
     def encode(self, value: Any) -> bytes:
-        """The record of a value; raises whatever the codec does for a value that it does not store."""
+        """The record of a value; raises the exception of the codec for a value that it does not store."""
         layout = self._declared
         if layout is not None and type(value) is np.ndarray and value.dtype == layout.dtype and value.shape == layout.shape:
             return layout.header + value.tobytes()  # what the codec would give, in a third of the time
@@ -108,7 +108,7 @@ class ColumnEncoder:
         """
         try:
             return self._prepare(values)
-        except Exception as error:  # noqa: BLE001  # whatever a codec raises
+        except Exception as error:  # noqa: BLE001  # a codec may raise anything
             self.refuse(error)
 
     def encode_many(self, values: Any, layout: FixedLayout | None, number: int) -> Part:

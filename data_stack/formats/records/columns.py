@@ -42,13 +42,13 @@ Places = Union[range, _Integers]
 
 
 class ValueColumn(ABC):
-    """One value for each record of a column; every value is the caller's own.
+    """One value for each record of a column; every value is a copy.
 
     Places are known to lie in ``[0, len(column))``.
 
     Attributes:
         bag: the records.
-        is_fixed: whether :meth:`read` gives one dtype and shape, whichever values it reads.
+        is_fixed: whether :meth:`read` gives one dtype and shape for any values.
     """
 
     bag: Bag

@@ -58,10 +58,10 @@ class LocalFile:
         self._digest: Digest | None = None
 
     def put(self, data: Buffer) -> None:
-        """Write bytes behind those that count; nobody may change them any more.
+        """Append bytes, which must not change afterwards.
 
         Raises:
-            StorageError: the disk is full or broken; the bytes do not count.
+            StorageError: the disk is full or broken; the bytes are not part of the file.
         """
         view, n_done = memoryview(data).cast("B"), 0
         with disk_errors("write", self.path):

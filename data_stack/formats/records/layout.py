@@ -51,7 +51,7 @@ def check_columns(spec: Mapping[str, str | Column]) -> dict[str, Column]:
     """A writer's spec with each column as a Column, sorted by name as Granular does.
 
     Raises:
-        ConfigError: there is no column, or a name or type is none.
+        ConfigError: there is no column, or a name or type is invalid.
     """
     if not spec or not hasattr(spec, "items"):
         raise ConfigError(f"a record dataset needs a spec such as {{'image': 'jpg', 'label': 'i64'}}, got {spec!r:.80}")
@@ -98,7 +98,7 @@ def _is_type(kind: object) -> bool:
 
 
 def _wrong_name(name: object) -> str | None:
-    """Why a column cannot have that name; None if it can. It becomes the name of a file, so a stranger's spec cannot name any."""
+    """Why a column cannot have that name; None if it can. It becomes the name of a file, so it must not lead anywhere else."""
     if not isinstance(name, str) or not _NAME.match(name):
         return "a name begins with a lower-case letter or an underscore"
     if name == REFS:

@@ -1,4 +1,4 @@
-"""What a finished record dataset says of itself, so that no damage goes unnoticed."""
+"""The manifest of a record dataset: its schema and the digests of its files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FileRecord:
     """One file of the dataset when it was finished.
 
     Attributes:
-        size: bytes that belong to the dataset; more may follow while somebody appends.
+        size: bytes that belong to the dataset; more may follow while a writer appends.
         sha256: of these bytes, 64 hex digits.
         blocks: the digest of each block, 8 bytes each (:mod:`data_stack.io.integrity`).
     """

@@ -124,7 +124,7 @@ class RecordReader(AccessedDatasetIterator):
         self._opened: dict[str, ValueColumn] = {}
         self._references: SampleReferences | None = None
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
-        # There may be more than a pickled reader gives, if somebody has appended since it was pickled.
+        # A pickled reader keeps its length if samples were appended since.
         self._n_stored = self._length = self._count_samples()
 
     def _codec(self, name: str, codecs: Codecs | None) -> Codec:
@@ -380,7 +380,7 @@ class RecordReader(AccessedDatasetIterator):
                     for each in list(siblings):
                         each.release()
                 siblings.add(self)
-            # Two threads may both open it; what the slower one opened is closed when nobody uses it any more.
+            # Two threads may both open it; the file of the slower one is closed with its last reference.
             n_records = None if self._files.has_references else self._n_stored
             column = self._opened[name] = self._files.column(name, self._codecs[name], n_records)
         return column
@@ -473,7 +473,7 @@ def check_options(codecs: Codecs | None, columns: Any, mapped: bool) -> dict[str
     """The options of a reader as they are kept, with the codecs of plugins, which a spawned process may not know.
 
     Raises:
-        ConfigError: one is none.
+        ConfigError: one is invalid.
     """
     provided = {kind: codec for kind, codec in find_provided_codecs().items() if kind not in registered_types()}
     return {

@@ -38,7 +38,7 @@ class RecordFiles:
         mapped: map files where that is possible.
 
     Attributes:
-        manifest: what the dataset says of itself; None where it was not written by us, or is not finished.
+        manifest: of the dataset; None if Granular wrote it, or it is not finished.
         manifest_sha256: of the manifest, 64 hex digits; None without one.
         types: of the columns by name, sorted.
         schema: what each column holds, as far as it is known.
@@ -95,7 +95,7 @@ class RecordFiles:
     def _check_manifest(self, manifest: RecordsManifest) -> None:
         """What can be seen without reading: files that were cut short."""
         for file, record in manifest.files.items():
-            if self.folder.path is None:  # each would be a request; one that is opened is looked at then
+            if self.folder.path is None:  # each would be a request; a file is checked when it is opened
                 break
             try:
                 size = os.path.getsize(self.folder.path / file)
@@ -134,7 +134,7 @@ class RecordFiles:
         """The values of a column; ``n_records`` as for :meth:`bag`."""
         column = self.schema[name]
         record_bytes = None if self.manifest is None else self.manifest.record_bytes[name]
-        if not record_bytes:  # of no size there could be any number of records, whatever size the file has
+        if not record_bytes:  # a file may hold any number of empty records
             return RaggedColumn(self.bag(name, n_records), codec, column)
         if self.has_references:
             stored = self.bag(name)

@@ -50,7 +50,7 @@ _SHARD = re.compile(r"[0-9]{6,}", re.ASCII)
 class ShardedRecordReader(AccessedDatasetIterator):
     """The samples of all shards, or of some, one shard after the other; otherwise as :class:`RecordReader`.
 
-    A shard is a folder ``000000``, ``000001`` … that is a record dataset by itself; whatever else lies beside them is ignored.
+    A shard is a folder ``000000``, ``000001`` … that is a record dataset by itself; other files are ignored.
     Files are opened when they are first read, and a third of the descriptors of the process at most.
 
     Args:
@@ -190,7 +190,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
             reader.verify()
 
     def close(self) -> None:
-        """Let go of all files; nothing can be read afterwards."""
+        """Close all files; nothing can be read afterwards."""
         for reader in self._readers:
             reader.close()
 
@@ -235,7 +235,7 @@ class _ShardedAccess(CombinedAccess):
 
 
 def shard_names(folder: Folder) -> list[str]:
-    """The shards in a folder, in order; whatever else lies there is ignored.
+    """The shards in a folder, in order; other files are ignored.
 
     Raises:
         DatasetFileCorruptError: one is missing in between.

@@ -21,11 +21,11 @@ from data_stack.util.forks import call_in_forks
 
 __all__ = ["RecordWriter", "check_length"]
 
-#: So many bytes of samples that were appended are written at once; of columns so many, and at first so many samples.
+#: Appended samples are written in pieces of about this size; columns in pieces of this one, the first of so many samples.
 _WRITE_BYTES = 1 << 20
 _COLUMN_BYTES = 4 << 20
 _FIRST_SAMPLES = 64
-#: After so long a checkpoint is made by itself.
+#: The writer makes a checkpoint at this interval.
 _CHECKPOINT_SECONDS = 30.0
 
 
@@ -38,15 +38,14 @@ class RecordWriter:
             for i in range(len(writer), n_samples):     # goes on where an interrupted run stopped
                 writer.append({"image": image(i), "x": vector(i), "label": label(i)})
 
-    In a folder an interrupted dataset, Granular's too, is gone on with: ``len(writer)`` samples are complete, and the caller
-    gives those behind. A finished dataset is appended to likewise. In a store, and where there are sequences, nothing is
-    published before :meth:`close`, and a writer begins at the first sample.
+    In a folder, a writer resumes an interrupted dataset, also one of Granular: ``len(writer)`` samples are complete, and the
+    caller appends the rest. It appends to a finished dataset in the same way. In a store, and with sequences, the dataset is
+    published by :meth:`close`, and a writer starts at the first sample.
 
-    A ``with`` block that ends cleanly completes the dataset. One that raises leaves it to be gone on with, as does a process that
-    dies or a machine whose power is cut: all samples are then there that :meth:`flush` covered, which happens every 30 seconds
-    by itself, and no others.
+    A ``with`` block that ends cleanly completes the dataset. If it raises, the process dies or the power fails, the samples that
+    :meth:`flush` covered remain, and no others; the writer flushes every 30 seconds by itself.
 
-    A writer belongs to one thread, and to the process that made it: a fork cannot use it.
+    A writer belongs to one thread of one process: a forked child cannot use it.
 
     Args:
         target: folder, storage connector, or the PreparedResources that a dataset's ``preprocess()`` gets.
@@ -57,7 +56,7 @@ class RecordWriter:
         codecs: codecs of one's own, by type.
 
     Raises:
-        ConfigError: the spec is none, or a dataset is there that has other columns or cannot be appended to.
+        ConfigError: the spec is invalid, or a dataset is there that has other columns or cannot be appended to.
         StorageConflictError: another writer has the folder open.
         DatasetFileCorruptError: what is there is damaged.
         StorageError: it cannot be written there.
@@ -134,7 +133,7 @@ class RecordWriter:
                 row.append(encode(sample[name]))
             if len(sample) != len(row):
                 raise KeyError
-        except Exception as error:  # noqa: BLE001  # whatever a codec raises for a value
+        except Exception as error:  # noqa: BLE001  # a codec may raise anything
             _check_names(sample, self._columns, f"sample {len(self)} of {self._name!r}")
             self._encoders[name].refuse(error, len(self))
         self._rows.append(row)
