@@ -273,12 +273,9 @@ class FunctionCodec(Codec):
         return bytes(record) if self.decode_function is None else self.decode_function(record)
 
     def __repr__(self) -> str:
-        return f"FunctionCodec({_call(self.encode_function)}, {_call(self.decode_function)})"
+        names = (getattr(each, "__qualname__", None) for each in (self.encode_function, self.decode_function))
+        return f"FunctionCodec({', '.join(map(str, names))})"
 
 
 def _default(option: Field[Any]) -> Any:
     return option.default if option.default_factory is MISSING else option.default_factory()
-
-
-def _call(function: Callable[..., Any] | None) -> str:
-    return "None" if function is None else str(getattr(function, "__qualname__", type(function).__name__))

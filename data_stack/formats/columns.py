@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -224,11 +224,10 @@ class _FilesAccess(_ColumnsAccess):
         return self.source._content_of_files()
 
 
-_OpensColumns = TypeVar("_OpensColumns", bound=Callable[..., Any])
 _OF_FILES_ONLY: set[Callable[..., Any]] = set()
 
 
-def of_files_only(open_columns: _OpensColumns) -> _OpensColumns:
+def of_files_only(open_columns: Callable[[Any], list[Column]]) -> Callable[[Any], list[Column]]:
     """Decorates an ``_open_columns`` that reads files, and nothing else but what the arguments tell."""
     _OF_FILES_ONLY.add(open_columns)
     return open_columns
