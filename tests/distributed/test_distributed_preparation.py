@@ -167,23 +167,6 @@ def test_what_a_killed_driver_had_done_is_not_done_again(
     assert_nothing_left(factory)
 
 
-def test_an_engine_goes_on_where_one_process_was_killed(tmp_path: Path, in_turn: tuple[ResourceRecord, ...], log: Path) -> None:
-    store = tmp_path / "store"
-    alone = program(store, "none", SHARDED_PAUSE="0.1")
-    while attempts(log)["part-4"] == 0:
-        assert alone.poll() is None
-        time.sleep(0.005)
-    alone.kill()
-    alone.communicate()
-    factory = Sharded(FileStorageConnector(store))
-
-    records = prepared(factory, ProcessEngine(2))
-
-    assert records == in_turn
-    assert [attempts(log)[f"part-{part}"] for part in range(N_SHARDS)] == [1, 1, 1, 1, 2, *[1] * 7]
-    assert_nothing_left(factory)
-
-
 def test_two_drivers_at_once_do_the_work_once(tmp_path: Path, log: Path) -> None:
     drivers = [program(tmp_path / "store", "processes", SHARDED_PAUSE="0.05") for _ in range(2)]
 

@@ -82,11 +82,11 @@ def test_what_has_become_cheap_is_made_inline_and_what_has_become_slow_by_thread
     assert kinds[4] == "threads"
 
 
-# --------------------------------------------------------------------------------------------------------- whatever is chosen
+# --------------------------------------------------------------------------------------------------------- for any choice
 
 
 def choosing(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
-    """Have these kinds chosen in turn, the last one for good, whatever was measured, and as often as can be."""
+    """Choose these kinds in turn, ignoring the figures, and then stay with the last one."""
     following = itertools.chain(kinds, itertools.repeat(kinds[-1]))
 
     def best(self: Any) -> str:
@@ -95,7 +95,7 @@ def choosing(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
 
     monkeypatch.setattr(automatic.AutomaticWorkers, "_best", best)
     monkeypatch.setattr(automatic.AutomaticWorkers, "_is_worth_a_try", lambda self, kind: False)
-    monkeypatch.setattr(automatic, "_CHANGED", math.inf)  # whatever else the machine is at
+    monkeypatch.setattr(automatic, "_CHANGED", math.inf)  # on a busy machine
     monkeypatch.setattr(automatic, "_LEAST_SECONDS", 0.0)
 
 
@@ -152,7 +152,7 @@ def test_batches_are_exact_while_processes_start_and_after(way: tuple[str, ...],
 
 @pytest.mark.parametrize("way", WAYS[:3])
 @pytest.mark.parametrize("bad", [0, 8])
-def test_an_error_comes_in_its_turn_whatever_makes_the_batches(
+def test_an_error_comes_in_its_turn_from_any_kind_of_workers(
     way: tuple[str, ...], bad: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choosing(monkeypatch, *way)

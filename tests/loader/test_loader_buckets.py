@@ -1,4 +1,4 @@
-"""The bucketed order: every sample once, chunks of similar length, the same whoever asks for whichever part of it."""
+"""The bucketed order: every sample once, chunks of similar length, random access."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def epoch_of(order: Any, n_samples: int, seed: int = 0, epoch: int = 0) -> npt.N
 
 
 @given(st.integers(1, 200), st.integers(1, 20), st.integers(1, 5), st.integers(-3, 3), st.integers(0, 3), st.data())
-def test_every_sample_is_at_one_position_whatever_part_is_asked_for(
+def test_every_sample_is_at_one_position_with_random_access(
     n_samples: int, chunk: int, window: int, seed: int, epoch: int, data: Any
 ) -> None:
     lengths = data.draw(st.lists(st.integers(0, 9), min_size=n_samples, max_size=n_samples))

@@ -1,4 +1,4 @@
-"""Batches made in the consumer's thread: joining changes none, errors fall on the right one, their memory is nobody else's."""
+"""Batches made in the consumer's thread: joined requests change none, errors hit the right one, their memory is not shared."""
 
 from __future__ import annotations
 

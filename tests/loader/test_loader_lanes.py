@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.exception import ConfigError
-from data_stack.loader import BlockShuffled, InOrder, Lanes, Loader
+from data_stack.loader import BlockShuffled, Lanes, Loader
 
 
 @given(
@@ -71,10 +69,3 @@ def test_another_number_of_ranks_goes_on_in_the_middle_of_an_epoch_with_each_sam
         after += [sample for batch in loader for sample in batch[0].tolist()]
 
     assert sorted(before + after) == list(range(1000))
-
-
-def test_lanes_of_something_else_than_an_order_are_refused() -> None:
-    with pytest.raises(ConfigError, match="order such as BlockShuffled"):
-        Lanes(True, lanes=2, batch_size=8)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="lanes"):
-        Lanes(InOrder(), lanes=0, batch_size=8)

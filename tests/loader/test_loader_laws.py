@@ -1,4 +1,4 @@
-"""The law of the loader: whatever is stacked, shared out and broken off, each epoch is exact, and a resume changes nothing."""
+"""The law of the loader: for any stack, ranks and interruption each epoch is exact, and resuming changes nothing."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_the_order_is_that_of_the_shuffled_iterator(n: int, seed: int, epoch: in
     ),
     st.data(),
 )
-def test_positions_are_where_they_are_whichever_others_are_asked_for(order: Order, data: st.DataObject) -> None:
+def test_a_position_does_not_depend_on_the_other_positions_of_a_call(order: Order, data: st.DataObject) -> None:
     some = data.draw(st.lists(st.integers(0, 99), max_size=20))
     all_of_them = whole(order, 100, 5, 1)
 

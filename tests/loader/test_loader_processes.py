@@ -1,4 +1,4 @@
-"""Worker processes: the same batches, nothing left behind whatever happens, and no death or standstill that is not reported."""
+"""Worker processes: the same batches, no leaks, and an error for every worker that dies or hangs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from data_stack.loader.workers import processes
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="what a process has is counted in /proc"),
-    pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning"),  # on a busy machine, whatever it is
+    pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning"),  # on a busy machine
 ]
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -137,7 +137,7 @@ def test_batches_that_are_kept_stay_as_they_are() -> None:
 
         for _ in range(200):
             batch = next(iterator)[0]
-            batch[:] = 0  # nobody else sees that
+            batch[:] = 0  # not visible elsewhere
             del batch
 
         assert all(np.array_equal(each, copy) for each, copy in zip(kept, copies, strict=True))

@@ -64,7 +64,7 @@ def plain(sample: Any) -> tuple[int, ...]:
 
 
 def read(source: StepSource, n_steps: int) -> Any:
-    """The first steps, as whatever columns they have."""
+    """The columns of the first steps."""
     return source.read_batch(np.arange(n_steps))
 
 
@@ -115,7 +115,7 @@ def test_a_source_pickles_and_is_rebuilt_from_its_recipe(name: str) -> None:
 
 
 class Doubling(StepSource):
-    """A source of somebody's own."""
+    """A source that a user wrote."""
 
     def __init__(self, factor: int) -> None:
         self.factor = factor

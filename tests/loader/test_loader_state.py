@@ -129,7 +129,7 @@ def test_going_on_in_a_dataset_of_a_billion_samples_takes_no_list_of_them() -> N
 # -------------------------------------------------------------------------------------------------------------------- content
 
 
-def test_a_state_is_plain_json_data_whatever_the_arguments_were() -> None:
+def test_a_state_is_plain_json_data_even_of_numpys_arguments() -> None:
     loader = loader_of(
         numbers_to(64),
         np.int64(8),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
@@ -146,18 +145,6 @@ def test_an_exit_in_the_users_code_reaches_the_consumer() -> None:
 
     assert raised.value.__cause__ is error
     assert type(error).__name__ in str(raised.value)
-
-
-def test_an_error_that_was_caught_keeps_no_batch_and_no_thread() -> None:
-    subject = loader(Numbers(80), transform=lambda batch: 1 // 0)
-    known = weakref.ref(subject)
-    with pytest.raises(LoadingError):
-        list(subject)
-
-    del subject
-    gc.collect()
-
-    until(lambda: known() is None)
 
 
 # ---------------------------------------------------------------------------------------------------------------- slow and stuck

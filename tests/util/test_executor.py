@@ -7,12 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from data_stack.util.executor import Executor, computing, waiting
-from data_stack.util.processors import n_threads, n_threads_here, thread_is_one_of
 
 
 def executor(most_threads: Callable[[], int] | None = None) -> Executor:
@@ -55,17 +54,6 @@ def test_an_executor_has_no_more_threads_than_it_may(most: Callable[[], int] | N
         future.result()
 
     assert n_running == expected
-
-
-def test_what_no_thread_has_come_to_can_be_cancelled() -> None:
-    pool, go = executor(lambda: 1), threading.Event()
-    first, second = pool.submit(go.wait, 10), pool.submit(int)
-
-    was_cancelled = second.cancel()
-    go.set()
-
-    assert was_cancelled
-    assert first.result()
 
 
 def test_threads_end_when_there_is_nothing_to_do() -> None:
@@ -141,17 +129,3 @@ time.sleep(0.1)
 
     assert (ended.stdout, ended.stderr) == ("done\n", "")
     assert time.monotonic() - began < 15
-
-
-@pytest.fixture
-def undone() -> Iterator[None]:
-    yield
-    thread_is_one_of(1)
-
-
-@pytest.mark.usefixtures("undone")
-def test_threads_that_compute_at_the_same_time_share_the_processors() -> None:
-    thread_is_one_of(1000)
-
-    assert n_threads_here() == 1
-    assert computing.submit(n_threads_here).result() == n_threads()

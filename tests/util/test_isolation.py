@@ -83,7 +83,7 @@ def test_what_crashes_or_hangs_there_is_an_error_that_names_the_file(function: s
     with pytest.raises(DatasetFileCorruptError, match=r"'song.h5' cannot be read: .* crashed, or took more than 1 s"):
         apart(function, seconds=1.0)
 
-    assert apart("read_all") == len(DATA)  # and the next one is none the worse for it
+    assert apart("read_all") == len(DATA)  # the next run works
 
 
 @pytest.mark.full
@@ -131,7 +131,7 @@ def test_threads_and_forks_read_apart_at_once() -> None:
         try:
             is_read = apart("read_all") == len(DATA)
         finally:
-            os._exit(0 if is_read else 1)  # whatever happened: this process is no second run of the tests
+            os._exit(0 if is_read else 1)  # this process must not run the tests again
     for thread in threads:
         thread.join()
 

@@ -32,7 +32,7 @@ def idle_bytes() -> int:
 @pytest.mark.parametrize("shape", [(), (0, 5), (3,), (5 * MEBI,), (2, 3, MEBI), (9 * MEBI, 0)])
 @pytest.mark.parametrize("dtype", ["uint8", "<f8", "S7", object, [("a", "i4"), ("b", "f8")]])
 def test_an_array_has_the_shape_and_dtype_that_are_asked_for_and_is_its_owners(shape: tuple[int, ...], dtype: object) -> None:
-    array = new_array(shape, np.dtype(dtype))  # type: ignore[call-overload]  # whatever it may be
+    array = new_array(shape, np.dtype(dtype))  # type: ignore[call-overload]  # any dtype
 
     assert (array.shape, array.dtype) == (shape, np.dtype(dtype))  # type: ignore[call-overload]
     assert has_own_memory(array)
@@ -41,7 +41,7 @@ def test_an_array_has_the_shape_and_dtype_that_are_asked_for_and_is_its_owners(s
     assert array.flags.aligned
 
 
-def test_memory_serves_the_next_array_once_nobody_has_the_last_view_of_the_one_before() -> None:
+def test_memory_is_reused_once_the_last_view_is_freed() -> None:
     first = new_array((16, MEBI), "uint8")
     first[:] = 1
     view = first[3:].reshape(-1).view("uint16")
