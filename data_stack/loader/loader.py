@@ -5,21 +5,24 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import math
+import numbers
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, SupportsIndex, TypeVar
+
+import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError
-from data_stack.loader.arguments import check_bool, check_function, check_shard, check_timeout, chosen_order
 from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
 from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
-from data_stack.loader.orders import Order
+from data_stack.loader.orders import InOrder, Order, Shuffled
 from data_stack.loader.plan import Plan, Uneven
 from data_stack.loader.schedule import NEVER, Schedule
 from data_stack.loader.session import LoaderStatistics, Session
@@ -118,23 +121,28 @@ class Loader:
                 "a step source has its own order and no end: use Epochs(source, shuffle=…) instead of shuffle= and epochs="
             )
         self._iterator = as_iterator(iterator)
-        self._redraws = check_bool("redraw", redraw)
+        self._redraws = _check_bool("redraw", redraw)
         self._stacks = EpochStacks(self._iterator, self._redraws and not self._is_endless)
         checked_seed = check_integer("the seed of a loader", seed)
         self._epochs = None if epochs is None else check_integer("epochs", epochs, at_least=1)
-        self._order = chosen_order(shuffle).for_iterator(self._iterator)
-        rank, world = check_shard(shard)
+        if not isinstance(shuffle, Order):
+            shuffle = Shuffled() if _check_bool("shuffle", shuffle) else InOrder()
+        self._order = shuffle.for_iterator(self._iterator)
+        try:
+            rank, world = (0, 1) if shard is None else shard
+        except (TypeError, ValueError):
+            raise ConfigError(f"shard is (rank, world), for example (0, 4), got {shard!r:.80}") from None
         plan = Plan(
             len(self._iterator),
             check_integer("batch_size", batch_size, at_least=1),
-            rank=rank,
-            world=world,
-            drop_last=check_bool("drop_last", drop_last),
+            rank=check_integer("the rank of a loader's shard", rank),
+            world=check_integer("the world of a loader's shard", world),
+            drop_last=_check_bool("drop_last", drop_last),
             uneven=uneven,
         )
-        if not isinstance(collate, Collation):
-            check_function("collate", collate, "a collation such as Padded(), or a function of a list of samples")
-        check_function("transform", transform, "or a function of a batch")
+        for name, function in (("collate", None if isinstance(collate, Collation) else collate), ("transform", transform)):
+            if not (function is None or callable(function)):
+                raise ConfigError(f"{name} must be a function, or None, got {function!r:.80}")
         self._maker = BatchMaker(self._stacks, collate=collate, transform=transform)
         make_workers = functools.partial(
             workers_of_kind,
@@ -142,7 +150,7 @@ class Loader:
             self._maker,
             None if workers is None else check_integer("workers", workers, at_least=0),
             prefetch=check_integer("prefetch", prefetch, at_least=1),
-            timeout_seconds=check_timeout(timeout_seconds),
+            timeout_seconds=_check_timeout(timeout_seconds),
         )
         self._conversion: Conversion | None = None
         self._session = Session(plan, checked_seed, shard is not None, make_workers)
@@ -439,3 +447,16 @@ class TensorFlowLoader(Loader):
         from data_stack.loader.tensorflow import dataset_of
 
         return dataset_of(self, output_signature)
+
+
+def _check_bool(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):  # "no" and "false" of a configuration file count as true
+        raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
+    return bool(value)
+
+
+def _check_timeout(value: Any) -> float | None:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 < value < math.inf):
+        raise ConfigError(f"timeout_seconds must be a positive number or None, got {value!r:.80}")
+    return None if value is None else float(value)

@@ -157,7 +157,7 @@ class Channel:
             self.is_ended = True
         if flags & socket.MSG_CTRUNC:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        memory = Parcel(None, descriptors[0] if descriptors else None)  # closes the descriptor, whatever happens
+        memory = Parcel(None, descriptors[0] if descriptors else None)  # closes the descriptor in any case
         if self.is_ended:
             return None
         head, memory.content = load(body)

@@ -51,7 +51,7 @@ class ProcessWorkers(PrefetchingWorkers):
     def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
         super().__init__(maker, n_workers, prefetch=prefetch, timeout_seconds=timeout_seconds)
         self._workers: list[_Worker] = []
-        self._numbers = itertools.count()  # of jobs, whatever the iteration
+        self._numbers = itertools.count()  # of jobs, over all iterations
         self._order: deque[int] = deque()  # of jobs that have not been handed out
         self._waiting: deque[tuple[int, Job]] = deque()  # not given to a worker yet
         self._done: dict[int, tuple[_Worker, Job, Any, Parcel | None]] = {}
