@@ -1,18 +1,21 @@
-"""One attempt at a task in another process, and its result or failure."""
+"""Attempts at tasks in another process, and their results or failures."""
 
 from __future__ import annotations
 
 import os
 import socket
+import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from data_stack.exception import ConfigError, TaskError
+from data_stack.loader.workers.channel import Parcel
+from data_stack.loader.workers.child_process import begin_as_child
 from data_stack.loader.workers.pickling import dump, dump_error, load
 
-__all__ = ["Failure", "attempt", "pack"]
+__all__ = ["Failure", "attempt", "main", "pack"]
 
 
 @dataclass(frozen=True)
@@ -64,3 +67,19 @@ def attempt(packed: bytes, argument: Any) -> tuple[Any, Failure | None]:
         problem = f"raised {type(error).__name__}: {error}" if str(error) else f"raised {type(error).__name__}"
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         return None, Failure(f"{problem} (process {os.getpid()} of {socket.gethostname()})", text, dump_error(error))
+
+
+def main(descriptor: int, parent: int, is_of_main_thread: int) -> NoReturn:
+    """Attempt tasks for the process that started this one, see :func:`begin_as_child`."""
+    channel = begin_as_child(descriptor, parent, is_of_main_thread)
+    while (message := channel.receive()) is not None:
+        (sys.argv[:],), parcel = message
+        if parcel is None:
+            continue
+        end = attempt(*parcel.open())
+        try:
+            answer = Parcel.of(end)
+        except Exception as error:  # noqa: BLE001  # an object cannot be pickled
+            answer = Parcel.of((None, Failure(f"returned a result that cannot be pickled: {type(error).__name__}: {error}")))
+        channel.send((), answer)
+    os._exit(0)  # threads of user code are not waited for

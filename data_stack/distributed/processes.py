@@ -90,7 +90,7 @@ class _TaskProcess(ChildProcess):
 
     def __init__(self) -> None:
         # standard output may be JSON for another program
-        super().__init__("data_stack.distributed.task_process", output=sys.__stderr__)
+        super().__init__("data_stack.distributed.attempts", output=sys.__stderr__)
         self.task: str | None = None
 
     def attempt(self, task: str, packed: bytes, tasks: Mapping[str, Any]) -> None:
