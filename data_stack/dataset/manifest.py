@@ -76,11 +76,6 @@ class Manifest:
     created: str
 
     @property
-    def unverified(self) -> tuple[str, ...]:
-        """The sources without a digest to verify."""
-        return tuple(source.identifier for source in self.sources if not source.verified)
-
-    @property
     def size(self) -> int:
         """Bytes of all prepared resources."""
         return sum(record.size for record in self.prepared)

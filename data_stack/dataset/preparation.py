@@ -157,7 +157,7 @@ class Preparation:
 
     def _wait_for(self, lease: Lease, timeout_seconds: float) -> Manifest | None:
         """Wait for the lease, or for another process to make the dataset ready."""
-        started, pause, announced = time.monotonic(), 0.02, False
+        started, pause = time.monotonic(), 0.02
         while not lease.acquire():
             manifest = self.stored.ready_manifest()
             if manifest is not None:
@@ -170,9 +170,7 @@ class Preparation:
                     timeout_seconds,
                 )
                 break
-            if not announced:
-                logger.info("dataset %r: waiting for another process that is preparing it", self._name)
-                announced = True
+            logger.debug("dataset %r: waiting for another process that is preparing it", self._name)
             time.sleep(min(pause, left))
             pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
         return self.stored.ready_manifest()
@@ -270,7 +268,7 @@ class Preparation:
             logger.info("dataset %r: another process has prepared it", self._name)
             return manifest
         manifest = self._manifest(sources, raw, adopted=False)
-        self.stored.write_manifest(manifest)
+        self.stored.write(MANIFEST, manifest.to_json())  # from now on the dataset is ready
         if self.may_be_staged or journal is not None:
             self._end()
         else:

@@ -101,7 +101,8 @@ class StoredDataset:
 
     def ready_manifest(self) -> Manifest | None:
         """The manifest, if it is valid: then the dataset is ready."""
-        return self._find_readiness().manifest
+        manifest = self.manifest()
+        return manifest if manifest is not None and (self.difference(manifest) or self.damage(manifest)) is None else None
 
     def readiness(self, code: Callable[[], str] | None) -> Readiness:
         """Whether the dataset is ready, and if not, why; may read the journal and list other versions.
@@ -109,20 +110,13 @@ class StoredDataset:
         Args:
             code: returns the digest of the author's code; None: a preparation takes over the steps of other code too.
         """
-        held = self._find_readiness()
-        return held if held != Readiness() else self._readiness_without_manifest(code)
-
-    def _find_readiness(self) -> Readiness:
         try:
             manifest = self._parse_manifest()
         except DatasetFileCorruptError as error:
             return Readiness(reason=str(error))
-        if manifest is None:
-            return Readiness()
-        reason = self.difference(manifest) or self.damage(manifest)
-        return Readiness(manifest) if reason is None else Readiness(reason=reason)
-
-    def _readiness_without_manifest(self, code: Callable[[], str] | None) -> Readiness:
+        if manifest is not None:
+            reason = self.difference(manifest) or self.damage(manifest)
+            return Readiness(manifest if reason is None else None, reason)
         journal = self.journal()
         if journal is not None:
             begun = "its preparation has not finished"
@@ -170,10 +164,6 @@ class StoredDataset:
     def has_manifest(self) -> bool:
         """Whether there is a manifest, valid or not."""
         return self.connector.has_resource(self.identifier(MANIFEST))
-
-    def write_manifest(self, manifest: Manifest) -> None:
-        """Make the dataset ready, atomically."""
-        self.write(MANIFEST, manifest.to_json())
 
     def invalidate(self) -> None:
         """Remove a manifest before its resources are replaced."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -142,13 +143,10 @@ class ClassMapping(Encoder):
 
 
 def _label(value: Any, what: str) -> Any:
-    try:
-        label = category(value)
-    except TypeError:
-        label = ()
-    if isinstance(label, tuple):
-        raise ConfigError(f"{what} must be a number, a string, bytes or None, got {value!r:.80}")
-    return label
+    with contextlib.suppress(TypeError):
+        if not isinstance(value, tuple):
+            return category(value)
+    raise ConfigError(f"{what} must be a number, a string, bytes or None, got {value!r:.80}")
 
 
 def _common_dtype(dtype: np.dtype[Any], values: Column) -> np.dtype[Any]:

@@ -137,12 +137,10 @@ def size_text(n_bytes: int | None) -> str:
         return "-"
     if n_bytes < 1000:
         return f"{n_bytes} B"
-    size = float(n_bytes)
-    for unit in ("kB", "MB", "GB"):
-        size /= 1000
-        if size < 999.95:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1000:.1f} TB"
+    size, units = n_bytes / 1000, ["kB", "MB", "GB", "TB"]
+    while size >= 999.95 and len(units) > 1:
+        size, units = size / 1000, units[1:]
+    return f"{size:.1f} {units[0]}"
 
 
 def as_text(blocks: Iterable[Block]) -> str:
