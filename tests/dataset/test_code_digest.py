@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from data_stack.dataset import code_digest as code_digest_module
 from data_stack.dataset.code_digest import code_digest, find_changed_module, module_digests
 
 FACTORY = """
@@ -96,29 +95,6 @@ def test_all_of_its_own_package_counts_and_other_packages_do_not(write: Write) -
     other = digest_of("made_pkg.plugin")
 
     assert first == same != other
-
-
-def test_all_top_level_modules_of_a_distribution_count_with_its_version(write: Write, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    metadata = elsewhere / "made-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    metadata.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: made\nVersion: 1.0\n")
-    metadata.joinpath("top_level.txt").write_text("made_one\nmade_two\n")
-    sys.path.insert(0, str(elsewhere))
-    code_digest_module._packages_distributions.cache_clear()
-    try:
-        write(made_one=FACTORY.format(imports="import made_two", body="pass"), made_two="A = 1")
-        first = digest_of("made_one")
-        write(made_two="A = 2")
-        other_module = digest_of("made_one")
-        metadata.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: made\nVersion: 1.1\n")
-        os.utime(elsewhere)  # the folder is looked through again
-        other_version = digest_of("made_one")
-    finally:
-        sys.path.remove(str(elsewhere))
-        code_digest_module._packages_distributions.cache_clear()
-
-    assert len({first, other_module, other_version}) == 3
 
 
 @pytest.mark.parametrize(

@@ -246,24 +246,6 @@ def test_reading_one_column_reads_no_other() -> None:
     assert source.log == [1, 0]
 
 
-def test_a_batch_is_one_request_below() -> None:
-    class Batches(SequenceDatasetIterator):
-        requests = 0
-
-        def read_batch(self, indices: Any) -> Any:
-            type(self).requests += 1
-            return super().read_batch(indices)
-
-    source = Batches([NUMBERS, LABELS])
-    stack = fitted(source, {0: ContinuousEncoder(), 1: CategoricalEncoder()})
-    stack.read_batch([0])
-    Batches.requests = 0
-
-    stack[::-1].take(7).read_batch(range(5))
-
-    assert Batches.requests == 1
-
-
 def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_iterator() -> None:
     train = SequenceDatasetIterator([list("abab"), ROWS[:4]])
     encoders: dict[int | str, Any] = {0: CategoricalEncoder(), 1: features()}
@@ -286,17 +268,6 @@ def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_itera
     with pytest.raises(EncodingError, match=r"^column 1: feature 1: at position 3, 'cow' is an unknown category"):
         other.read_column(1, [0, 3])
     assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
-
-
-def test_an_empty_iterator_stays_empty() -> None:
-    for empty in (Client([]), SequenceDatasetIterator([[], []]), SequenceDatasetIterator([NUMBERS, LABELS])[:0]):
-        stack = empty.encode({0: ContinuousEncoder().fit(NUMBERS), 1: OneHotEncoder([0, 1])})
-
-        assert len(stack) == 0
-        assert list(stack) == []
-        assert stack.__getitems__([]) == []
-        assert len(stack.read_column(0)) == 0
-        assert all(len(column) == 0 for column in stack.read_batch([]))
 
 
 # ---------------------------------------------------------------------- classes

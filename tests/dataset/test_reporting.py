@@ -6,8 +6,6 @@ import json
 import math
 import re
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -288,27 +286,6 @@ def test_classes_are_named_where_targets_are_their_numbers(kind: Any, names: Any
     assert shown is None or f"| {shown} | 1 |" in text
 
 
-def test_a_client_meta_without_our_further_properties_is_reported() -> None:
-    class Meta:
-        identifier, dataset_name, dataset_tag = "i", "n", None
-        sample_pos, target_pos, tag_pos = np.int64(0), -1, 2
-
-    class Client(DatasetIterator):
-        dataset_meta = Meta()
-
-        def __len__(self) -> int:
-            return 2
-
-        def __getitem__(self, index: int) -> Any:
-            return index, "label"
-
-    report = Client().report()
-
-    assert report.target_dist == {"label": 2}
-    assert [column.role for column in report.columns] == [None, "target"]
-    assert json.loads(Client().report("json"))["sample_pos"] == 0
-
-
 def stack_of(n_layers: int) -> DatasetIteratorIF:
     stack: DatasetIteratorIF = with_targets([0, 1, 1])
     for _ in range(n_layers):
@@ -425,17 +402,3 @@ def test_missing_values_and_numbers_are_found_among_objects(
 
     assert (found.n_missing, found.n_numbers, found.n_distinct) == (n_missing, n_numbers, n_distinct)
     assert (found.min, found.mean) == (low, None if mean is None else pytest.approx(mean))
-
-
-def test_yaml_without_its_package_says_what_to_install() -> None:
-    program = """
-import sys
-sys.modules["yaml"] = None  # as if it were not installed
-from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.dataset.reporting import DatasetIteratorReportGenerator
-DatasetIteratorReportGenerator.generate_report(SequenceDatasetIterator([[1]]), "json")
-DatasetIteratorReportGenerator.generate_report(SequenceDatasetIterator([[1]]), "yaml")
-"""
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr
-
-    assert "MissingDependencyError: a report in YAML needs PyYAML" in said

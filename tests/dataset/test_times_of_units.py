@@ -12,7 +12,6 @@ from data_stack.dataset.digests import column_digests, sample_digest
 from data_stack.dataset.iterator import CombinedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError
-from data_stack.util.exact import common_dtype, comparable, ticks_of
 
 FAR = np.array(["9999-12-31", "NaT", "2019-01-01"], "M8[D]")
 EXACT = np.array(["2020-01-01T00:00:00.000000001", "NaT", "2018-01-01T00:00"], "M8[ns]")
@@ -37,14 +36,6 @@ def test_samples_are_sorted_by_instant_whatever_the_units(late: Any, descending:
     ordered: Any = combined(FAR, late).sort(0, descending=descending)
 
     assert list(ordered.indices) == expected
-
-
-def test_tuples_with_times_of_several_units_are_sorted_by_instant() -> None:
-    keys = [("a", FAR[0]), ("a", EXACT[0]), ("a", FAR[2])]
-
-    ordered: Any = SequenceDatasetIterator([keys]).sort(0)
-
-    assert list(ordered.indices) == [2, 1, 0]
 
 
 def test_a_split_by_time_cuts_by_instant_whatever_the_units() -> None:
@@ -84,12 +75,3 @@ def test_equal_instants_have_one_digest_in_a_batch_of_any_unit() -> None:
 
     assert digests == [sample_digest((value,)) for value in values]
     assert len(set(digests)) == 3
-
-
-def test_months_count_exactly_as_instants_and_as_spans_of_their_own() -> None:
-    years, days = np.datetime64(-5000, "Y"), np.datetime64(-5000, "Y").astype("M8[D]")
-
-    assert ticks_of(years) == ticks_of(days)
-    assert ticks_of(np.timedelta64(2, "Y")) == ("M", 24)
-    assert comparable([np.timedelta64(2, "Y"), "a"]) == [np.timedelta64(2, "Y"), "a"]
-    assert common_dtype([np.array(1, "m8[Y]"), np.array(1, "m8[D]")]) is None

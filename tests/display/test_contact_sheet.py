@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
-from data_stack.dataset.meta import DatasetMeta, MetaFactory
+from data_stack.dataset.meta import MetaFactory
 from data_stack.display import contact_sheet
 from data_stack.exception import ConfigError
 
@@ -121,16 +121,6 @@ def test_a_seed_draws_other_samples_and_the_same_ones_again_and_only_these_are_r
 
     assert drawn[0] == drawn[1] != drawn[2]
     assert len(drawn[0]) == 20
-
-
-def test_title_and_labels_are_those_of_the_meta() -> None:
-    samples = SequenceDatasetIterator([np.zeros((2, 8, 8), np.uint8), [0, 1]])
-    meta = MetaFactory.get_dataset_meta("id", "digits", "train")
-
-    informed = contact_sheet(InformedDatasetIterator(samples, meta))
-    named = contact_sheet(InformedDatasetIterator(samples, DatasetMeta(class_names=("cat", "dog"))), title="digits · train")
-
-    assert informed.tobytes() == contact_sheet(samples, title="digits · train").tobytes() != named.tobytes()
 
 
 @pytest.mark.parametrize(

@@ -52,11 +52,6 @@ def test_an_unmapped_label_is_an_error_that_names_it_and_its_position() -> None:
         ClassMapping({1: 0, 2: 1}, unmapped="error").transform([1, 7])
 
 
-def test_labels_of_more_dimensions_keep_their_shape() -> None:
-    assert ClassMapping({1: 9}).transform([[1, 2], [3, 1]]).tolist() == [[9, 2], [3, 9]]
-    assert ClassMapping({"a": 1}).transform(np.array([["a", "b"]], dtype=object)).tolist() == [[1, "b"]]
-
-
 def test_a_mapping_of_one_to_one_has_an_inverse() -> None:
     mapping = ClassMapping({"cat": 0, "dog": 1}, unmapped="error")
 

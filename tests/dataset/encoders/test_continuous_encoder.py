@@ -97,16 +97,6 @@ def test_missing_values_are_kept_or_made_the_centre_or_refused() -> None:
         ContinuousEncoder(missing="error").fit([1.0, 3.0]).transform([1, 2, 3, None])
 
 
-def test_arrays_given_as_objects_are_scaled_like_a_table() -> None:
-    rows = np.fromiter((row for row in NUMBERS), dtype=object, count=len(NUMBERS))
-
-    scaled = ContinuousEncoder().fit(rows).transform(rows)
-
-    assert scaled.tolist() == ContinuousEncoder().fit(NUMBERS).transform(NUMBERS).tolist()
-    with pytest.raises(ConfigError, match=r"at position 1, a value has the shape \(2,\), those before have \(3,\)"):
-        ContinuousEncoder("none").transform(np.fromiter([NUMBERS[0], NUMBERS[1, :2]], dtype=object))
-
-
 @pytest.mark.parametrize("value", ["x", [3], {}, float("inf")])
 def test_a_value_that_cannot_be_scaled_is_named_by_its_position(value: Any) -> None:
     for encode in (ContinuousEncoder().fit, ContinuousEncoder("none").transform):

@@ -25,7 +25,6 @@ from data_stack.dataset.encoders import (
     load_encoder,
     save_encoder,
 )
-from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ModelNotTrainedError, ResourceNotFoundError
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 
@@ -129,14 +128,6 @@ def test_an_encoder_that_has_something_to_learn_says_that_it_is_not_fitted(name:
         assert "not fitted" in repr(encoder)
 
 
-def test_the_fingerprint_tells_what_an_encoder_was_fitted_on_and_equality_does_not() -> None:
-    first = ContinuousEncoder().fit(NUMBERS, fitted_on="a" * 64)
-    second = ContinuousEncoder().fit(NUMBERS, fitted_on="b" * 64)
-
-    assert first == second
-    assert first.fingerprint() != second.fingerprint()
-
-
 def test_a_fit_that_fails_leaves_the_encoder_as_it_was() -> None:
     encoder = ContinuousEncoder().fit(NUMBERS, fitted_on="a")
     before = encoder.state()
@@ -145,12 +136,6 @@ def test_a_fit_that_fails_leaves_the_encoder_as_it_was() -> None:
         encoder.fit([NUMBERS, np.full((2, 3), np.inf)])
 
     assert encoder.state() == before
-
-
-@pytest.mark.parametrize("columns", [3, None, "abc", {"a": [1]}, SequenceDatasetIterator([NUMBERS])])
-def test_what_is_no_column_cannot_be_learned_from(columns: Any) -> None:
-    with pytest.raises(ConfigError, match="column"):
-        ContinuousEncoder().fit(columns)
 
 
 def transformed(encoder: Encoder, column: Any) -> tuple[str, tuple[int, ...], bytes]:

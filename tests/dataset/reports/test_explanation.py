@@ -99,15 +99,6 @@ def test_what_lies_in_files_counts_nothing(tmp_path: Any) -> None:
     assert explanation.layers[0].keeps == ()
 
 
-def test_python_objects_are_estimated() -> None:
-    words = [f"word {i:06}" for i in range(50_000)]
-
-    (layer,) = explain(SequenceDatasetIterator([words])).layers
-
-    assert layer.n_bytes == pytest.approx(50_000 * (8 + 60), rel=0.2)
-    assert layer.keeps[0].startswith("list of 50,000 = 3.")
-
-
 def test_arguments_are_shown_shortened_and_only_where_they_are_no_defaults() -> None:
     def halved(sample: Any) -> Any:
         return sample

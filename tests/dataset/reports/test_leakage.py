@@ -6,13 +6,11 @@ import json
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
-    DatasetIterator,
     DatasetIteratorIF,
     InformedDatasetIterator,
     SequenceDatasetIterator,
@@ -87,27 +85,6 @@ def test_empty_splits_and_none_of_many_are_no_trouble() -> None:
     assert [each.n_samples for each in report.within] == [0, 1, 0, 1]
     assert [(pair.first, pair.second) for pair in report.between if pair.n_distinct] == [("b", "d")]
     assert find_duplicates(of([])).within[0].n_repeats == 0
-
-
-def test_samples_are_read_once_a_block_at_a_time() -> None:
-    class Counting(DatasetIterator):
-        largest, n_read = 0, 0
-
-        def __len__(self) -> int:
-            return 100
-
-        def __getitem__(self, index: int) -> Any:
-            return np.zeros(1 << 20, dtype=np.uint8), index
-
-        def __getitems__(self, indices: Any) -> list[Any]:
-            type(self).largest = max(self.largest, len(indices))
-            type(self).n_read += len(indices)
-            return [self[index] for index in indices]
-
-    find_duplicates(Counting())
-
-    assert Counting.n_read == 100
-    assert Counting.largest <= 8
 
 
 def test_the_report_comes_in_every_format() -> None:
