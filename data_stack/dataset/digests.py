@@ -1,4 +1,4 @@
-"""Digests of samples: equal for equal samples, wherever and in whatever batch they are read."""
+"""Digests of samples: equal for equal samples, in any batch and process."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def sample_digest(sample: Any) -> bytes:
 
     * Numbers are equal by value: ``3``, ``3.0``, ``True + 2``, a numpy or torch 3 of any dtype, and ``Decimal(3)`` are one
       value, because the dtype of a number in a batch depends on the other samples. ``-0.0`` equals ``0.0``; all NaN are equal.
-    * Arrays, tensors, lists and tuples of equal shape and equal elements are equal, whatever their dtypes.
-    * Times are equal by instant, whatever their unit. Times with a time zone differ from those without.
+    * Arrays, tensors, lists and tuples of equal shape and equal elements are equal; dtypes do not count.
+    * Times are equal by instant; units do not count. Times with a time zone differ from those without.
     * Strings differ from bytes, also if empty. None equals None only.
     * Records (values of structured dtypes) are dicts of their fields. Sets have no order.
 
@@ -153,7 +153,7 @@ def _number(value: Any) -> bytes:
 
 
 def _decimal(value: Decimal) -> bytes:
-    """A decimal as the equal float or integer of 64 bits; as text if there is none."""
+    """A decimal as the equal float or integer of 64 bits; otherwise as text."""
     nearest = math.nan if value.is_nan() else float(value)
     if value.is_nan() or Decimal(nearest) == value:
         return _number(nearest)

@@ -96,7 +96,7 @@ class Categories:
         """
         kind = column.dtype.kind
         if kind not in "OUSbiuf":
-            raise _unsupported(column)
+            raise _dtype_error(column)
         if kind in "OUS":
             return self._list(column.ravel().tolist(), column).reshape(column.shape)
         known, numbers = self._numbers
@@ -155,7 +155,7 @@ class CategoriesLearner(Learner):
     def add(self, block: Column, first: int) -> None:
         """Add the values of a block."""
         if block.dtype.kind not in "OUSbiuf":
-            raise _unsupported(block)
+            raise _dtype_error(block)
         values = (np.unique(block) if block.dtype.kind in "biuf" else block.ravel()).tolist()
         distinct = values
         with contextlib.suppress(TypeError):  # not hashable: reported below
@@ -180,7 +180,7 @@ def values_column(values: Sequence[Any]) -> Column:
     return objects(values)
 
 
-def _unsupported(column: Column) -> ConfigError:
+def _dtype_error(column: Column) -> ConfigError:
     return ConfigError(f"values of dtype {column.dtype} cannot be categories; numbers, strings and bytes can")
 
 

@@ -150,7 +150,7 @@ def _label(value: Any, what: str) -> Any:
 
 
 def _common_dtype(dtype: np.dtype[Any], values: Column) -> np.dtype[Any]:
-    """The dtype that holds labels of ``dtype`` and the new classes exactly, whatever labels a batch has."""
+    """The dtype that holds labels of ``dtype`` and the new classes exactly, for any batch."""
     if dtype.kind not in "biuf" or values.dtype.kind not in "biuf":
         return np.dtype(object)
     common = np.result_type(dtype, values.dtype)

@@ -138,7 +138,7 @@ class _Collector:
             self._count_distinct(comparable(list(found)) if kind in "mM" else found.tolist())
 
     def shape(self, of_first: tuple[int | None, ...] | None) -> tuple[int | None, ...] | None:
-        """The common shape of all values; ``of_first`` if there are none."""
+        """The common shape of all values; ``of_first`` without values."""
         return _common_shape(self._shapes) if self._shapes else of_first
 
     def statistics(self) -> ColumnStatistics:

@@ -129,7 +129,7 @@ def find_duplicates(
 
     ::
 
-        found = find_duplicates({"train": train, "test": test}, columns=0)  # the same picture, whatever its label
+        found = find_duplicates({"train": train, "test": test}, columns=0)  # the same picture, with any label
         assert not found.is_leaking
 
     Every sample is read once, a few thousand at a time, and takes less than 100 bytes of memory. ``sample_digest`` defines

@@ -74,7 +74,7 @@ class Table:
     rows: Sequence[Sequence[str]]
     right: frozenset[int] = frozenset()
 
-    def shown_rows(self) -> list[Sequence[str]]:
+    def limit_rows(self) -> list[Sequence[str]]:
         """The rows, or the first ones and how many more there are."""
         n_more = len(self.rows) - _MOST_ROWS
         more = [[f"… {n_more:,} more", *[""] * (len(self.header) - 1)]] if n_more > 0 else []
@@ -169,7 +169,7 @@ def _text_lines(block: Block) -> Iterator[str]:
         width = max((len(name) for name, _ in block.rows), default=0)
         yield from (f"{printable(name):<{width}}  {printable(fact)}" for name, fact in block.rows)
     else:
-        yield from columns([block.header, *block.shown_rows()], block.right)
+        yield from columns([block.header, *block.limit_rows()], block.right)
 
 
 def as_markdown(blocks: Iterable[Block]) -> str:
@@ -194,7 +194,7 @@ def _markdown_lines(block: Block) -> Iterator[str]:
     else:
         yield _markdown_row([_markdown(cell) for cell in block.header])
         yield _markdown_row(["--:" if column in block.right else ":--" for column in range(len(block.header))])
-        for row in block.shown_rows():
+        for row in block.limit_rows():
             yield _markdown_row([_markdown(cell) for cell in row])
 
 
@@ -215,7 +215,7 @@ def _html_of(block: Block) -> str:
         rows = "".join(f"<tr><th {_LEFT}>{_html(name)}</th><td {_LEFT}>{_html(fact)}</td></tr>" for name, fact in block.rows)
         return f"<table>{rows}</table>"
     header = _html_row("th", block.header, block.right)
-    rows = "\n".join(_html_row("td", row, block.right) for row in block.shown_rows())
+    rows = "\n".join(_html_row("td", row, block.right) for row in block.limit_rows())
     return f"<table>\n<thead>{header}</thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
 
 
