@@ -1,17 +1,10 @@
-"""The command as a process among others: pipes, signals, closed streams, locales, terminals."""
+"""The command as a process: pipes, signals, closed streams, locales."""
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
-import select
 import signal
-import struct
 import subprocess
-import sys
-import termios
 import textwrap
 import time
 from collections.abc import Callable
@@ -46,14 +39,6 @@ def finished(running: subprocess.Popen[bytes]) -> tuple[int, str, str]:
     with running:
         out, err = running.communicate(timeout=60)
     return running.returncode, out.decode(), err.decode()
-
-
-def test_listing_imports_no_dataset(store: Path) -> None:
-    program = "import sys; from data_stack.cli.main import main; main(['list']); sys.exit('data_stack_digits' in sys.modules)"
-
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert "digits" in result.stdout
 
 
 def test_a_reader_that_leaves_ends_the_command_quietly(process: Start) -> None:
@@ -102,47 +87,3 @@ def test_json_stays_json_beside_a_plugin_that_prints(process: Start, install: Ca
     code, out, err = finished(process("info", "loud", "--json"))
 
     assert (code, json.loads(out)["name"], "hello from an import" in err) == (0, "loud", True)
-
-
-def on_a_terminal(arguments: list[str]) -> tuple[int, str]:
-    """Run the command on a pseudo terminal; exit code, and what was to be seen."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))  # on 0 columns there is no room for a bar
-    running = subprocess.Popen([sys.executable, "-m", "data_stack.cli", *arguments], stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    seen = b""
-    while select.select([ours], [], [], 60)[0]:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # Linux says EIO when the other side is closed
-            break
-        if not part:
-            break
-        seen += part
-    os.close(ours)
-    return running.wait(60), seen.decode("utf-8", "replace")
-
-
-def test_a_terminal_sees_a_progress_bar(store: Path, install: Callable[..., None]) -> None:
-    install(
-        "in-steps",
-        """
-        from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
-
-        class Factory(DatasetFactory):
-            card = DatasetCard(name="in-steps", version="1")
-            splits = ("all",)
-
-            def preprocess(self, raw, prepared):
-                for step in prepared.steps(["one", "two"]):
-                    with prepared.create(f"preprocessed/{step}") as file:
-                        file.write(b"x")
-
-            def open(self, split, prepared):
-                return SequenceDatasetIterator([[0]])
-        """,
-    )
-
-    code, seen = on_a_terminal(["prepare", "in-steps"])
-
-    assert (code, "in-steps: preparing:" in seen) == (0, True)

@@ -205,7 +205,10 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
     assert "digits" in result.stdout.splitlines()[1]
 
 
-@pytest.mark.parametrize("name", ["stacking", "records", "loader", "parquet", "from_petastorm"])
+@pytest.mark.parametrize(
+    "name",
+    ["records", "loader", "parquet", *(pytest.param(name, marks=pytest.mark.full) for name in ("stacking", "from_petastorm"))],
+)
 def test_the_code_of_a_page_runs_as_it_stands(home: Path, name: str) -> None:
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
     (home / f"the_{name}.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")

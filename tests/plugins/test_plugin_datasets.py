@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import data_stack
-from data_stack.exception import AmbiguousDatasetError, ConfigError, PluginError
+from data_stack.exception import ConfigError, PluginError
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
 
@@ -36,19 +33,6 @@ def test_without_a_split_all_splits_are_loaded(site: Site) -> None:
     assert list(splits) == ["train", "test"]
     assert [split.dataset_meta.dataset_tag for split in splits.values()] == ["train", "test"]
     assert splits["test"][1] == (2, 2, 2)
-
-
-def test_an_ambiguous_name_is_loaded_by_its_distribution_and_keeps_its_plain_name(site: Site) -> None:
-    site.install_dataset("numbers", distribution="first")
-    site.install_dataset("numbers", distribution="second")
-
-    with pytest.raises(AmbiguousDatasetError):
-        data_stack.load("numbers", "train")
-    train = data_stack.load("second:numbers", "train")
-
-    assert train.dataset_meta.dataset_name == "numbers"
-    assert {"first:numbers", "second:numbers"} <= set(data_stack.datasets())
-    assert "numbers" not in data_stack.datasets()
 
 
 def test_a_description_says_what_the_author_declares(site: Site) -> None:
@@ -185,23 +169,3 @@ def test_a_factory_that_returns_no_samples_is_an_error_of_its_plugin(site: Site,
 
     with pytest.raises(PluginError, match=f"returned .*{shown}.* must return"):
         data_stack.load("old", "train")
-
-
-def test_a_fresh_process_finds_and_loads_an_installed_dataset(site: Site) -> None:
-    site.install_dataset("numbers")
-    program = (
-        "import json, sys, data_stack\n"
-        "names = data_stack.datasets()\n"
-        "before = 'numbers_plugin_numbers' in sys.modules\n"
-        "print(json.dumps(['numbers' in names, before, data_stack.load('numbers', 'test')[3]]))"
-    )
-
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={"PYTHONPATH": f"{Path(data_stack.__file__).parent.parent}:{site.folder}", "HOME": str(site.folder)},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-
-    assert json.loads(done.stdout) == [True, False, [3, 3, 3]]

@@ -108,13 +108,6 @@ def test_hooks_that_break_the_contract_are_taken_back_whole(site: Site, manager:
     assert reason in str(records["broken"].error)
 
 
-def test_a_hook_of_another_version_may_be_optional(site: Site, manager: PluginManager) -> None:
-    optional = "\n\n    @hookimpl(optionalhook=True)\n    def data_stack_of_the_future(): ...\n"
-    site.install_hooks("remote", STORAGE.replace("SCHEME", "remote") + optional)
-
-    assert set(manager.storage_schemes()) == {"remote"}
-
-
 def test_the_later_of_two_plugins_with_one_scheme_brings_nothing(site: Site, manager: PluginManager) -> None:
     site.install_hooks("first", STORAGE.replace("SCHEME", "remote"))
     site.install_hooks("second", STORAGE.replace('{"SCHEME": connect}', '{"second": connect, "remote": connect}'))
@@ -165,14 +158,6 @@ def test_what_is_no_connector_is_the_plugins_error(site: Site) -> None:
 
     with pytest.raises(PluginError, match="returned str"):
         storage_connector_from_url("remote://host")
-
-
-def test_blocked_hooks_are_not_imported(site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    site.install_hooks("remote", STORAGE.replace("SCHEME", "remote"))
-    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "remote")
-
-    assert not manager.storage_schemes()
-    assert "remote_plugin_hooks" not in sys.modules
 
 
 def test_the_default_home_may_be_a_plugins_url(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

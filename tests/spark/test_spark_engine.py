@@ -152,15 +152,6 @@ def test_a_shard_that_kills_each_python_is_given_up(spark: SparkSession, tmp_pat
         factory.prepare(engine=SparkEngine(session=spark, attempts=2), progress=False)
 
 
-def test_a_second_session_beside_the_first_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    from data_stack_spark import SparkEngine
-
-    factory = Sharded(FileStorageConnector(tmp_path))
-
-    with pytest.raises(PreparationError, match="there is a Spark session in this process already"):
-        factory.prepare(engine=SparkEngine("local[1]"), progress=False)
-
-
 def test_the_arguments_of_the_spark_engine_are_checked() -> None:
     from data_stack_spark import SparkEngine
 

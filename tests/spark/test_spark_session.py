@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -17,19 +16,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-def said_by(program: str, **environment: str) -> str:
-    """What a program prints in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        env={"PYTHONPATH": str(ROOT), "HOME": os.environ.get("HOME", "/tmp"), **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
 def test_without_java_it_is_said_what_to_install() -> None:
     program = (
         "from data_stack_spark.session import spark_session\n"
@@ -38,10 +24,11 @@ def test_without_java_it_is_said_what_to_install() -> None:
         "except Exception as error:\n"
         "    print(type(error).__name__, error)\n"
     )
+    environment = {"PYTHONPATH": str(ROOT), "HOME": "/tmp", "PATH": "/nowhere", "JAVA_HOME": "/nowhere"}
 
-    found = said_by(program, PATH="/nowhere", JAVA_HOME="/nowhere")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=environment, capture_output=True, text=True)
 
-    assert found.startswith("ConfigError Spark did not start; it needs Java 17 or newer, and finds /nowhere")
+    assert done.stdout.startswith("ConfigError Spark did not start; it needs Java 17 or newer, and finds /nowhere"), done.stderr
 
 
 def test_urls_of_spark_are_read_without_it() -> None:
@@ -58,11 +45,8 @@ def test_the_code_of_the_page_runs(spark: SparkSession, tmp_path: Path) -> None:
     names = {"spark": spark, "url": str(tmp_path / "frames"), "cache_url": (tmp_path / "cache").as_uri(), "df": frame}
     code = re.findall(r"```python\n(.*?)```", page, flags=re.S)
 
-    try:
-        for block in code:
-            exec(block, names)
-    finally:
-        spark.conf.unset("data_stack.spark.converter.cacheDir")
+    for block in code:
+        exec(block, names)
 
     assert len(code) == 3
     assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []

@@ -27,13 +27,6 @@ while True:
     if what == "read":
         with granular.DatasetReader(folder, granular.decoders if arguments else None, cache_index=False) as reader:
             answer = reader.spec, [reader[i] for i in range(len(reader))], [reader.available(i) for i in range(len(reader))]
-    elif what == "read range":
-        index, mask = arguments
-        with granular.DatasetReader(folder, granular.decoders, cache_index=False) as reader:
-            answer = reader[index, mask]
-    elif what == "read shards":
-        with granular.ShardedDatasetReader(folder, granular.decoders, cache_index=False) as reader:
-            answer = reader.spec, [reader[i] for i in range(len(reader))]
     else:
         spec, samples = arguments
         with granular.DatasetWriter(folder, spec, granular.encoders) as writer:
@@ -73,16 +66,6 @@ class OldGranular:
     def read(self, folder: Path, *, decoded: bool = True) -> tuple[dict[str, str], list[dict[str, Any]], list[dict[str, Any]]]:
         """Spec, samples, and what is available of each."""
         answer: tuple[dict[str, str], list[dict[str, Any]], list[dict[str, Any]]] = self._ask("read", folder, decoded)
-        return answer
-
-    def read_masked(self, folder: Path, index: int, mask: Mapping[str, Any]) -> dict[str, Any]:
-        """Some columns of a sample, and ranges of sequences."""
-        answer: dict[str, Any] = self._ask("read range", folder, (index, mask))
-        return answer
-
-    def read_shards(self, folder: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
-        """Spec and samples of a sharded dataset."""
-        answer: tuple[dict[str, str], list[dict[str, Any]]] = self._ask("read shards", folder, None)
         return answer
 
     def write(self, folder: Path, spec: Mapping[str, str], samples: Sequence[Mapping[str, Any]]) -> None:

@@ -30,12 +30,6 @@ def expected_timeseries() -> dict[str, list[Any]]:
     return expected
 
 
-def expected_ngram_counts() -> dict[str, dict[str, int]]:
-    """How many n-grams ``timeseries`` has, by ``length=…,delta=…,overlap=…``."""
-    counts: dict[str, dict[str, int]] = json.loads((FIXTURES / "timeseries.expected.json").read_text())["ngrams"]
-    return counts
-
-
 def expected_digests(name: str) -> dict[int, dict[str, str]]:
     """By the id of a row and its field :func:`value_digest` of the value: of ``hello_world``, ``0.4.0`` and ``0.7.6``."""
     digests = json.loads((FIXTURES / "expected_digests.json").read_text())[name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from data_stack.io.resources import ResourceFactory, SupportedStreamedResourceTy
 from data_stack.io.storage_connectors.connector import BINARY, StorageConnector
 from data_stack.io.storage_connectors.writer import binary_chunks
 
-__all__ = ["FilesConnector", "LockedConnector", "PlainConnector", "UnwritableConnector"]
+__all__ = ["FilesConnector", "PlainConnector"]
 
 
 class PlainConnector(StorageConnector):
@@ -43,18 +42,3 @@ class FilesConnector(PlainConnector):
 
     def opened(self, path: Path) -> Any:
         return path.open("rb")
-
-
-class UnwritableConnector(PlainConnector):
-    """Refuses to store."""
-
-    def set_resource(self, identifier: str, resource: Any) -> None:
-        raise StorageError(f"could not store {identifier!r}: read-only")
-
-
-class LockedConnector(PlainConnector):
-    """Holds what no other process can have."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.lock = threading.Lock()

@@ -79,10 +79,6 @@ class _Login(paramiko.ServerInterface):  # type: ignore[misc]  # paramiko has no
         return int(paramiko.OPEN_SUCCEEDED)
 
 
-def _status(error: OSError) -> int:
-    return int(paramiko.SFTPServer.convert_errno(error.errno or 0))
-
-
 class _Handle(paramiko.SFTPHandle):  # type: ignore[misc]  # likewise
     def stat(self) -> Any:
         return paramiko.SFTPAttributes.from_stat(os.fstat(self.readfile.fileno()))
@@ -95,57 +91,50 @@ class _Folder(paramiko.SFTPServerInterface):  # type: ignore[misc]  # likewise
         return str(self.root / self.canonicalize(path).lstrip("/"))
 
     def list_folder(self, path: str) -> Any:
-        try:
-            with os.scandir(self._real(path)) as entries:
+        def scan(folder: str) -> Any:
+            with os.scandir(folder) as entries:
                 return [paramiko.SFTPAttributes.from_stat(entry.stat(follow_symlinks=False), entry.name) for entry in entries]
-        except OSError as error:
-            return _status(error)
+
+        return self._try(scan, path)
 
     def stat(self, path: str) -> Any:
-        try:
-            return paramiko.SFTPAttributes.from_stat(os.stat(self._real(path)))
-        except OSError as error:
-            return _status(error)
+        return self._try(lambda real: paramiko.SFTPAttributes.from_stat(os.stat(real)), path)
 
     def lstat(self, path: str) -> Any:
-        try:
-            return paramiko.SFTPAttributes.from_stat(os.lstat(self._real(path)))
-        except OSError as error:
-            return _status(error)
+        return self._try(lambda real: paramiko.SFTPAttributes.from_stat(os.lstat(real)), path)
 
     def open(self, path: str, flags: int, attr: Any) -> Any:
-        writes = flags & (os.O_WRONLY | os.O_RDWR)
-        try:
-            descriptor = os.open(self._real(path), flags, 0o644)
-        except OSError as error:
-            return _status(error)
-        handle = _Handle(flags)
-        handle.readfile = handle.writefile = os.fdopen(descriptor, "wb" if writes else "rb", buffering=0)
-        return handle
+        def open_file(real: str) -> Any:
+            handle = _Handle(flags)
+            file = os.fdopen(os.open(real, flags, 0o644), "wb" if flags & (os.O_WRONLY | os.O_RDWR) else "rb", buffering=0)
+            handle.readfile = handle.writefile = file
+            return handle
+
+        return self._try(open_file, path)
 
     def remove(self, path: str) -> Any:
-        return self._done(os.remove, path)
+        return self._try(os.remove, path)
 
     def rename(self, oldpath: str, newpath: str) -> Any:
-        if os.path.lexists(self._real(newpath)):  # as version 3 of the protocol has it
+        if os.path.lexists(self._real(newpath)):  # as in version 3 of the protocol
             return paramiko.SFTP_FAILURE
-        return self._done(os.rename, oldpath, newpath)
+        return self._try(os.rename, oldpath, newpath)
 
     def posix_rename(self, oldpath: str, newpath: str) -> Any:
-        return self._done(os.replace, oldpath, newpath)
+        return self._try(os.replace, oldpath, newpath)
 
     def mkdir(self, path: str, attr: Any) -> Any:
-        return self._done(os.mkdir, path)
+        return self._try(os.mkdir, path)
 
     def rmdir(self, path: str) -> Any:
-        return self._done(os.rmdir, path)
+        return self._try(os.rmdir, path)
 
-    def _done(self, work: Any, *paths: str) -> Any:
+    def _try(self, work: Any, *paths: str) -> Any:
         try:
-            work(*(self._real(path) for path in paths))
+            found = work(*(self._real(path) for path in paths))
         except OSError as error:
-            return _status(error)
-        return paramiko.SFTP_OK
+            return int(paramiko.SFTPServer.convert_errno(error.errno or 0))
+        return paramiko.SFTP_OK if found is None else found
 
 
 def _serve(client: socket.socket, key: paramiko.PKey) -> None:
