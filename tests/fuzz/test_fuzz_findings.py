@@ -14,7 +14,7 @@ from fuzz_mutations import resealed
 from data_stack.dataset.strict_json import seal_json
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import records
-from data_stack.formats.records import Column, RecordWriter
+from data_stack.formats.records import RecordWriter
 
 
 def write(folder: Path, **values: Any) -> Path:
@@ -121,19 +121,3 @@ def test_a_manifest_leads_to_no_other_file(tmp_path: Path, name: str) -> None:
 
     with pytest.raises(DatasetFileCorruptError, match="no file of its columns"):
         records.open(folder)
-
-
-def test_arrays_with_fields_keep_them(tmp_path: Path) -> None:
-    dtype = np.dtype([("a", "<i2", (2, 3)), ("b", [("c", "|S3"), ("d", "?")])])
-    column = Column("npy", dtype, (3,))
-    value = np.zeros(3, dtype)
-    value["a"], value["b"]["c"] = 7, b"xyz"
-
-    for _ in range(2):
-        with RecordWriter(tmp_path / "data", {"rows": column}) as writer:
-            writer.append({"rows": value})
-
-    with records.open(tmp_path / "data") as reader:
-        for found in (reader[0]["rows"], reader.read_batch([1])["rows"][0]):
-            assert found.dtype == dtype
-            assert found.tobytes() == value.tobytes()

@@ -103,22 +103,17 @@ def test_an_unknown_split_is_the_error_that_the_original_raised(factory: MNISTFa
 
 
 def test_the_store_has_the_layout_of_the_original(factory: MNISTFactory, store: FileStorageConnector) -> None:
-    factory.prepare()
-
-    stored = set(store.list_resources())
-    assert stored >= {*PREPARED, *(f"mnist/raw/{name}" for names in RAW.values() for name in names)}
-    tensors = {name: plain_load(store.get_resource(name)) for name in PREPARED}
-    assert {(tensor.dtype, tensor.dim()) for name, tensor in tensors.items() if "samples" in name} == {(torch.float32, 3)}
-    assert {(tensor.dtype, tensor.dim()) for name, tensor in tensors.items() if "targets" in name} == {(torch.int64, 1)}
-
-
-def test_the_names_of_the_original_are_still_there(factory: MNISTFactory) -> None:
     assert not factory.check_exists()
     factory.prepare()
 
     assert factory.check_exists()
     assert (factory.raw_path, factory.preprocessed_path) == ("mnist/raw/", "mnist/preprocessed/")
     assert factory._get_resource_id("preprocessed", "train", "samples.pt") == "mnist/preprocessed/train/samples.pt"
+    stored = set(store.list_resources())
+    assert stored >= {*PREPARED, *(f"mnist/raw/{name}" for names in RAW.values() for name in names)}
+    tensors = {name: plain_load(store.get_resource(name)) for name in PREPARED}
+    assert {(tensor.dtype, tensor.dim()) for name, tensor in tensors.items() if "samples" in name} == {(torch.float32, 3)}
+    assert {(tensor.dtype, tensor.dim()) for name, tensor in tensors.items() if "targets" in name} == {(torch.int64, 1)}
 
 
 def test_the_published_definitions_name_what_the_original_stored() -> None:

@@ -31,12 +31,7 @@ def test_a_record_says_what_a_dataset_is_and_where_it_comes_from(site: Site, man
 
     record = site.records(manager.records())["numbers"]
 
-    assert (record.name, record.group, record.distribution, record.version) == (
-        "numbers",
-        "data_stack.datasets",
-        "numbers-plugin",
-        "1.0",
-    )
+    assert (record.group, record.distribution, record.version) == ("data_stack.datasets", "numbers-plugin", "1.0")
     assert (record.state, record.error) == ("listed", None)
     assert record.entry_point == "numbers_plugin_numbers:Factory"
     assert record.qualified_name == "numbers-plugin:numbers"

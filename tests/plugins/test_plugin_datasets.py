@@ -22,12 +22,6 @@ def test_a_split_knows_which_dataset_it_is_of(site: Site) -> None:
     assert train[-1] == (14, 14, 14)
     meta = train.dataset_meta
     assert (meta.identifier, meta.dataset_name, meta.dataset_tag) == ("numbers/train", "numbers", "train")
-    assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == (0, 1, 2)
-
-
-def test_without_a_split_all_splits_are_loaded(site: Site) -> None:
-    site.install_dataset("numbers")
-
     splits = data_stack.load("numbers", step=2)
 
     assert list(splits) == ["train", "test"]

@@ -49,17 +49,6 @@ def test_ctrl_c_while_a_plugin_is_imported_reaches_the_user(site: Site, manager:
     assert site.records(manager.records())["numbers"].state == "listed"
 
 
-def test_a_broken_dataset_heals_when_what_it_lacks_is_installed(site: Site, manager: PluginManager) -> None:
-    site.install_dataset("numbers", "from lately_installed import Factory")
-    with pytest.raises(PluginError):
-        manager.load_dataset("numbers")
-
-    site.install("lately-installed", "", {"lately_installed": "class Factory:\n    def get_dataset_iterator(self, config): ..."})
-
-    assert manager.load_dataset("numbers").__name__ == "Factory"
-    assert site.records(manager.records())["numbers"].state == "ok"
-
-
 def test_others_go_on_while_a_plugin_hangs_in_its_import(site: Site, manager: PluginManager) -> None:
     go_on = threading.Event()
     site.install_dataset(

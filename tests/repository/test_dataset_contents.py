@@ -93,20 +93,6 @@ def test_a_recipe_on_other_content_is_an_error_that_names_the_resource_and_both_
     assert len(from_recipe(recipe, repository=repository_with(Labels))) == 10
 
 
-@pytest.mark.parametrize("is_gone", [True, False])
-def test_a_resource_that_is_gone_or_new_is_named(is_gone: bool) -> None:
-    repository = repository_with(Labels)
-    recipe = repository.load("labels", "train").recipe()
-    resources = recipe["nodes"][0]["arguments"]["resources"]["dict"]
-    if is_gone:
-        resources.append(["more.npy", "0" * 64])
-    else:
-        del resources[0]
-
-    with pytest.raises(RecipeError, match="'more.npy'.*not there" if is_gone else "'(train|test).npy'.*not there"):
-        from_recipe(recipe, repository=repository)
-
-
 def test_a_dataset_of_a_plugin_is_told_by_what_was_prepared_and_nothing_is_read() -> None:
     repository = DatasetRepository(default_manager(), InMemoryStorageConnector())
     digits = repository.load("digits", "train")
@@ -139,13 +125,6 @@ class Scaled(BaseDatasetFactory):
         return iterator, IteratorMeta(0, 0, 0)
 
 
-class Opened(Labels):
-    """Makes something else of the same prepared resources."""
-
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        return super().open(split, prepared).take(100)
-
-
 def test_a_factory_that_is_registered_anew_with_other_arguments_gets_nothing_of_the_one_before() -> None:
     repository, store = DatasetRepository(), InMemoryStorageConnector()
     repository.register("scaled", Scaled(2))
@@ -164,9 +143,3 @@ def test_a_factory_that_is_registered_anew_with_other_arguments_gets_nothing_of_
         load_splits(store, "splits.json", new)
     with pytest.raises(RecipeError, match="what dataset 'scaled' gives has the fingerprint"):
         from_recipe(recipe, repository=repository)
-
-
-def test_a_registered_class_that_opens_the_same_resources_otherwise_has_another_fingerprint() -> None:
-    one, other = (repository_with(each).load("labels", "train") for each in (Labels, Opened))
-
-    assert one.fingerprint() != other.fingerprint()

@@ -11,7 +11,6 @@ import torch
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIteratorIF,
-    DatasetIteratorView,
     SequenceDatasetIterator,
 )
 from data_stack.testing import DatasetIteratorContract
@@ -73,18 +72,3 @@ class TestDictSamplesOfAThirdParty(DatasetIteratorContract):
     @pytest.fixture
     def expected(self) -> list[Any]:
         return [{"image": image, "label": int(target)} for image, target, _ in SAMPLES]
-
-
-class TestDeepStack(DatasetIteratorContract):
-    @pytest.fixture
-    def iterator(self) -> DatasetIteratorIF:
-        stack: DatasetIteratorIF = source()
-        for _ in range(20):
-            stack = CombinedDatasetIterator(
-                [DatasetIteratorView(stack, [1, 0, 2]), DatasetIteratorView(stack, range(3, len(stack)))]
-            )
-        return stack
-
-    @pytest.fixture
-    def expected(self) -> list[Any]:
-        return SAMPLES
