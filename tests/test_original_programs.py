@@ -86,14 +86,6 @@ def test_a_buffer_outlives_the_name_it_was_stored_under(tmp_path: Path) -> None:
     assert buffer.read() == b"abc"
 
 
-def test_a_placeholder_for_an_md5_fails_when_it_is_compared(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"abc")
-    job = ResourceDefinition(identifier="x", source=str(tmp_path / "f"), md5_sum="to be found out")
-
-    with pytest.raises(DatasetFileCorruptError):
-        RetrieverFactory.get_file_retriever(FileStorageConnector(tmp_path / "root")).retrieve([job])
-
-
 def test_wrong_digests_are_corrupt_files_however_many_there_are(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"abc")
     jobs = [ResourceDefinition(f"x/{number}", str(tmp_path / "f"), "0" * 32) for number in range(4)]

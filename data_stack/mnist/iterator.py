@@ -15,7 +15,7 @@ class MNISTIterator(SequenceDatasetIterator):
     """Samples ``(image, label, tag)``: a float32 tensor of shape ``(28, 28)`` in [0, 1], and twice the digit as an int.
 
     Args:
-        samples_stream: a ``.pt`` resource of shape ``(n, 28, 28)``, float32. Read whole and closed here, whatever happens.
+        samples_stream: a ``.pt`` resource of shape ``(n, 28, 28)``, float32. Read whole and always closed.
         targets_stream: a ``.pt`` resource of shape ``(n,)``, int64; as before.
 
     Raises:

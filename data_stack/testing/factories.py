@@ -67,7 +67,7 @@ class DatasetFactoryContract:
 
     def test_it_says_what_it_is(self) -> None:
         assert (self.factory_class.__doc__ or "").strip(), "its docstring is what `data-stack info` shows"
-        assert self.factory_class.card.license, "whoever uses the data has to know the licence"
+        assert self.factory_class.card.license, "users need to know the licence"
         assert list(self.n_samples) == list(self.factory_class.splits)
 
     def test_each_source_has_a_digest(self) -> None:

@@ -18,14 +18,6 @@ def test_statistics_tell_of_the_columns_of_each_split(command: Any) -> None:
     assert columns[1]["statistics"]["n_distinct"] == 3
 
 
-def test_duplicates_are_searched_for_within_and_between_splits(command: Any) -> None:
-    report = command("report", "digits", "--duplicates", "--json").json
-
-    assert [each["n_samples"] for each in report["duplicates"]["within"]] == [1437, 360]
-    assert [(pair["first"], pair["second"]) for pair in report["duplicates"]["between"]] == [("train", "test")]
-    assert report["duplicates"]["is_leaking"] is False
-
-
 def test_documents_are_printed_in_markdown_and_html(command: Any) -> None:
     markdown = command("report", "digits", "--format", "markdown", "--duplicates").out
     html = command("report", "digits", "--split", "test", "--format", "html").out

@@ -153,13 +153,6 @@ def test_a_connector_that_cannot_be_made_is_told_without_the_url(site: Site) -> 
     assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_what_is_no_connector_is_the_plugins_error(site: Site) -> None:
-    site.install_hooks("remote", STORAGE.replace("SCHEME", "remote").replace("return connector", "return url"))
-
-    with pytest.raises(PluginError, match="returned str"):
-        storage_connector_from_url("remote://host")
-
-
 def test_the_default_home_may_be_a_plugins_url(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     from data_stack.repository import default_storage
 

@@ -20,7 +20,7 @@ from sharded_dataset import N_SHARDS, Sharded
 
 from data_stack.dataset.declarative import PreparedResources, Resources
 from data_stack.dataset.manifest import ResourceRecord
-from data_stack.exception import ConfigError, PreparationError, TaskError
+from data_stack.exception import PreparationError, TaskError
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
 
@@ -150,14 +150,6 @@ def test_a_shard_that_kills_each_python_is_given_up(spark: SparkSession, tmp_pat
 
     with pytest.raises(PreparationError, match=r'{"part": 3} failed in each of 2 attempts; the last one was given up by Spark'):
         factory.prepare(engine=SparkEngine(session=spark, attempts=2), progress=False)
-
-
-def test_the_arguments_of_the_spark_engine_are_checked() -> None:
-    from data_stack_spark import SparkEngine
-
-    for arguments in ({"master": "local", "session": "one"}, {"attempts": 0}):
-        with pytest.raises(ConfigError):
-            SparkEngine(**arguments)
 
 
 @pytest.fixture
