@@ -309,6 +309,7 @@ LIGHT = [
     "data_stack.io.storage_connectors",
     "data_stack.mnist",
     "data_stack.plugins",
+    "data_stack.repository",
     "data_stack.repository.loading",
 ]
 

@@ -58,13 +58,11 @@ def copy_datasets(
         What was copied.
 
     Raises:
-        DatasetNotFoundError: the source has no resource of that name. PreparationError: it has, but no manifest. Nothing was
-            copied then.
+        DatasetNotFoundError: the source has no resource of that name. PreparationError: it has, but no manifest.
         IncompleteCopyError: parts of the source are damaged or missing; all else is copied.
         ConfigError: both stores are the same, or a URL names no store.
         UnsupportedStorageOperationError: ``names`` is None, and the source cannot list its resources.
-        StorageError: the folder of the source does not exist, or a store failed. The same call resumes the copy.
-            StorageFullError: the target is full.
+        StorageError: the folder of the source does not exist, or a store failed or is full. The same call resumes the copy.
     """
     if isinstance(names, str):
         names = [names]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -64,9 +62,3 @@ def test_hooks_that_break_the_contract_of_codecs_are_taken_back_whole(site: Site
     assert set(codecs) == {"whole"}
     records = site.records(manager.records())
     assert (records["broken"].state, records["whole"].state) == ("broken", "ok")
-
-
-def test_the_repository_makes_plugins_known_without_importing_numpy() -> None:
-    program = "import sys, data_stack.repository; print('numpy' in sys.modules)"
-
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"

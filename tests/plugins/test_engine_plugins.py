@@ -8,7 +8,6 @@ import pytest
 
 from data_stack.cli.datasets import engine_of
 from data_stack.exception import ConfigError
-from data_stack.plugins import PluginManager
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
 
@@ -38,15 +37,3 @@ def test_an_engine_that_no_plugin_brings_is_an_error_with_those_that_there_are(s
 
     with pytest.raises(ConfigError, match=r"no engine 'sevral'; there are: processes, (.*, )?several"):
         engine_of("sevral", None, None)
-
-
-def test_an_engine_whose_name_is_taken_is_an_error_of_its_plugin(site: Site, manager: PluginManager) -> None:
-    site.install_hooks("broken", ENGINE.replace("NAME", "processes"))
-    site.install_hooks("none", "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_engines(): return {'x': 1}")
-
-    engines = manager.engines()
-
-    assert "processes" not in engines
-    records = site.records(manager.records())
-    assert "the engine 'processes' is taken" in str(records["broken"].error)
-    assert records["none"].state == "broken"

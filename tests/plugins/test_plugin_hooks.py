@@ -86,9 +86,9 @@ BROKEN = {
     "not_callable": (HOOK + "return {'remote': 1}", "'remote': 1"),
     "no_scheme": (HOOK + "return {'Remote://': print}", "'Remote://'"),
     "built_in": (HOOK + "return {'remote': print, 'file': print}", "the scheme 'file' is taken"),
-    "http": (
-        "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_retrievers(): return {'https': print}",
-        "the scheme 'https' is taken",
+    "engine": (
+        "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_engines(): return {'processes': print}",
+        "the engine 'processes' is taken",
     ),
 }
 

@@ -49,22 +49,13 @@ def as_read(row: tuple[Any, ...]) -> list[Any]:
     return plain
 
 
-@pytest.mark.parametrize(
-    ("settings", "with_nulls"),
-    [
-        pytest.param({"compression": "snappy", "timestamps": "TIMESTAMP_MICROS"}, True, marks=pytest.mark.full),
-        ({"compression": "gzip", "timestamps": "INT96"}, True),
-        pytest.param({"compression": "zstd", "timestamps": "TIMESTAMP_MILLIS"}, False, marks=pytest.mark.full),
-    ],
-)
-def test_every_scalar_that_spark_writes_is_read_equal(
-    spark: SparkSession, tmp_path: Path, settings: dict[str, str], with_nulls: bool
-) -> None:
-    rows = [*_ROWS, _NULLS] if with_nulls else _ROWS
-    spark.conf.set("spark.sql.parquet.outputTimestampType", settings["timestamps"])
+@pytest.mark.parametrize("timestamps", ["INT96", pytest.param("TIMESTAMP_MICROS", marks=pytest.mark.full)])
+def test_every_scalar_that_spark_writes_is_read_equal(spark: SparkSession, tmp_path: Path, timestamps: str) -> None:
+    rows = [*_ROWS, _NULLS]
+    spark.conf.set("spark.sql.parquet.outputTimestampType", timestamps)
     try:
         frame = spark.createDataFrame(rows, _SCALARS, verifySchema=False).coalesce(1)
-        frame.write.option("compression", settings["compression"]).parquet(str(tmp_path / "t"))
+        frame.write.option("compression", "gzip").parquet(str(tmp_path / "t"))
     finally:
         spark.conf.unset("spark.sql.parquet.outputTimestampType")
 
@@ -72,12 +63,8 @@ def test_every_scalar_that_spark_writes_is_read_equal(
 
     assert len(dataset) == len(rows)
     for sample, row in zip(dataset, rows, strict=True):
-        expected = as_read(row)
-        if settings["timestamps"] == "TIMESTAMP_MILLIS" and expected[12] is not None:
-            expected[12] = expected[12].astype("M8[ms]")
-        assert list(sample.values()) == expected
+        assert list(sample.values()) == as_read(row)
     assert dataset.schema["a_decimal"].dtype is Decimal
-    assert dataset.read_batch([0])["a_short"].dtype == (object if with_nulls else np.int16)
 
 
 @pytest.mark.parametrize("is_legacy", [False, pytest.param(True, marks=pytest.mark.full)], ids=["standard", "legacy lists"])
