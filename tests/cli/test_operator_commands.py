@@ -121,14 +121,10 @@ def test_an_interrupted_copy_says_how_to_go_on(filled: Path, tmp_path: Path, pro
 
 
 def test_a_sound_store_is_found_sound(command: Any, filled: Path) -> None:
-    text, facts = command("verify"), command("verify", "--json").json
+    text = command("verify")
 
     assert text.code == 0
     assert text.out.startswith("ok: read 8 resources, 192.0 kB")
-    assert (facts["state"], facts["n_resources"], facts["faults"]) == ("ok", 8, [])
-    assert facts["n_bytes"] == sum(
-        path.stat().st_size for path in filled.rglob("*") if ".data_stack" not in str(path) and path.is_file()
-    )
 
 
 def test_what_is_missing_replaced_or_damaged_is_named(command: Any, filled: Path) -> None:

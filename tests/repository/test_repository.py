@@ -16,7 +16,7 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
-from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError
+from data_stack.exception import ConfigError, DatasetNotFoundError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.repository.repository import DatasetRepository
 
@@ -168,13 +168,6 @@ def test_load_hands_on_an_iterator_that_is_informed_already(repository: DatasetR
     repository.register("own", InformedFactory())
 
     assert repository.load("own", "train") is informed
-
-
-def test_load_wants_samples(repository: DatasetRepository) -> None:
-    repository.register("generator", GeneratorFactory())  # type: ignore[arg-type]  # a duck
-
-    with pytest.raises(PluginError, match=r"must return \(iterator, IteratorMeta\)"):
-        repository.load("generator", "train")
 
 
 def test_a_registered_dataset_is_described_by_its_class(repository: DatasetRepository) -> None:
