@@ -44,12 +44,6 @@ def test_importing_data_stack_imports_nothing_else() -> None:
     assert modules == ["data_stack"]
 
 
-def test_parts_of_the_package_are_imported_when_they_are_asked_for() -> None:
-    found = in_a_new_process("import json, data_stack\nprint(json.dumps(data_stack.exception.RetrievalError.__name__))")
-
-    assert found == "RetrievalError"
-
-
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'data_stack' has no attribute 'laod'"):
         data_stack.laod  # type: ignore[attr-defined]  # noqa: B018
