@@ -42,3 +42,10 @@ class FilesConnector(PlainConnector):
 
     def opened(self, path: Path) -> Any:
         return path.open("rb")
+
+
+class UnwritableConnector(PlainConnector):
+    """Refuses to store."""
+
+    def set_resource(self, identifier: str, resource: Any) -> None:
+        raise StorageError(f"could not store {identifier!r}: read-only")

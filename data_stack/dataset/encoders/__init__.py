@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from data_stack.dataset.encoders.categorical import CategoricalEncoder, OneHotEncoder
+from data_stack.dataset.encoders.categorical import CategoricalEncoder, OneHotEncoder, TextLabelEncoder
 from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.columns import Column
 from data_stack.dataset.encoders.continuous import ContinuousEncoder
@@ -35,6 +35,7 @@ __all__ = [
     "Learner",
     "OneHotEncoder",
     "SklearnEncoder",
+    "TextLabelEncoder",
     "WholeColumn",
     "as_encoder",
     "encoder_from_state",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from data_stack.dataset.encoders.categorical import CategoricalEncoder, OneHotEncoder
+from data_stack.dataset.encoders.categorical import CategoricalEncoder, OneHotEncoder, TextLabelEncoder
 from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.continuous import ContinuousEncoder
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder, restore
@@ -27,6 +27,7 @@ _BUILT_IN: tuple[type[Encoder], ...] = (
     ImageEncoder,
     OneHotEncoder,
     SklearnEncoder,
+    TextLabelEncoder,
 )
 BUILT_IN_KINDS.update({encoder_class.kind: encoder_class for encoder_class in _BUILT_IN})
 
