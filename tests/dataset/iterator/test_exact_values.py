@@ -13,6 +13,7 @@ import torch
 from exact_values import EXAMPLES, meaning
 from hypothesis import given
 from hypothesis import strategies as st
+from sizes import sized
 
 from data_stack.dataset.digests import column_digests, sample_digest
 from data_stack.dataset.iterator import (
@@ -140,9 +141,11 @@ def test_a_stored_cache_gives_the_values_or_refuses_them(
 
 
 def many_pairs(*without: type) -> list[Any]:
-    """A thousand pairs, one after the other."""
+    """Hundreds of pairs, one after the other."""
     values = [value for value in EXAMPLES if not isinstance(value, without)]
-    return [value for pair in random.Random(20).sample(list(itertools.product(values, values)), 1000) for value in pair]
+    return [
+        value for pair in random.Random(20).sample(list(itertools.product(values, values)), sized(250, 1000)) for value in pair
+    ]
 
 
 @pytest.mark.filterwarnings("ignore:.*takes long:RuntimeWarning")  # where a processor is busy
