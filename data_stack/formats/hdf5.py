@@ -276,6 +276,8 @@ def write_hdf5(file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         for name, values in columns.items():
             if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
                 raise ConfigError(f"{name!r} cannot be the path of an HDF5 dataset; rename the column")
+            if values.dtype.kind not in "biufcO":
+                raise ConfigError(f"column {name!r} of dtype {values.dtype} has no counterpart in HDF5; leave it out")
             dtype = h5py.string_dtype() if values.dtype.kind == "O" else values.dtype
             try:
                 root.create_dataset(name, data=values, dtype=dtype)
