@@ -233,5 +233,5 @@ class TextLabelEncoder(CategoricalEncoder):
         for position, value in enumerate(self._categories.values):
             if not isinstance(value, str):
                 raise ConfigError(
-                    f"class number {position}, {value!r:.80}, is not a string; use CategoricalEncoder for other values"
+                    f"class number {position}, {value!r:.80}, is not a string; use CategoricalEncoder"
                 )
