@@ -51,9 +51,11 @@ def test_an_index_shorter_than_its_manifest_promises_is_damage(tmp_path: Path) -
             reader[0]
 
 
-@pytest.mark.parametrize("shape", ["[4611686018427387904]", "[70000, 70000, 3]"])
-def test_a_shape_that_no_memory_holds_is_not_believed(tmp_path: Path, shape: str) -> None:
-    folder = write(tmp_path / "data", x=("png", np.zeros((4, 4, 3), np.uint8)))
+@pytest.mark.parametrize("shape", ["[4611686018427387904]", "[1099511627776, 1099511627776, 3]", "[70000, 70000, 3]"])
+@pytest.mark.parametrize("kind", ["png", "wav"])
+def test_a_shape_that_no_memory_holds_is_not_believed(tmp_path: Path, shape: str, kind: str) -> None:
+    pixels = np.zeros((4, 4, 3), np.uint8)
+    folder = write(tmp_path / "data", x=(kind, pixels if kind == "png" else (pixels[0, 0].astype(np.int16), 8000)))
     seal_again(folder, lambda fields: fields["columns"][0].update(dtype="|u1", shape=shape))
 
     with records.open(folder) as reader:

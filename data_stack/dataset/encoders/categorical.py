@@ -232,6 +232,4 @@ class TextLabelEncoder(CategoricalEncoder):
         super()._set_categories(values)
         for position, value in enumerate(self._categories.values):
             if not isinstance(value, str):
-                raise ConfigError(
-                    f"class number {position}, {value!r:.80}, is not a string; use CategoricalEncoder"
-                )
+                raise ConfigError(f"class number {position}, {value!r:.80}, is not a string; use CategoricalEncoder")
