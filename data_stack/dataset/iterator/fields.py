@@ -279,7 +279,8 @@ class _ColumnsAccess(OneToOneAccess):
             elif self.n_samples:
                 self._form = _form_of(self.below.sample(0))
             else:
-                self._form = _form_of(self.below.batch(np.empty(0, dtype=np.intp))) or None
+                empty = self.below.batch(np.empty(0, dtype=np.intp))
+                self._form = _form_of(empty) or None if isinstance(empty, (Mapping, tuple)) else None
         return self._form
 
     def _find_plan(self) -> _Plan | None:

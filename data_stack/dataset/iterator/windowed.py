@@ -26,6 +26,7 @@ from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
+from data_stack.util.exact import comparable, ticks_of
 
 __all__ = [
     "OffsetsAccess",
@@ -355,15 +356,18 @@ def exceeds_gap(
     if values.ndim > 1 or kind in "SUV" or (is_span and kind in "biuf"):
         raise _no_difference(values, max_gap, key)
     if kind == "O":
+        if is_span and any(isinstance(value, (np.datetime64, np.timedelta64)) for value in values):  # of several units
+            values = np.fromiter(comparable(values.tolist()), object, len(values))
+            max_gap = ticks_of(max_gap)[1]
         return _objects_exceed(values, max_gap, same_group, key, order)
     if kind == "f":
         with np.errstate(invalid="ignore", over="ignore"):  # between infinities
             return np.asarray(np.diff(values.astype(np.float64)) > max_gap, dtype=bool)
     if is_span:
-        try:
-            max_gap = int(max_gap.astype(values.dtype.str.replace("M8", "m8"), casting="same_kind").astype(np.int64))
-        except TypeError as error:  # months and days
-            raise _no_difference(values, max_gap, key) from error
+        unit, gap = ticks_of(np.array(1, values.dtype.str.replace("M8", "m8"))[()]), ticks_of(max_gap)
+        if unit[0] != gap[0]:  # months and days
+            raise _no_difference(values, max_gap, key)
+        max_gap = gap[1] // unit[1]
     # differences of sorted values never overflow as unsigned integers
     ticks = values.astype(np.uint64 if kind == "u" else np.int64).view(np.uint64)
     return np.asarray(np.diff(ticks) > max_gap, dtype=bool)
