@@ -6,15 +6,9 @@ from collections import deque
 from collections.abc import Iterator
 
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
-from data_stack.loader.workers.workers import Workers
+from data_stack.loader.workers.workers import Workers, count_together
 
 __all__ = ["InlineWorkers"]
-
-# Small batches are read several at once, up to these limits of a request: the fixed cost of a request then weighs little, and the
-# consumer waits little for batches that it has not asked for yet.
-_MOST_BYTES = 1 << 20
-_MOST_SECONDS = 0.002
-_MOST_BATCHES = 32
 
 
 class InlineWorkers(Workers):
@@ -49,7 +43,7 @@ class InlineWorkers(Workers):
             raise
         self.n_ready -= 1
         if is_first:
-            self._learn_from(made)
+            self.capacity = count_together(self._maker, made, self.capacity)
         return made
 
     def cancel(self) -> None:
@@ -65,12 +59,3 @@ class InlineWorkers(Workers):
         while self._jobs and self._jobs[0].epoch == jobs[0].epoch and self._maker.can_join:
             jobs.append(self._jobs.popleft())
         return jobs
-
-    def _learn_from(self, made: MadeBatch) -> None:
-        """Decide by a batch how many of the next are made in one request."""
-        seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
-        if seconds >= _MOST_SECONDS or made.n_bytes == 0 or not self._maker.can_join:
-            self.capacity = 1
-            return
-        fitting = min(_MOST_BYTES // made.n_bytes, int(_MOST_SECONDS / max(seconds, 1e-9)), _MOST_BATCHES)
-        self.capacity = max(1, min(fitting, 4 * self.capacity))

@@ -6,11 +6,12 @@ import threading
 import time
 import warnings
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, wait
 
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
-from data_stack.loader.workers.workers import PrefetchingWorkers
+from data_stack.loader.workers.workers import PrefetchingWorkers, count_together
 from data_stack.util.executor import Executor
 from data_stack.util.forks import call_in_forks
 from data_stack.util.processors import thread_is_one_of
@@ -20,9 +21,11 @@ __all__ = ["ThreadWorkers"]
 # The consumer waits in slices: Ctrl-C reaches it between two of them even where a lock cannot be interrupted (Windows).
 _SLICE_SECONDS = 0.1
 
+_Task = tuple[Job, "Future[MadeBatch]"]
+
 
 class ThreadWorkers(PrefetchingWorkers):
-    """Makes whole batches in threads, which share the maker."""
+    """Makes whole batches in threads, which share the maker; several in one request where they are small."""
 
     kind = "threads"
 
@@ -31,19 +34,24 @@ class ThreadWorkers(PrefetchingWorkers):
 
     def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
         super().__init__(maker, n_workers, prefetch=prefetch, timeout_seconds=timeout_seconds)
-        self._tasks: deque[tuple[Job, Future[MadeBatch]]] = deque()  # not handed out yet
+        self._tasks: deque[_Task] = deque()  # not handed out yet
+        self._n_together = 1
         self._renew_threads()
         call_in_forks(self._begin_in_fork)
 
     def _renew_threads(self) -> None:
         n_workers = self.n_workers  # the threads must not keep this object
+        self._waiting = _WaitingTasks()
         self._threads = Executor("data_stack-load", lambda: n_workers, grace_seconds=0.5)
 
     def _begin_in_fork(self) -> None:
-        self._tasks = deque()  # the parent's threads make them
+        self._tasks, self._waiting = deque(), _WaitingTasks()  # the parent's threads make the others
 
     def submit(self, job: Job) -> None:
-        self._tasks.append((job, self._threads.submit(_make, self._maker, job, self.n_workers)))
+        task: _Task = (job, Future())
+        self._tasks.append(task)
+        self._waiting.append(task)
+        self._threads.submit(_make_some, self._maker, self._waiting, self._n_together, self.n_workers)
 
     def next(self) -> MadeBatch:
         try:
@@ -53,12 +61,15 @@ class ThreadWorkers(PrefetchingWorkers):
             raise
         self._tasks.popleft()
         self._observe_size(made.n_bytes)
+        self._n_together = count_together(self._maker, made, self._n_together)
+        self.capacity *= self._n_together
         return made
 
     def cancel(self) -> None:
         for _, future in self._tasks:
             future.cancel()
         self._tasks.clear()
+        self._waiting.clear()
 
     def close(self) -> None:
         self.cancel()
@@ -91,18 +102,49 @@ class ThreadWorkers(PrefetchingWorkers):
             del future  # the traceback of an error refers to this frame, which must not lead back to the error
 
 
-def _make(maker: BatchMaker, job: Job, n_workers: int) -> MadeBatch:
-    """What a thread does: make one batch."""
+class _WaitingTasks(deque[_Task]):
+    """Tasks that no thread has begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+
+    def clear(self) -> None:
+        with self._lock:
+            super().clear()
+
+    def take(self, n_tasks: int) -> list[_Task]:
+        """Remove the oldest task and those after it of the same epoch, ``n_tasks`` at most."""
+        with self._lock:
+            tasks = [self.popleft()] if self else []
+            while self and len(tasks) < n_tasks and self[0][0].epoch == tasks[0][0].epoch:
+                tasks.append(self.popleft())
+        return [task for task in tasks if task[1].set_running_or_notify_cancel()]
+
+
+def _make_some(maker: BatchMaker, waiting: _WaitingTasks, n_together: int, n_workers: int) -> None:
+    """What a thread does: make the batches of the oldest tasks."""
     thread_is_one_of(n_workers)  # a source that decodes in threads of its own leaves processors to the other workers
+    tasks = waiting.take(n_together)
+    while tasks:
+        batches = maker.make_several([job for job, _ in tasks])
+        while tasks and _make_next(batches, *tasks.pop(0)):
+            pass
+
+
+def _make_next(batches: Iterator[MadeBatch], job: Job, future: Future[MadeBatch]) -> bool:
+    """Make a batch; whether more can be made of the same request."""
     try:
-        return maker.make(job)
+        future.set_result(next(batches))
+        return True
     except LoadingError as error:
         failure = error
     except BaseException as error:  # noqa: BLE001  # SystemExit and the like
         failure = LoadingError(f"the batch of {job} could not be made", error, epoch=job.epoch, step=job.step)
         failure.__cause__ = error
     failure.worker = threading.current_thread().name.replace("data_stack-load-", "worker thread ")
+    future.set_exception(failure)
     try:
-        raise failure
+        return False
     finally:
-        del failure  # see above
+        del failure, future  # the traceback of an error refers to this frame, which must not lead back to the error
