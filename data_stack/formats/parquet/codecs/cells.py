@@ -76,14 +76,19 @@ class CellViews(Sequence[Any]):
     """
 
     def __init__(self, cells: pa.Array) -> None:
-        self._cells = as_binary(cells)
-        self.n_bytes = self._cells.nbytes
+        cells = as_binary(cells)
+        data, starts = cell_bytes(cells)
+        self._data, self._starts = data.data, starts.data  # a memoryview gives numbers and bytes faster than an array
+        self._is_null = null_mask(cells) if cells.null_count else None
+        self.n_bytes = cells.nbytes
 
     def __len__(self) -> int:
-        return len(self._cells)
+        return len(self._starts) - 1
 
     def __getitem__(self, row: Any) -> Any:
-        return self._cells[row].as_py()
+        if self._is_null is not None and self._is_null[row]:
+            return None
+        return self._data[self._starts[row] : self._starts[row + 1]].tobytes()
 
 
 def numbers(cells: pa.Array) -> npt.NDArray[Any]:
