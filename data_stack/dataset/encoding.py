@@ -46,7 +46,7 @@ def encode(
         raise ModelNotTrainedError(f"encoders are not fitted: {names}; fit them on the training split: encode(…, fit_on=train)")
     if unfitted and fit_on is not None:
         fit_encoders(unfitted, fit_on)
-    return as_iterator(iterator)._stacked("encoded", encoders=by_column)
+    return as_iterator(iterator)._stack_layer("encoded", encoders=by_column)
 
 
 def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorIF) -> None:
@@ -99,8 +99,8 @@ def map_classes(
         raise ConfigError(f"columns must be a list, or None for the target, got {columns!r:.80}")
     keys = [stacked._class_column(None)] if columns is None else list(columns)
     if class_mapping.unmapped == "drop":
-        stacked = stacked._stacked("mapped_classes", mapping=class_mapping, columns=keys)
-    return stacked._stacked("encoded", encoders=dict.fromkeys(keys, class_mapping))
+        stacked = stacked._stack_layer("mapped_classes", mapping=class_mapping, columns=keys)
+    return stacked._stack_layer("encoded", encoders=dict.fromkeys(keys, class_mapping))
 
 
 @operation
@@ -123,7 +123,7 @@ def one_hot(
     if classes is None:
         classes = _mapping_of(stacked, key) or (getattr(meta, "class_names", None) if is_target else None)
         classes = _classes_of(stacked, key) if classes is None else classes
-    return stacked._stacked("encoded", encoders={key: OneHotEncoder(classes)})
+    return stacked._stack_layer("encoded", encoders={key: OneHotEncoder(classes)})
 
 
 def _mapping_of(iterator: DatasetIteratorIF, key: ColumnKey) -> ClassMapping | None:

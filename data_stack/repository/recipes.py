@@ -109,7 +109,7 @@ def from_recipe(
             if node.layer == DATASET:
                 made[node.number] = _load(node, arguments, repository or default_repository(), storage)
             else:
-                made[node.number] = _stacked(node, [made[number] for number in node.of], arguments)
+                made[node.number] = _stack_layer(node, [made[number] for number in node.of], arguments)
     return made[len(nodes) - 1]  # type: ignore[no-any-return]
 
 
@@ -403,7 +403,7 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
     return loaded
 
 
-def _stacked(node: _Node, below: list[Any], arguments: dict[str, Any]) -> Any:
+def _stack_layer(node: _Node, below: list[Any], arguments: dict[str, Any]) -> Any:
     """The layer that a node names on what lies below it."""
     layer = import_layers()[str(node.layer)]
     if node.layer == "informed" and arguments.keys() != {"dataset_meta"}:  # an origin is put there by who has loaded it

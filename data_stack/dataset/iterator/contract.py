@@ -254,10 +254,10 @@ class InformedDatasetIteratorIF(DatasetIteratorIF):
         """Name, tag and identifier of the dataset, and where in a sample the target is."""
         raise NotImplementedError
 
-    def _stacked(self, layer: str, *others: DatasetIteratorIF, **arguments: Any) -> DatasetIteratorIF:
+    def _stack_layer(self, layer: str, *others: DatasetIteratorIF, **arguments: Any) -> DatasetIteratorIF:
         # Layers, recipes and metas use positions, not names.
         arguments = {name: _with_positions(self, name, value) for name, value in arguments.items()}
-        stacked = super()._stacked(layer, *others, **arguments)
+        stacked = super()._stack_layer(layer, *others, **arguments)
         meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(self.dataset_meta))
         meta = replace(meta, provenance=(*meta.provenance, stacked._layer_name or type(stacked).__name__))
         informed: DatasetIteratorIF = LAYERS["informed"]._rebuilt([stacked], {"dataset_meta": meta})

@@ -42,27 +42,27 @@ class FluentIterator(Generic[_Stack, _Fold]):
 
     def take(self, n_samples: int) -> _Stack:
         """The first ``n_samples`` samples; all of them where there are fewer."""
-        return self._stacked("view", indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
+        return self._stack_layer("view", indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
 
     def skip(self, n_samples: int) -> _Stack:
         """All but the first ``n_samples`` samples."""
-        return self._stacked("view", indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
+        return self._stack_layer("view", indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
 
     def shuffle(self, seed: int, *, epoch: int = 0) -> _Stack:
         """All samples in an order that ``seed`` and ``epoch`` alone decide; no array of positions is kept for large iterators."""
-        return self._stacked("shuffled", seed=seed, epoch=epoch)
+        return self._stack_layer("shuffled", seed=seed, epoch=epoch)
 
     def repeat(self, times: int) -> _Stack:
         """All samples ``times`` times, one pass after the other."""
-        return self._stacked("repeated", times=times)
+        return self._stack_layer("repeated", times=times)
 
     def combine(self, *others: _Stack) -> _Stack:
         """These samples, then those of ``others``, one iterator after the other."""
-        return self._stacked("combined", *others)
+        return self._stack_layer("combined", *others)
 
     def interleave(self, *others: _Stack, stop: Literal["longest", "shortest"] = "longest") -> _Stack:
         """One sample of each iterator in turn, until all are exhausted, or until the first one is."""
-        return self._stacked("interleaved", *others, stop=stop)
+        return self._stack_layer("interleaved", *others, stop=stop)
 
     def mix(
         self,
@@ -84,11 +84,11 @@ class FluentIterator(Generic[_Stack, _Fold]):
             n_samples: how many; None for as many as there are before an iterator is exhausted for the first time.
             epoch: see :meth:`at_epoch`.
         """
-        return self._stacked("mixed", *others, proportions=proportions, seed=seed, n_samples=n_samples, epoch=epoch)
+        return self._stack_layer("mixed", *others, proportions=proportions, seed=seed, n_samples=n_samples, epoch=epoch)
 
     def resample(self, n_samples: int, *, seed: int, weights: npt.ArrayLike | None = None, epoch: int = 0) -> _Stack:
         """``n_samples`` samples drawn with replacement, each with a probability in proportion to its weight (None: all alike)."""
-        return self._stacked("resampled", n_samples=n_samples, seed=seed, weights=weights, epoch=epoch)
+        return self._stack_layer("resampled", n_samples=n_samples, seed=seed, weights=weights, epoch=epoch)
 
     def balance(self, *, seed: int, by: ColumnKey | None = None, n_samples: int | None = None, epoch: int = 0) -> _Stack:
         """Every class equally often; reads the column ``by``. See ``BalancedDatasetIterator``.
@@ -99,7 +99,7 @@ class FluentIterator(Generic[_Stack, _Fold]):
             n_samples: how many; None for as many as this iterator has.
             epoch: see :meth:`at_epoch`.
         """
-        return self._stacked("balanced", by=self._class_column(by), seed=seed, n_samples=n_samples, epoch=epoch)
+        return self._stack_layer("balanced", by=self._class_column(by), seed=seed, n_samples=n_samples, epoch=epoch)
 
     def filter(
         self, predicate: Callable[[Any], Any], *, column: ColumnKey | Sequence[ColumnKey] | None = None, batched: bool = False
@@ -112,15 +112,15 @@ class FluentIterator(Generic[_Stack, _Fold]):
             column: what to read; None for whole samples.
             batched: whether the predicate takes many samples at once.
         """
-        return self._stacked("filtered", predicate=predicate, column=column, batched=batched)
+        return self._stack_layer("filtered", predicate=predicate, column=column, batched=batched)
 
     def sort(self, by: ColumnKey, *, descending: bool = False) -> _Stack:
         """The samples in the order of a column's values, equal ones in their old order; reads that column now."""
-        return self._stacked("sorted", by=by, descending=descending)
+        return self._stack_layer("sorted", by=by, descending=descending)
 
     def deduplicate(self, by: ColumnKey | Sequence[ColumnKey] | None = None) -> _Stack:
         """The first of all samples that are equal, in whole or in the columns ``by``; reads these now."""
-        return self._stacked("deduplicated", by=by)
+        return self._stack_layer("deduplicated", by=by)
 
     def windows(
         self,
@@ -134,7 +134,7 @@ class FluentIterator(Generic[_Stack, _Fold]):
         offsets: Mapping[int, Sequence[ColumnKey] | None] | None = None,
     ) -> _Stack:
         """Runs of ``length`` consecutive samples, see ``WindowedDatasetIterator``."""
-        return self._stacked(
+        return self._stack_layer(
             "windowed",
             length=length,
             stride=stride,
@@ -149,7 +149,7 @@ class FluentIterator(Generic[_Stack, _Fold]):
         self, rank: int, world: int, *, contiguous: bool = False, uneven: Literal["keep", "pad", "drop"] = "keep"
     ) -> _Stack:
         """The part of one of ``world`` ranks, see ``ShardedDatasetIterator``."""
-        return self._stacked("sharded", rank=rank, world=world, contiguous=contiguous, uneven=uneven)
+        return self._stack_layer("sharded", rank=rank, world=world, contiguous=contiguous, uneven=uneven)
 
     # ------------------------------------------------------------------ what a sample is
 
@@ -163,7 +163,7 @@ class FluentIterator(Generic[_Stack, _Fold]):
                 ``batched``, a list of one for each sample) that seed, epoch and the sample's position alone decide.
             epoch: see :meth:`at_epoch`.
         """
-        return self._stacked("mapped", function=function, batched=batched, seed=seed, epoch=epoch)
+        return self._stack_layer("mapped", function=function, batched=batched, seed=seed, epoch=epoch)
 
     def select(self, *columns: ColumnKey) -> _Stack:
         """Samples of only these columns, in this order; the others are not read where that is possible.
@@ -171,23 +171,23 @@ class FluentIterator(Generic[_Stack, _Fold]):
         A name or key that there is not is an error now. Where neither names nor a schema tell, sample 0 is read for it, and for
         the meta if there is one.
         """
-        return self._stacked("fields", columns=list(columns))
+        return self._stack_layer("fields", columns=list(columns))
 
     def rename(self, names: Mapping[str, str]) -> _Stack:
         """Dict samples with new names for some of their keys: ``{"old": "new"}``."""
-        return self._stacked("renamed", names=names)
+        return self._stack_layer("renamed", names=names)
 
     def as_dict(self, *names: str) -> _Stack:
         """Tuple samples as dicts: one name for each position; without any, the names that the columns have."""
-        return self._stacked("dicts", names=list(names))
+        return self._stack_layer("dicts", names=list(names))
 
     def as_tuple(self, *columns: ColumnKey) -> _Stack:
         """Samples as tuples of these columns; of dict samples without any, of all keys in their order."""
-        return self._stacked("tuples", columns=list(columns))
+        return self._stack_layer("tuples", columns=list(columns))
 
     def zip(self, *others: _Stack) -> _Stack:
         """The columns of several equally long iterators side by side: tuples end to end, dicts united."""
-        return self._stacked("zipped", *others)
+        return self._stack_layer("zipped", *others)
 
     def encode(self, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, *, fit_on: _Stack | None = None) -> _Stack:
         """Columns replaced by what encoders make of them.
@@ -225,7 +225,7 @@ class FluentIterator(Generic[_Stack, _Fold]):
 
     def in_memory(self) -> _Stack:
         """All samples, read now and kept: as columns where they have one shape, so that they cost no Python objects."""
-        return self._stacked("in_memory")
+        return self._stack_layer("in_memory")
 
     def cache(
         self,
@@ -253,14 +253,14 @@ class FluentIterator(Generic[_Stack, _Fold]):
         if storage is None:
             if identifier is not None or version is not None:
                 raise ConfigError("a cache with an identifier or a version is a stored one: give its storage, too")
-            return self._stacked("cached", max_bytes=max_bytes)
+            return self._stack_layer("cached", max_bytes=max_bytes)
         if max_bytes is not None:
             raise ConfigError(f"a stored cache keeps all samples; max_bytes={max_bytes!r} is for a cache in memory")
-        return self._stacked("stored_cache", storage=storage, identifier=identifier, version=version)
+        return self._stack_layer("stored_cache", storage=storage, identifier=identifier, version=version)
 
     def batches(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
         """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""
-        return self._stacked("batched", batch_size=batch_size, drop_last=drop_last)
+        return self._stack_layer("batched", batch_size=batch_size, drop_last=drop_last)
 
     # ------------------------------------------------------------------ divided
 
@@ -331,7 +331,7 @@ class FluentIterator(Generic[_Stack, _Fold]):
 
     # ------------------------------------------------------------------ inside
 
-    def _stacked(self, layer: str, *others: _Stack, **arguments: Any) -> _Stack:
+    def _stack_layer(self, layer: str, *others: _Stack, **arguments: Any) -> _Stack:
         """The layer of that name on this iterator (and ``others``)."""
         return LAYERS[layer]._rebuilt([self, *others], arguments)  # type: ignore[no-any-return]  # an iterator
 

@@ -103,7 +103,7 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
             The identifier of the resource.
         """
         access: Any = brought_access(self)
-        access.opened()
+        access.open_stored()
         return self.identifier
 
     @property
@@ -136,13 +136,13 @@ class _StoredCacheAccess(OneToOneAccess):
         return self._given_identifier or f"caches/{self._fingerprint()}"
 
     def sample(self, position: int) -> Sample:
-        return (self._stored or self.opened()).sample(position)
+        return (self._stored or self.open_stored()).sample(position)
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return self.opened().samples(positions) if len(positions) else []
+        return self.open_stored().samples(positions) if len(positions) else []
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        return islice(self.opened().all_samples(), stop) if start == 0 and stop else super().iterate(start, stop)
+        return islice(self.open_stored().all_samples(), stop) if start == 0 and stop else super().iterate(start, stop)
 
     def _fingerprint(self) -> str:
         """What is stored: of the iterator, of the functions it calls, and of the version if there is one."""
@@ -155,7 +155,7 @@ class _StoredCacheAccess(OneToOneAccess):
             self._samples_fingerprint = found
         return self._samples_fingerprint
 
-    def opened(self) -> StoredSamples:
+    def open_stored(self) -> StoredSamples:
         """The stored samples, which are written now if need be."""
         stored = self._stored
         if stored is None:

@@ -293,7 +293,7 @@ def split(
     """See :meth:`FluentIterator.split`."""
     division = check_division(ratios, stratify=_column_to_stratify(iterator, stratify), **options)
     parts = {
-        part: iterator._stacked("split", part=part, positions=positions, **division)
+        part: iterator._stack_layer("split", part=part, positions=positions, **division)
         for part, positions in divide_positions(iterator, division).items()
     }
     return parts if has_names(division) else list(parts.values())
@@ -309,8 +309,8 @@ def folds(
     found = []
     for number, positions in enumerate(positions_of_parts(fold_of, arguments["n_folds"])):
         others = np.flatnonzero(fold_of != number)
-        train = iterator._stacked("fold", fold=number, side="train", positions=others, **arguments)
-        test = iterator._stacked("fold", fold=number, side="test", positions=positions, **arguments)
+        train = iterator._stack_layer("fold", fold=number, side="train", positions=others, **arguments)
+        test = iterator._stack_layer("fold", fold=number, side="test", positions=positions, **arguments)
         found.append(Fold(train, test, number))
     return found
 

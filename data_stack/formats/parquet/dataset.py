@@ -238,7 +238,7 @@ class ParquetDataset(AccessedDatasetIterator):
             columns = self._cache.columns(group, names, len(located.rows))
             return [self._take(group, name, columns[name], located.rows) for name in names]
         batches = [Gathering(located) for _ in names]
-        begun = self._begun(located, names)
+        begun = self._find_partial_groups(located, names)
         wanted = {group: number for number, group in enumerate(located.groups)}
         while wanted:
             group = self._cache.soonest(wanted, names)
@@ -256,7 +256,7 @@ class ParquetDataset(AccessedDatasetIterator):
             del columns  # before the next ones are read
         return [batch.column() for batch in batches]
 
-    def _begun(self, located: Located, names: Sequence[str]) -> set[int]:
+    def _find_partial_groups(self, located: Located, names: Sequence[str]) -> set[int]:
         """The row groups of which only some first rows are read, for sequences that begin in the row group before."""
         begun = set()
         for number, (before, group) in enumerate(itertools.pairwise(located.groups), 1):
