@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,6 +14,10 @@ from fault_processes import FaultProcesses
 from fault_size import Figures, spread
 from fault_stores import CachedStores, StoreKind
 from sizes import FULL, sized
+from small_disk import remount_larger, tmpfs, why_no_mounts
+
+import data_stack
+from data_stack.exception import StorageFullError
 
 NOBODY = 65534
 
@@ -49,6 +54,55 @@ def test_a_disk_that_is_full_at_any_stage_is_our_error_and_the_next_run_heals(
         assert stores.left_over(store) == []
         stores.discard(store)
     assert figures.counts["StorageFullError"] > 0
+
+
+def test_a_writer_on_a_full_disk_gets_our_error(processes: FaultProcesses, stores: StoreKind) -> None:
+    store = stores.new()
+
+    outcome = processes.run("fault_dataset:create_with_small_files", store, 100_000)
+
+    assert outcome.value == ["StorageFullError", "StorageFullError", False], outcome
+    assert stores.left_over(store) == []
+    stores.discard(store)
+
+
+def test_on_a_small_disk_nothing_is_half_ready_and_with_more_room_all_is(
+    processes: FaultProcesses, sources: str, figures: Figures, tmp_path: Path
+) -> None:
+    if reason := why_no_mounts():
+        pytest.skip(f"no small disk can be mounted: {reason}")
+    for size in spread(2_400_000, sized(3, 60)):
+        with tmpfs(tmp_path / "disk", size) as disk:
+            store = {"url": str(disk / "store")}
+
+            outcome = processes.run("fault_dataset:prepare", store, sources)
+
+            assert outcome.value == "prepared" or outcome.error == "StorageFullError", outcome
+            figures.counts[outcome.value or outcome.error or ""] += 1
+            assert processes.run("fault_dataset:check", store, sources).value == (RIGHT if outcome.value else "not ready")
+            assert [path for path in disk.rglob("*") if path.name.startswith(".~")] == []
+            remount_larger(disk)
+            healed = processes.run("fault_dataset:heal", store, sources)
+            assert healed.value == RIGHT, healed
+    assert figures.counts["prepared"] > 0
+    assert figures.counts["StorageFullError"] > 0
+
+
+def test_a_cache_on_a_full_disk_serves_the_remote(
+    processes: FaultProcesses, sources: str, figures: Figures, tmp_path: Path
+) -> None:
+    if reason := why_no_mounts():
+        pytest.skip(f"no small disk can be mounted: {reason}")
+    remote = tmp_path / "remote"
+    assert processes.run("fault_dataset:prepare", {"url": str(remote)}, sources).value == "prepared"
+    for size in spread(1_200_000, sized(2, 40)):
+        with tmpfs(tmp_path / "disk", size) as disk:
+            store = {"url": f"file://{remote}?cache={disk}/local"}
+
+            outcomes = [processes.run("fault_dataset:use", store, sources, look_for_left=True) for _ in range(2)]
+
+            assert [(outcome.value, outcome.left) for outcome in outcomes] == [(RIGHT, [])] * 2, outcomes
+            figures.counts["right"] += 1
 
 
 def test_a_store_that_may_be_read_only_serves_and_refuses(
@@ -114,3 +168,20 @@ def lock(root: Path, folders: int, files: int) -> None:
         if path.is_dir():
             path.chmod(folders)
     root.chmod(folders)
+
+
+def test_a_copy_to_a_full_disk_is_our_error_and_logs_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    if reason := why_no_mounts():
+        pytest.skip(f"no small disk can be mounted: {reason}")
+    data_stack.load("digits", storage=tmp_path / "source")
+    with tmpfs(tmp_path / "disk", 64 << 10) as disk:
+        (disk / "store").mkdir()
+        with contextlib.suppress(OSError), open(disk / "filling", "wb", buffering=0) as filling:
+            filling.write(bytes(1 << 20))
+
+        with pytest.raises(StorageFullError, match=rf"{disk}/store.*0 bytes are free.*make room"):
+            data_stack.copy_datasets(tmp_path / "source", disk / "store", n_threads=8)
+
+        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
+        remount_larger(disk)
+        assert data_stack.copy_datasets(tmp_path / "source", disk / "store").complete == ("digits/1.0.0",)

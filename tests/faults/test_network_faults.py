@@ -15,7 +15,7 @@ from fault_stores import Description, MongoDBStores, S3Stores, StoreKind
 from faulty_tcp_proxy import FaultyTCPProxy
 from mongodb_server import MongoDBServer
 from s3_server import ACCESS_KEY, SECRET_KEY, S3Server
-from sizes import FULL
+from sizes import FULL, sized
 
 from data_stack.exception import DataStackError, StorageUnavailableError
 
@@ -164,3 +164,32 @@ def test_a_bit_that_is_turned_round_in_an_answer_of_mongodb_is_told_by_our_error
         figures.counts["faults hit"] += proxy.n_faults
         assert content(direct, "x") == b"new"
         close(direct)
+
+
+@pytest.mark.parametrize("fault", ["cut_down", "swallow_down"] if FULL else ["cut_down"])
+def test_a_lost_answer_to_the_publication_is_looked_up_not_guessed(
+    quick_mongodb: MongoDBServer, figures: Figures, fault: str
+) -> None:
+    stores = MongoDBStores(quick_mongodb.uri())
+    with FaultyTCPProxy("127.0.0.1", quick_mongodb.port) as proxy:
+        behind = Behind(stores, quick_mongodb.port, proxy, f"timeoutSeconds={TIMEOUT_SECONDS}")
+        store = stores.new()
+        direct, connector = connector_for(store), connector_for(behind.through_proxy(store))
+        small = b"small"
+        direct.set_resource("x", small)
+        for number in range(sized(1, 20)):
+            data = b"%d" % number
+            proxy.set(**{fault: 0})  # the very next answer, that to the one command which publishes
+
+            _, error = in_time(lambda: connector.set_resource("x", data), 2)  # noqa: B023  # called at once
+
+            proxy.clear()
+            proxy.cut_all()
+            found = content(direct, "x")
+            assert error is None or found in (small, data)
+            assert error is not None or found == data
+            figures.counts["told the truth" if error is None else "said that it is not known"] += 1
+            small = found
+        for connection in (direct, connector):
+            close(connection)
+        stores.discard(store)

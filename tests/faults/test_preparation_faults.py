@@ -174,6 +174,11 @@ class PowerTrial(Trial):
         super().__init__(processes, DiskStores(disk), sources, figures)
         self._disk = disk
 
+    def at_each(self, points: Sequence[int], action: str, **what: Any) -> list[Outcome]:
+        """:meth:`at` for several points, two at a time."""
+        with ThreadPoolExecutor(2) as threads:
+            return list(threads.map(lambda point: self.at(point, action, **what), points))
+
     def after(self, outcome: Outcome, store: Mapping[str, Any], version: int) -> None:
         self._disk.plug_in_again()
 
@@ -198,3 +203,19 @@ def test_with_the_power_cut_at_any_point_what_was_said_to_be_ready_is_there(
         trial.at(point, action)
 
     trial.assert_all_as_promised()
+
+
+def test_a_dataset_that_was_reported_ready_survives_a_power_cut(
+    processes: FaultProcesses, disk: Ext4, sources: str, figures: Figures
+) -> None:
+    stores = DiskStores(disk)
+    for _ in range(sized(1, 20)):
+        store = stores.new()
+        assert processes.run("fault_dataset:prepare", store, sources).value == "prepared"
+
+        processes.run("fault_dataset:touch", store, fault=stores.fault(store, at=1, action="power"))
+        disk.plug_in_again()
+
+        assert processes.run("fault_dataset:check", store, sources).value == RIGHT
+        figures.counts["acknowledged and there"] += 1
+        disk.make_new()

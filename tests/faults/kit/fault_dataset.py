@@ -123,6 +123,11 @@ def close(connector: StorageConnector) -> None:
 # ---------------------------------------------------------------------- what a process can be told to do
 
 
+def touch(description: Description) -> None:
+    """Create an empty file in a store's folder, so that a fault can strike there."""
+    Path(description["url"], "touched").touch()
+
+
 def prepare(description: Description, sources: str, version: int = 1) -> str:
     """Prepare the dataset."""
     with contextlib.closing(_Closing(description)) as held:
@@ -137,6 +142,23 @@ def prepare_with_small_files(description: Description, sources: str, most_bytes:
         return prepare(description, sources)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def create_with_small_files(description: Description, most_bytes: int) -> tuple[str, str, bool]:
+    """Write more than fits, in small pieces and in one; return the errors and whether the resource exists."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+    errors = []
+    with contextlib.closing(_Closing(description)) as held:
+        for piece_bytes in (1_000, 5 * most_bytes):
+            try:
+                with held.connector.create("x") as file:
+                    for _ in range(5 * most_bytes // piece_bytes):
+                        file.write(bytes(piece_bytes))
+                errors.append("none")
+            except OSError as error:
+                errors.append(type(error).__name__)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        return errors[0], errors[1], held.connector.has_resource("x")
 
 
 def check(description: Description, sources: str, version: int = 1) -> str:

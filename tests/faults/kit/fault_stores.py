@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pymongo
+from bson import Binary
 from fault_processes import Fault
 from s3_server import REGION, S3Server
 
@@ -24,6 +25,22 @@ DISK_ERRORS = (
     "EBUSY",
 )  # fmt: skip
 NETWORK_ERRORS = ("ECONNRESET", "EPIPE", "ETIMEDOUT", "ENETUNREACH", "EINTR", "ENOBUFS")
+
+
+def flipped(data: bytes, position: int) -> bytes:
+    """``data`` with one bit flipped."""
+    changed = bytearray(data)
+    changed[position // 8] ^= 1 << position % 8
+    return bytes(changed)
+
+
+def flip_bit_of_file(path: Path, position: int) -> None:
+    """Flip one bit of a file without its store."""
+    with path.open("r+b") as file:
+        file.seek(position // 8)
+        byte = file.read(1)
+        file.seek(position // 8)
+        file.write(flipped(byte, position % 8))
 
 
 class StoreKind(ABC):
@@ -63,6 +80,10 @@ class StoreKind(ABC):
     def discard(self, description: Description) -> None:
         """Remove a store."""
 
+    @abstractmethod
+    def flip_bit(self, description: Description, identifier: str, position: int) -> None:
+        """Flip bit ``position % 8`` of byte ``position // 8`` of the stored bytes, without the store."""
+
     def left_open(self) -> list[str]:
         """What a server still keeps open for clients that are gone."""
         return []
@@ -86,6 +107,9 @@ class FileStores(StoreKind):
         return [
             str(path) for path in Path(description["url"]).rglob("*") if path.name.startswith(".~") or path.name == "journal.json"
         ]
+
+    def flip_bit(self, description: Description, identifier: str, position: int) -> None:
+        flip_bit_of_file(Path(description["url"], identifier), position)
 
     def discard(self, description: Description) -> None:
         shutil.rmtree(description["url"], ignore_errors=True)
@@ -111,6 +135,9 @@ class CachedStores(StoreKind):
     def left_over(self, description: Description) -> list[str]:
         remote = FileStores(self._folder).left_over({"url": f"{description['folder']}/remote"})
         return remote + [str(path) for path in Path(description["folder"], "local", "unfinished").rglob("*")]
+
+    def flip_bit(self, description: Description, identifier: str, position: int) -> None:
+        flip_bit_of_file(Path(description["folder"], "remote", identifier), position)
 
     def discard(self, description: Description) -> None:
         shutil.rmtree(description["folder"], ignore_errors=True)
@@ -155,6 +182,19 @@ class MongoDBStores(StoreKind):
             left += [f"lease {each}" for each in database["data_stack.leases"].find()]
             left += [f"journal {each}" for each in database["data_stack.resources"].find({"_id": {"$regex": "journal"}})]
         return left
+
+    def flip_bit(self, description: Description, identifier: str, position: int) -> None:
+        with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:
+            database = client[description["database"]]
+            pointer = database["data_stack.resources"].find_one({"_id": identifier}) or {}
+            if "data" in pointer:
+                data = flipped(pointer["data"], position)
+                database["data_stack.resources"].update_one({"_id": identifier}, {"$set": {"data": Binary(data)}})
+                return
+            number, rest = divmod(position, 8 * pointer["chunkSize"])
+            place = {"files_id": pointer["file_id"], "n": number}
+            chunk = database["data_stack.chunks"].find_one(place) or {}
+            database["data_stack.chunks"].update_one(place, {"$set": {"data": Binary(flipped(chunk["data"], rest))}})
 
     def disown_uploads(self, description: Description) -> None:
         """Let the server believe that the processes which wrote are dead, though they are this one."""
@@ -202,6 +242,14 @@ class S3Stores(StoreKind):
     def left_over(self, description: Description) -> list[str]:
         names = self._names(description)
         return [name for name in names if "/temporaries/" in name or name.endswith("journal.json~")]
+
+    def flip_bit(self, description: Description, identifier: str, position: int) -> None:
+        # Parts are named by their digests; the one that begins the resource is the longest, or the only one.
+        where = {"Bucket": description["bucket"]}
+        objects = self._server.client.list_objects_v2(**where).get("Contents", [])
+        key = max((each for each in objects if "/objects/" in each["Key"]), key=lambda each: int(each["Size"]))["Key"]
+        data = self._server.client.get_object(**where, Key=key)["Body"].read()
+        self._server.client.put_object(**where, Key=key, Body=flipped(data, position))
 
     def discard(self, description: Description) -> None:
         for name in self._names(description):
