@@ -54,12 +54,13 @@ def test_a_manifest_with_any_byte_changed_is_refused_or_means_the_same() -> None
     data = MANIFEST.to_json()
 
     for position in range(len(data)):
-        changed = bytearray(data)
-        changed[position] ^= 0x20
-        try:
-            assert Manifest.from_json(bytes(changed)) == MANIFEST
-        except DatasetFileCorruptError:
-            continue
+        for flipped_bits in (0x01, 0x20):
+            changed = bytearray(data)
+            changed[position] ^= flipped_bits
+            try:
+                assert Manifest.from_json(bytes(changed)) == MANIFEST
+            except DatasetFileCorruptError:
+                continue
 
 
 IDENTIFIERS = ["../../etc/passwd", "/etc/passwd", "a\0b", "con", "", "a/" * 300 + "a", "\ud800", {}, "preprocessed/test.npy"]

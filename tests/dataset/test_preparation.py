@@ -187,6 +187,34 @@ class TestResuming:
         assert done == ["valid", "test"]
         assert samples(numbers(connector), "valid") == expected("valid")
 
+    def test_the_steps_of_another_version_are_not_reused(
+        self, numbers: type[NumbersFactory], newer: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        HOOKS["before"] = failing_at("test", [], KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            numbers(connector).prepare()
+        done: list[str] = []
+        HOOKS["before"] = failing_at("", done, Interrupted("no"))
+
+        newer(connector).prepare()
+
+        assert done == list(SPLITS)
+        assert samples(newer(connector), "train") == expected("train", 7)
+
+    def test_a_third_partys_store_without_deletion_resumes_too(self, numbers: type[NumbersFactory], tmp_path: Path) -> None:
+        store = PlainConnector(tmp_path / "plain")
+        first: list[str] = []
+        HOOKS["before"] = failing_at("test", first, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            numbers(store).prepare()
+        second: list[str] = []
+        HOOKS["before"] = failing_at("", second, Interrupted("no"))
+
+        numbers(store).prepare()
+
+        assert first + second == list(SPLITS)
+        assert numbers(store).prepare().already_ready
+
     @pytest.mark.parametrize("journal", [b"{}", b"[" * 100_000])
     def test_a_damaged_journal_means_starting_over(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector, journal: bytes
@@ -253,8 +281,9 @@ class TestCode:
         done = subprocess.run([sys.executable, "-c", program, *arguments], cwd=folder, capture_output=True, text=True)
         return done.returncode, done.stdout.strip() + done.stderr
 
-    def test_a_step_of_code_that_has_changed_since_it_died_is_done_again(self, tmp_path: Path) -> None:
-        self.program(tmp_path, "wrong", "import os; os._exit(9)")
+    @pytest.mark.parametrize("end", ["raise RuntimeError", "import os; os._exit(9)"], ids=["raised", "died"])
+    def test_a_step_of_code_that_has_changed_since_is_done_again(self, tmp_path: Path, end: str) -> None:
+        self.program(tmp_path, "wrong", end)
         assert self.run(tmp_path)[0] != 0
         self.program(tmp_path, "right", "pass")
 
@@ -268,6 +297,15 @@ class TestCode:
         self.program(tmp_path, "new", "pass")
 
         assert self.run(tmp_path, "keep") == (0, "old")
+
+    def test_after_a_kill_unchanged_code_resumes(self, tmp_path: Path) -> None:
+        self.program(tmp_path, "first", "import os; os.path.exists('killed') or open('killed', 'w').close() or os._exit(9)")
+        assert self.run(tmp_path)[0] == 9
+        stored = next(tmp_path.joinpath("store").rglob("train"))
+        before = stored.stat().st_mtime_ns
+
+        assert self.run(tmp_path) == (0, "first")
+        assert stored.stat().st_mtime_ns == before
 
     def test_after_an_exception_of_the_authors_code_nothing_of_the_attempt_is_kept_but_the_sources(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,16 @@ def test_versions_used_by_turns_are_prepared_once_each(store: FileStorageConnect
         "letters/1.0",
         "letters/2.0",
     }
+
+
+def test_versions_prepared_at_once_do_not_touch_each_other(store: FileStorageConnector) -> None:
+    threads = [threading.Thread(target=kind(store).prepare) for kind in (Older, Newer) * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert (sample(Older(store)), sample(Newer(store))) == ("1.0 one", "2.0 one")
 
 
 def test_an_interrupted_version_goes_on_while_another_is_prepared_between(store: FileStorageConnector) -> None:

@@ -45,7 +45,7 @@ def samples(root: Path) -> bytes:
     return bytes(value for (value,) in iterator)
 
 
-@pytest.mark.parametrize("position", [0, 999])
+@pytest.mark.parametrize("position", [0, 499, 999])
 def test_a_flipped_bit_is_never_served_but_made_anew(root: Path, position: int) -> None:
     with open(root / "bytes/1/preprocessed/data", "r+b") as file:
         file.seek(position)
@@ -78,7 +78,7 @@ def test_a_copied_store_is_known_again_by_reading_each_byte_once(root: Path, tmp
 
 
 @pytest.mark.parametrize("name", ["bytes/1/manifest.json", "bytes/1/preprocessed/data"])
-@pytest.mark.parametrize("size", [10, 5000])
+@pytest.mark.parametrize("size", [0, 10, 5000])
 def test_a_resource_that_was_cut_or_grew_is_made_anew(root: Path, name: str, size: int) -> None:
     os.truncate(root / name, size)
 
@@ -86,6 +86,16 @@ def test_a_resource_that_was_cut_or_grew_is_made_anew(root: Path, name: str, siz
     assert samples(root) == RIGHT
     assert Factory.n_prepared == 1
     assert Factory(FileStorageConnector(root)).verify() == []
+
+
+def test_a_dataset_with_a_flipped_bit_in_its_manifest_is_not_ready(root: Path) -> None:
+    path = root / "bytes/1/manifest.json"
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+
+    assert not Factory(FileStorageConnector(root)).is_ready()
+    assert samples(root) == RIGHT
 
 
 def test_a_store_without_its_records_is_as_good(root: Path) -> None:
