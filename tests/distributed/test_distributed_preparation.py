@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -117,6 +118,34 @@ def test_processes_that_are_killed_at_each_point_of_a_shard_lose_and_double_noth
     assert_nothing_left(factory)
 
 
+@pytest.mark.full
+def test_processes_that_are_killed_at_random_lose_and_double_nothing(
+    tmp_path: Path, in_turn: tuple[ResourceRecord, ...], log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARDED_PAUSE", "0.05")
+    factory = Sharded(FileStorageConnector(tmp_path / "store"))
+    is_over, killed, choice = threading.Event(), [], random.Random(7)
+
+    def kill() -> None:
+        while not is_over.wait(choice.uniform(0.02, 0.15)):
+            workers = [int(line.split()[1]) for line in log.read_text().splitlines()]
+            with suppress(IndexError, ProcessLookupError):
+                os.kill(victim := choice.choice(sorted(set(workers))[-3:]), signal.SIGKILL)
+                killed.append(victim)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        records = prepared(factory, ProcessEngine(2, attempts=100))
+    finally:
+        is_over.set()
+        killer.join()
+
+    assert records == in_turn
+    assert killed
+    assert_nothing_left(factory)
+
+
 def program(folder: Path, engine: str, **environment: str) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(ROOT), str(Path(sharded_dataset.__file__).parent)])
     return subprocess.Popen(
@@ -164,6 +193,23 @@ def test_what_a_killed_driver_had_done_is_not_done_again(
     manifest = factory.manifest()
     assert manifest is not None
     assert manifest.prepared == in_turn
+    assert_nothing_left(factory)
+
+
+def test_an_engine_goes_on_where_one_process_was_killed(tmp_path: Path, in_turn: tuple[ResourceRecord, ...], log: Path) -> None:
+    store = tmp_path / "store"
+    alone = program(store, "none", SHARDED_PAUSE="0.1")
+    while attempts(log)["part-4"] == 0:
+        assert alone.poll() is None
+        time.sleep(0.005)
+    alone.kill()
+    alone.communicate()
+    factory = Sharded(FileStorageConnector(store))
+
+    records = prepared(factory, ProcessEngine(2))
+
+    assert records == in_turn
+    assert [attempts(log)[f"part-{part}"] for part in range(N_SHARDS)] == [1, 1, 1, 1, 2, *[1] * 7]
     assert_nothing_left(factory)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-from sizes import sized
+from sizes import FULL, sized
 
 from data_stack.cli.parquet_facts import facts_of
 from data_stack.exception import (
@@ -73,7 +73,7 @@ def test_a_footer_with_any_bit_flipped_neither_ends_the_process_nor_raises_what_
     footer = footer_of(content)
     n_refused = 0
 
-    for position in range(0, len(footer), sized(9, 1)):
+    for position in range(0, len(footer), sized(5, 1)):
         changed = bytearray(footer)
         changed[position] ^= 1 << position % 8
         file.write_bytes(with_footer(content, bytes(changed)))
@@ -83,7 +83,7 @@ def test_a_footer_with_any_bit_flipped_neither_ends_the_process_nor_raises_what_
         except DataStackError:
             n_refused += 1
 
-    assert n_refused > len(footer) / 50
+    assert n_refused > len(footer) / (20 if FULL else 50)
 
 
 def test_a_footer_whose_integers_have_another_width_neither_ends_the_process_nor_raises_what_is_not_ours(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_footer_whose_integers_have_another_width_neither_ends_the_process_nor
     n_refused = n_read = 0
 
     widths = (3, 4, 5, 6)  # 8, 16, 32 and 64 bits, as the first byte of a field says
-    for position in [position for position, byte in enumerate(footer) if byte & 0x0F in widths][:: sized(12, 1)]:
+    for position in [position for position, byte in enumerate(footer) if byte & 0x0F in widths][:: sized(6, 1)]:
         for width in widths:
             changed = bytearray(footer)
             changed[position] = (changed[position] & 0xF0) | width
@@ -106,8 +106,7 @@ def test_a_footer_whose_integers_have_another_width_neither_ends_the_process_nor
             except DataStackError:
                 n_refused += 1
 
-    assert n_refused > 5
-    assert n_read > 5
+    assert min(n_refused, n_read) > (20 if FULL else 5)
 
 
 def test_an_unknown_compression_is_an_error_that_names_the_column(tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def test_large_sets_that_are_joined_again_and_again_are_refused_before_memory_is
 def test_a_pickle_cut_off_anywhere_is_refused(name: str, read: Callable[[bytes], Any]) -> None:
     data = (PICKLES / f"{name}.pickle").read_bytes()
 
-    for length in range(0, len(data), 1 if FULL else 7):
+    for length in range(0, len(data), 1 if FULL else 3):
         with pytest.raises(DatasetFileCorruptError):
             read(data[:length])
 

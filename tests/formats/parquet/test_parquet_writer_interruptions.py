@@ -107,7 +107,7 @@ def append(writer: ParquetWriter, first: int, last: int) -> None:
         writer.append({"id": number, "x": noise[number]})
 
 
-@pytest.mark.parametrize(("partitioned", "stride"), [("yes", sized(35, 1)), ("no", sized(25, 1))])
+@pytest.mark.parametrize(("partitioned", "stride"), [("yes", sized(18, 1)), ("no", sized(14, 1))])
 def test_a_writer_killed_at_any_point_loses_and_doubles_no_row(partitioned: str, stride: int) -> None:
     # In memory where there is such a folder: processes are killed here, no power is cut.
     with tempfile.TemporaryDirectory(prefix="data_stack-parquet-", dir=folder_in_memory()) as folder:

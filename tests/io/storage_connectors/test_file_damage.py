@@ -75,6 +75,15 @@ def test_a_changed_file_is_not_known_any_more_and_found_by_verifying(
             connector.verify_resource("d/x")
 
 
+def test_a_replaced_file_is_not_known_any_more_and_found_by_verifying(connector: FileStorageConnector, root: Path) -> None:
+    (root / "other").write_bytes(bytes(len(DATA)))
+    os.replace(root / "other", root / "d/x")
+
+    assert connector.stat("d/x").sha256 is None
+    with pytest.raises(ChecksumMismatchError):
+        connector.verify_resource("d/x")
+
+
 def test_what_verify_found_damaged_is_not_trusted_any_more(connector: FileStorageConnector, root: Path) -> None:
     # The kernel lets nobody damage a file without a trace, as a disk does: so its note is made to agree.
     flip(root / "d/x", BLOCK)

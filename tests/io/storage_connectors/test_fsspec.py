@@ -195,6 +195,19 @@ def test_an_empty_pointer_is_found_and_stops_a_collection(connector: FsspecStora
         connector.collect_garbage(0)
 
 
+def test_parts_and_pointers_that_changed_places_are_found(connector: FsspecStorageConnector, root: Path) -> None:
+    other = random.Random(4).randbytes(PART_BYTES)
+    connector.set_resource("a", PART)
+    connector.set_resource("b", other)
+    part_file(root, PART).write_bytes(other)
+
+    with pytest.raises(DamagedBlockError):
+        content(connector, "a")
+    pointer_file(root, "a").write_bytes(pointer_file(root, "b").read_bytes())
+    with pytest.raises(DatasetFileCorruptError, match="'b'"):
+        connector.stat("a")
+
+
 def hostile(line: bytes | None = None, rest: bytes = block_digest(b"small") + b"small", **changes: Any) -> bytes:
     """A pointer with a right digest of itself and wrong fields."""
     fields = {
