@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CODE := data_stack plugins tests benchmarks getting_started tools
-TYPED := data_stack plugins/digits plugins/iris plugins/petastorm plugins/spark tests tools
+TYPED := data_stack plugins/digits plugins/granular plugins/iris plugins/petastorm plugins/spark tests tools
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # Each test file runs in one process, so that its tests share the servers they start.
@@ -66,7 +66,7 @@ $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml $(wildcard 
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) torch==$$(sed -n 's/^torch==//p' constraints.txt)
-	$(INSTALL) -e '.[dev]' -e 'plugins/digits[sklearn]' -e 'plugins/iris[sklearn]' -e plugins/petastorm -e plugins/spark
+	$(INSTALL) -e '.[dev]' -e 'plugins/digits[sklearn]' -e 'plugins/iris[sklearn]' -e plugins/granular -e plugins/petastorm -e plugins/spark
 	$(GRANULAR_021)
 	touch $@
 
@@ -80,6 +80,6 @@ $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml $(wildcard 
 .venv-all/.installed: Makefile setup.py pyproject.toml $(wildcard plugins/*/pyproject.toml)
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-all
-	.venv-all/bin/python -m pip install --quiet --disable-pip-version-check -e '.[images,jax,parquet]' -e plugins/petastorm -e plugins/spark \
+	.venv-all/bin/python -m pip install --quiet --disable-pip-version-check -e '.[images,jax,parquet]' -e plugins/granular -e plugins/petastorm -e plugins/spark \
 		$(TENSORFLOW) 'pytest>=8.0' 'pytest-timeout>=2.3'
 	touch $@

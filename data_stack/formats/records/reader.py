@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -33,13 +32,11 @@ from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
-from data_stack.formats.records.verification import verify_files
+from data_stack.formats.records.stored_file import most_open_files
+from data_stack.formats.records.verification import say_uncovered, verify_files, warn_once
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
-
-if sys.platform != "win32":
-    import resource
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -51,7 +48,6 @@ _BLOCK_BYTES = 1 << 20
 _MOST_IN_BLOCK = 1024
 #: More where records are decoded in threads.
 _DECODED_BYTES = 4 << 20
-_MOST_OPEN_FILES = 4096
 
 _Integers = npt.NDArray[np.int64]
 
@@ -76,6 +72,8 @@ class RecordReader(AccessedDatasetIterator):
 
     With a manifest each block of 64 KiB is compared with its checksum when it is first read, in each process. Without one
     (Granular writes none) all columns must hold the same samples, and sizes, offsets and headers are checked on what is read.
+    Where Granular appended to a finished dataset, the blocks that the manifest covers are compared, the samples behind are read
+    like those without manifest, and the log says so once; :func:`~data_stack.formats.records.seal` renews the manifest.
     The length is that of the time of opening, also while a writer appends.
 
     Where a codec releases the GIL, requests for several samples are decoded in as many threads as there are processors; in one
@@ -308,6 +306,8 @@ class RecordReader(AccessedDatasetIterator):
     def verify(self) -> None:
         """Compare all files, also of columns that are not read, with the manifest; without one, decode every record.
 
+        Both, and a warning in the log, where the manifest covers the first samples alone.
+
         Raises:
             DatasetFileCorruptError: something is damaged; the first of it is named.
         """
@@ -368,7 +368,10 @@ class RecordReader(AccessedDatasetIterator):
             )
         if manifest is not None:
             return manifest.count
-        return files.count_samples(self._references)
+        n_samples = files.count_samples(self._references)
+        if files.covered is not None:
+            warn_once(say_uncovered(self._folder, files.covered, n_samples))
+        return n_samples
 
     def _column(self, name: str) -> ValueColumn:
         column = self._opened.get(name)
@@ -376,7 +379,7 @@ class RecordReader(AccessedDatasetIterator):
             self._check_open()
             siblings = self._siblings
             if siblings is not None and self not in siblings:
-                if len(siblings) >= max(1, _most_open_files() // (2 * len(self._keys) + 1)):
+                if len(siblings) >= max(1, most_open_files() // (2 * len(self._keys) + 1)):
                     for each in list(siblings):
                         each.release()
                 siblings.add(self)
@@ -445,14 +448,6 @@ class _RecordAccess(SourceAccess):
 
     def tell_content(self) -> dict[str, Any]:
         return self.source._files.content(self.source._keys)
-
-
-def _most_open_files() -> int:
-    """How many files may be open at a time: a third of the descriptors of this process."""
-    if sys.platform == "win32":
-        return _MOST_OPEN_FILES
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MOST_OPEN_FILES, soft // 3))
 
 
 def _reopen(

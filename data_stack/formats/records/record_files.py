@@ -18,11 +18,12 @@ from data_stack.exception import (
 from data_stack.formats.records.bag import Bag, Ends, ends_of_bag, ends_of_index
 from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn, has_rows
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
-from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest
+from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import BlockChecks, StoredFile, check_size
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
+from data_stack.util.logger import logger
 
 __all__ = ["RecordFiles"]
 
@@ -38,8 +39,9 @@ class RecordFiles:
         mapped: map files where that is possible.
 
     Attributes:
-        manifest: of the dataset; None if Granular wrote it, or it is not finished.
-        manifest_sha256: of the manifest, 64 hex digits; None without one.
+        manifest: of the dataset; None if Granular wrote it or appended to it, or it is not finished.
+        manifest_sha256: of what lies there as the manifest, 64 hex digits; None without one.
+        covered: where Granular appended to a finished dataset, its manifest, which covers the first samples; else None.
         types: of the columns by name, sorted.
         schema: what each column holds, as far as it is known.
         has_references: whether ``refs.bag`` tells which records each sample has.
@@ -53,19 +55,40 @@ class RecordFiles:
         self.folder, self._mapped = folder, mapped
         # A file that is closed and opened again is not checked twice.
         self._checks: dict[str, BlockChecks] = {}
-        self.manifest, self.manifest_sha256 = _manifest(folder)
+        self.manifest: RecordsManifest | None
+        self.manifest_sha256: str | None
+        self.covered: RecordsManifest | None = None
+        self.types: dict[str, str]
+        self.schema: Mapping[str, Column]
+        self._read_manifest()
+        if self.manifest is not None and self._is_appended_to(self.manifest):
+            before = self.manifest_sha256
+            self._read_manifest()
+            if before == self.manifest_sha256:  # else a writer finished just now
+                self.manifest, self.covered = None, self.manifest
+                self.schema = {name: Column(kind) for name, kind in self.types.items()}
+
+    # ------------------------------------------------------------------ spec and manifest
+
+    def _read_manifest(self) -> None:
+        self.manifest, self.manifest_sha256 = _manifest(self.folder)
         self.types = self._types()
         if self.manifest is None:
-            self.schema: Mapping[str, Column] = {name: Column(kind) for name, kind in self.types.items()}
+            self.schema = {name: Column(kind) for name, kind in self.types.items()}
+            self.has_references = self.folder.has_file(bag_name(REFS))
         else:
             self.schema = self.manifest.columns
-        if self.manifest is None:
-            self.has_references = folder.has_file(bag_name(REFS))
-        else:
             self.has_references = bag_name(REFS) in self.manifest.files
             self._check_manifest(self.manifest)
 
-    # ------------------------------------------------------------------ spec and manifest
+    def _is_appended_to(self, manifest: RecordsManifest) -> bool:
+        """Whether all indexes have more entries than the manifest covers, and no writer of ours is at work."""
+        path = self.folder.path
+        if path is None or self.has_references:
+            return False
+        indexes = [idx_name(name) for name in self.types if idx_name(name) in manifest.files]
+        longer = (os.path.getsize(path / file) >= manifest.files[file].size + 8 for file in indexes)
+        return bool(indexes) and all(longer) and not self.folder.has_file(UNFINISHED)
 
     def _types(self) -> dict[str, str]:
         what = self.folder.full_name(SPEC)
@@ -179,6 +202,8 @@ class RecordFiles:
             last = np.array([n_samples - 1])
             for name, (firsts, counts) in references.many(last).items():
                 references.check(name, lengths[name], last, firsts, counts)
+        if self.covered is not None and n_samples >= self.covered.count:
+            return n_samples  # what an interrupted writer left behind these is no sample
         if is_torn or not single <= {n_samples}:
             raise DatasetFileCorruptError(
                 f"the columns of the record dataset {self.folder.name!r} do not hold the same samples: they have so many whole "
@@ -210,20 +235,24 @@ class RecordFiles:
                 file,
                 record,
                 mapped=self._mapped,
+                whole=self.covered is not None,
                 load_bytes=load_bytes,
                 checks=self._checks.get(file),
             )
         except ResourceNotFoundError as error:
             raise self._missing(file) from error
         self._checks[file] = stored.checks
+        if stored.n_behind and self.folder.path is None:
+            logger.warning("%s has %d bytes that %s does not cover, and are not read", stored.name, stored.n_behind, MANIFEST)
         return stored
 
     def _record(self, file: str) -> FileRecord | None:
-        if self.manifest is None:
+        manifest = self.manifest or self.covered
+        if manifest is None:
             return None
-        if file not in self.manifest.files:
+        if file not in manifest.files:
             raise DatasetFileCorruptError(f"{self.folder.full_name(MANIFEST)} has no digest of {file!r}")
-        return self.manifest.files[file]
+        return manifest.files[file]
 
     def _missing(self, file: str) -> DatasetFileCorruptError:
         return DatasetFileCorruptError(

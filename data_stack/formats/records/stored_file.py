@@ -6,6 +6,7 @@ import io
 import itertools
 import mmap
 import os
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,18 @@ from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, dig
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
 
+if sys.platform != "win32":
+    import resource
+
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = ["BlockChecks", "StoredFile", "block_damage", "check_size"]
+__all__ = ["BlockChecks", "StoredFile", "block_damage", "check_size", "most_open_files"]
 
 _SHIFT = BLOCK_BYTES.bit_length() - 1
 #: What lies this close is fetched together: a request costs about as much as this many bytes.
 _GAP_BYTES = 1 << 14
+_MOST_OPEN_FILES = 4096
 
 _Integers = npt.NDArray[np.int64]
 
@@ -46,13 +51,15 @@ class BlockChecks:
         name: of the file.
         size: of the file.
         digests: of its blocks, 8 bytes each; None to check nothing.
+        covered: how many bytes these are of; None for all. What lies behind is not checked.
 
     Attributes:
         is_done: whether every block is known to be right, or none is to be looked at.
     """
 
-    def __init__(self, name: str, size: int, digests: bytes | None) -> None:
+    def __init__(self, name: str, size: int, digests: bytes | None, covered: int | None = None) -> None:
         self.name, self.size, self._digests = name, size, digests
+        self._covered = size if covered is None else covered
         self._checked = bytearray(0 if digests is None else len(digests) // DIGEST_BYTES)
         self.is_done = not self._checked
 
@@ -62,13 +69,16 @@ class BlockChecks:
         Raises:
             DatasetFileCorruptError: one is not what was stored.
         """
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        for start, end in zip(starts.tolist(), np.minimum(ends, self._covered).tolist(), strict=True):
             for block in range(start >> _SHIFT, ((end - 1) >> _SHIFT) + 1 if end > start else 0):
                 if not self._checked[block]:
                     self.check_block(block, data[block << _SHIFT : (block + 1) << _SHIFT])
 
     def check_block(self, block: int, content: memoryview) -> None:
-        """Hold the content of a block against its checksum."""
+        """Hold the content of a block, or of one that begins behind all checksums, against its checksum."""
+        if block >= len(self._checked):
+            return
+        content = content[: self._covered - (block << _SHIFT)]
         if self._digests is not None and block_digest(content) != digest_of_block(self._digests, block):
             raise block_damage(self.name, block)
         self._checked[block] = 1
@@ -94,13 +104,15 @@ class StoredFile:
         file: its name there.
         record: what the manifest says of it; None where there is no manifest.
         mapped: whether to map it into memory where the operating system can.
+        whole: whether what lies behind the bytes that the manifest covers belongs to the dataset, too.
         load_bytes: up to which size it is read into memory where it is not mapped.
         checks: what was found of it when it was open before.
 
     Attributes:
         name: in full, for messages.
         size: number of bytes that belong to the dataset.
-        buffer: these, mapped or in memory, to be sliced; None if they are read by range. **They may not have been checked.**
+        n_behind: number of bytes behind these.
+        buffer: the former, mapped or in memory, to be sliced; None if they are read by range. **They may not have been checked.**
         checks: which of them were.
         ranges: reads and checks ranges of the file; None where there is a buffer.
 
@@ -116,6 +128,7 @@ class StoredFile:
         record: FileRecord | None,
         *,
         mapped: bool = True,
+        whole: bool = False,
         load_bytes: int = 0,
         checks: BlockChecks | None = None,
     ) -> None:
@@ -130,14 +143,16 @@ class StoredFile:
                     f"{self.name} is another file than the one that {MANIFEST} describes: its SHA-256 is {resource.sha256}, not "
                     f"{record.sha256}. Write the dataset again"
                 )
-        self.size = size if record is None else record.size
+        self.size = size if record is None or whole else record.size
+        self.n_behind = size - self.size
         self.buffer: mmap.mmap | bytes | None = b"" if self.size == 0 else None
         if self.buffer is None and mapped:
             self.buffer = _map(resource, self.size)
         # A store that checks each read has checked what is not mapped.
         is_checked = record is not None and (self.buffer is not None or not folder.checks_reads)
         if checks is None:
-            checks = BlockChecks(self.name, self.size, record.blocks if is_checked and record is not None else None)
+            covering = record if is_checked else None
+            checks = BlockChecks(self.name, self.size, *((covering.blocks, covering.size) if covering is not None else (None,)))
         self.checks = checks
         ranges.checks = self.checks
         if self.buffer is None and self.size <= load_bytes:
@@ -256,3 +271,11 @@ def _map(resource: StreamedResource, size: int) -> mmap.mmap | None:
         return mmap.mmap(handle, size, access=mmap.ACCESS_READ) if os.fstat(handle).st_size == resource.size else None
     except (AttributeError, io.UnsupportedOperation, OSError, ValueError):
         return None
+
+
+def most_open_files() -> int:
+    """How many files may be open at a time: a third of the descriptors of this process."""
+    if sys.platform == "win32":
+        return _MOST_OPEN_FILES
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MOST_OPEN_FILES, soft // 3))

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.layout import REFS
-from data_stack.formats.records.manifest import FileRecord
+from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import block_damage
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest, differing_blocks
+from data_stack.util.logger import logger
 
-__all__ = ["verify_files"]
+__all__ = ["say_uncovered", "verify_files", "warn_once"]
 
 _READ_BYTES = 1 << 20
 _SAMPLES_AT_ONCE = 1 << 12
+
+
+def say_uncovered(folder: Folder, manifest: RecordsManifest, n_samples: int) -> str:
+    """What to say of a dataset that has more samples than its manifest covers."""
+    return (
+        f"{folder.full_name(MANIFEST)} covers {manifest.count:,} of {n_samples:,} samples: another program, such as Granular, "
+        f"appended the others. These have no checksums; data_stack.formats.records.seal({folder.name!r}) gives them some"
+    )
+
+
+@functools.cache
+def warn_once(message: str) -> None:
+    """Log a warning, unless it was logged before."""
+    logger.warning("%s", message)
 
 
 def verify_files(folder: Folder) -> None:
@@ -27,12 +44,14 @@ def verify_files(folder: Folder) -> None:
     """
     files = RecordFiles(folder)
     manifest = files.manifest
-    if manifest is not None:
-        for file, record in manifest.files.items():
+    covering = manifest or files.covered
+    if covering is not None:
+        for file, record in covering.files.items():
             _verify_file(folder, file, record)
     references = SampleReferences(lambda: files.bag(REFS), files.types) if files.has_references else None
-    if manifest is None:
-        files.count_samples(references)
+    n_samples = files.count_samples(references) if manifest is None else 0
+    if files.covered is not None:
+        logger.warning("%s", say_uncovered(folder, files.covered, n_samples))
     n_records = {}
     count = None if manifest is None or references is not None else manifest.count
     for name in ([] if references is None else [REFS]) + list(files.types):

@@ -1,0 +1,123 @@
+"""Granular's loader: endless batches of a source, made in processes, that go on from any step."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import data_stack.loader
+from data_stack.loader import StepSource
+from data_stack_granular.sources import convert
+
+__all__ = ["Loader"]
+
+
+class Loader:
+    """Batches of a source: dicts of arrays of shape ``(batch, ...)``, with the dtypes and shapes of :attr:`spec`.
+
+    Step t of rank ``shard_id`` has the datapoints from ``(t * num_shards + shard_id) * batch`` on. ``iter(loader)`` is the loader
+    itself; a batch is made when it is asked for, and ahead of that in the workers.
+
+    Args:
+        source: a function of a step that returns a dict, or what has ``[step]``. It must pickle.
+        batch: datapoints of a batch.
+        prefetch: batches that all workers together make ahead, at least one each.
+        workers: processes; 0 for none; None for one for each processor.
+        recycle_after: has no meaning here: a batch is the caller's own.
+        shard_id, num_shards: this rank, and how many there are.
+        mp: has no meaning here: workers are fresh interpreters, wherever they are started.
+
+    Raises:
+        ConfigError: an argument is out of range.
+        RuntimeError (while iterating): a datapoint could not be made; the message names its step.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        batch: int,
+        prefetch: int = 8,
+        workers: int | None = None,
+        recycle_after: int | bool = False,
+        shard_id: int = 0,
+        num_shards: int = 1,
+        mp: Any = None,
+    ) -> None:
+        self.source = convert(source)
+        self.batch, self.prefetch, self.shard_id, self.num_shards = batch, prefetch, shard_id, num_shards
+        self._loader = data_stack.loader.Loader(
+            _Steps(self.source),
+            batch,
+            shard=(shard_id, num_shards),
+            workers=workers,
+            worker_kind="inline" if workers == 0 else "processes",
+            prefetch=max(1, -(-prefetch // max(1, workers or 1))),
+        )
+        self._batches: Iterator[Any] | None = None
+
+    @functools.cached_property
+    def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """Dtype and shape of each value of a datapoint: those of step 0."""
+        return {key: (value.dtype, value.shape) for key, value in _arrays_of(self.source(0)).items()}
+
+    @property
+    def consumed(self) -> int:
+        """How many datapoints all ranks together have received."""
+        return self._loader.tell()[1]
+
+    def __iter__(self) -> Loader:
+        return self
+
+    def __next__(self) -> dict[str, npt.NDArray[Any]]:
+        if self._batches is None:
+            self._batches = iter(self._loader)
+        given = next(self._batches)
+        if given.keys() != self.spec.keys():
+            raise RuntimeError(f"a batch has the keys {sorted(given)}, datapoint 0 has {sorted(self.spec)}")
+        return {key: _fit(key, given[key], *self.spec[key]) for key in self.spec}
+
+    def save(self) -> dict[str, int]:
+        """The state: ``{"step": consumed}``, which Granular's loader loads, too."""
+        return {"step": self.consumed}
+
+    def load(self, d: dict[str, int]) -> None:
+        """Go on from a state of any loader of the same source."""
+        self._loader.seek(0, d["step"], 0)
+        self._batches = None
+
+    def close(self) -> None:
+        """End the workers."""
+        self._loader.close()
+        self._batches = None
+
+
+class _Steps(StepSource):
+    """A function of a step, for the loader."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def __call__(self, step: int) -> dict[str, npt.NDArray[Any]]:
+        return _arrays_of(self._function(step))
+
+
+def _arrays_of(datapoint: Any) -> dict[str, npt.NDArray[Any]]:
+    if not isinstance(datapoint, dict):
+        raise TypeError(f"a loader takes datapoints that are dicts, not {type(datapoint).__name__}")
+    return {key: np.asarray(value) for key, value in datapoint.items()}
+
+
+def _fit(key: str, values: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Values of a batch in the dtype that datapoint 0 has."""
+    is_text = dtype.kind in "SU"
+    if values.shape[1:] != shape or not (values.dtype.kind == dtype.kind or np.can_cast(values.dtype, dtype, "same_kind")):
+        raise RuntimeError(
+            f"values of {key!r} in a batch are {values.dtype} of shape {values.shape[1:]}, and {dtype} of shape {shape} in "
+            f"datapoint 0. Let the source give all of one dtype and shape"
+        )
+    array: npt.NDArray[Any] = values if is_text else values.astype(dtype, copy=False)
+    return array

@@ -1,0 +1,119 @@
+"""Granular's sources: functions of a step that give a datapoint, with the draws that Granular makes of seed and step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Epochs", "Interleave", "Mix", "Sample", "Transform", "Truncate", "convert"]
+
+
+def convert(source: Any) -> Callable[[int], Any]:
+    """A source as a function of a step: itself, or its ``[step]``.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if callable(source):
+        function: Callable[[int], Any] = source
+        return function
+    if hasattr(source, "__getitem__"):
+        return _Items(source)
+    raise TypeError(f"a source is a function of a step, or has [step], not {source!r:.80}")
+
+
+class _Items:
+    """The items of what has some, as a function that pickles wherever they do."""
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+    def __call__(self, step: int) -> Any:
+        return self.items[step]
+
+
+class Transform:
+    """``fn(datapoint, seed=[seed, step])`` of each datapoint of ``source``."""
+
+    def __init__(self, source: Any, fn: Callable[..., Any], seed: int = 0) -> None:
+        self.source, self.fn, self.seed = convert(source), fn, seed
+
+    def __call__(self, step: int) -> Any:
+        return self.fn(self.source(step), seed=[self.seed, step])
+
+
+class Sample:
+    """Datapoints of ``source`` drawn with replacement: of the first ``length``, None for all."""
+
+    def __init__(self, source: Any, length: int | None = None, seed: int = 0) -> None:
+        self.source, self.length, self.seed = convert(source), length or len(source), seed
+
+    def __call__(self, step: int) -> Any:
+        return self.source(int(_draws(self.seed, step).choice(self.length)))
+
+
+class Epochs:
+    """All datapoints of ``source``, then all again, in another order each time if ``shuffle``.
+
+    Args:
+        source: what has datapoints.
+        length: how many of them; None for all.
+        shuffle: False for the order of ``source``.
+        seed: of the orders. (Granular takes it, and uses 0; that order is the same.)
+    """
+
+    def __init__(self, source: Any, length: int | None = None, shuffle: bool = True, seed: int = 0) -> None:
+        self.source, self.length, self.shuffle, self.seed = convert(source), length or len(source), shuffle, seed
+        self._order: tuple[int, npt.NDArray[np.int64]] | None = None
+
+    def __call__(self, step: int) -> Any:
+        epoch, place = divmod(step, self.length)
+        if self.shuffle:
+            order = self._order
+            if order is None or order[0] != epoch:
+                self._order = order = epoch, _draws(self.seed, epoch).permutation(self.length)
+            place = int(order[1][place])
+        return self.source(place)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_order": None}
+
+
+class Truncate:
+    """The first ``limit`` datapoints of ``source``, repeated; all of a source that has fewer (``length``; None: its own)."""
+
+    def __init__(self, source: Any, limit: int, length: int | None = None) -> None:
+        self.source, self.limit = convert(source), min(length or len(source), limit)
+
+    def __call__(self, step: int) -> Any:
+        return self.source(step % self.limit)
+
+
+class Interleave:
+    """One datapoint of each source in turn."""
+
+    def __init__(self, sources: Sequence[Any]) -> None:
+        self.sources = [convert(source) for source in sources]
+
+    def __call__(self, step: int) -> Any:
+        place, which = divmod(step, len(self.sources))
+        return self.sources[which](place)
+
+
+class Mix:
+    """At each step that step of one of the sources, drawn by their weights."""
+
+    def __init__(self, sources: Sequence[Any], weights: npt.ArrayLike, seed: int = 0) -> None:
+        self.sources, self.seed = [convert(source) for source in sources], seed
+        self.weights = np.asarray(weights, np.float32)
+        self.weights = self.weights / self.weights.sum()
+
+    def __call__(self, step: int) -> Any:
+        return self.sources[int(_draws(self.seed, step).choice(len(self.sources), p=self.weights))](step)
+
+
+def _draws(seed: int, number: int) -> np.random.Generator:
+    return np.random.default_rng([seed, number])
