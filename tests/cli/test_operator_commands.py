@@ -78,7 +78,7 @@ def test_copy_names_what_is_damaged_and_fails(command: Any, filled: Path, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["SRC", "SRC"], 2, "use another store"),
+        (["SRC", "SRC"], 2, "another store"),
         (["SRC", "SRC/below"], 2, "inside of it"),
         (["SRC", "DST", "digit"], 2, "did you mean 'digits'"),
         (["SRC", "DST", "--storage", "x"], 2, "SRC and DST"),

@@ -181,4 +181,4 @@ def test_reading_much_takes_little_memory_and_leaves_no_thread() -> None:
 
     assert n_bytes == 1 << 28
     assert peak < 64 << 20
-    assert threading.active_count() == n_threads
+    assert threading.active_count() <= n_threads  # idle threads of other tests may have ended

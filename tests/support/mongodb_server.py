@@ -209,8 +209,12 @@ class MongoDBServer:
 
     def freeze(self) -> None:
         """Let it hang: connections stay, answers do not come."""
-        self._running().send_signal(signal.SIGSTOP)
+        process = self._running()
+        process.send_signal(signal.SIGSTOP)
         self._frozen = True
+        states = [task / "stat" for task in Path(f"/proc/{process.pid}/task").iterdir()]
+        while any(state.read_text().rpartition(")")[2].split()[0] not in "TtZ" for state in states if state.exists()):
+            time.sleep(0.01)  # a busy machine stops its threads one after the other
 
     def thaw(self) -> None:
         """Let it go on after :meth:`freeze`."""
