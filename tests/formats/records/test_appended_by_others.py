@@ -16,7 +16,7 @@ from data_stack.formats.records import Column, RecordReader, RecordWriter, Shard
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 
 #: Four thousand bytes a record: the manifest ends inside of a block of 64 KiB.
-SPEC = {"label": "i64", "text": "utf8", "x": Column("array", "float32", (1000,))}
+SPEC: dict[str, str | Column] = {"label": "i64", "text": "utf8", "x": Column("array", "float32", (1000,))}
 TYPES = {"label": "i64", "text": "utf8", "x": "array"}
 
 
