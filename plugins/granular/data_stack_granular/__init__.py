@@ -1,23 +1,12 @@
 """Granular's own names: its readers, writers, sources and loader with its arguments, on data_stack's records and loader."""
 
-from __future__ import annotations
-
-from data_stack_granular import sources
-from data_stack_granular.bag import BagReader, BagWriter
-from data_stack_granular.dataset import DatasetReader, DatasetWriter
-from data_stack_granular.formats import decoders, encoders
-from data_stack_granular.loader import Loader
-from data_stack_granular.sharded import ShardedDatasetReader, ShardedDatasetWriter
-
-__all__ = [
-    "BagReader",
-    "BagWriter",
-    "DatasetReader",
-    "DatasetWriter",
-    "Loader",
-    "ShardedDatasetReader",
-    "ShardedDatasetWriter",
-    "decoders",
-    "encoders",
-    "sources",
-]
+from data_stack_granular import sources as sources
+from data_stack_granular.bag import BagReader as BagReader
+from data_stack_granular.bag import BagWriter as BagWriter
+from data_stack_granular.dataset import DatasetReader as DatasetReader
+from data_stack_granular.dataset import DatasetWriter as DatasetWriter
+from data_stack_granular.dataset import ShardedDatasetReader as ShardedDatasetReader
+from data_stack_granular.dataset import ShardedDatasetWriter as ShardedDatasetWriter
+from data_stack_granular.formats import decoders as decoders
+from data_stack_granular.formats import encoders as encoders
+from data_stack_granular.loader import Loader as Loader

@@ -2,66 +2,84 @@
 
 from __future__ import annotations
 
-import io
-import mmap
+import contextlib
+import copy
 import operator
 import os
-import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack_granular.utils import Closing
+from data_stack.formats.records.bag import Bag, ends_of_bag, ends_of_index
+from data_stack.formats.records.layout import MAX_RECORDS
+from data_stack.formats.records.stored_file import StoredFile
+from data_stack.io.folder import folder_of
+from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 
-__all__ = ["BagReader", "BagWriter"]
+__all__ = ["BagReader", "BagWriter", "Closing", "local_path", "places"]
 
-_END = struct.Struct("<Q")
-_MAX_RECORDS = 2**32 - 1
+_ENTRY = 8
+_Self = TypeVar("_Self", bound="Closing")
+
+
+class Closing:
+    """A context manager that calls ``close()``; an error of its block goes before one of closing.
+
+    Attributes:
+        closed: whether it was closed.
+    """
+
+    closed = False
+
+    def close(self) -> None:
+        """Let go of all files. Closing again does nothing."""
+        self.closed = True
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        with contextlib.suppress(*([] if error[0] is None else [Exception])):
+            self.close()
 
 
 class BagWriter(Closing):
-    """Appends records to a bag; what is there already stays.
+    """Appends records to a bag in a folder of this machine; what is there already stays.
 
     A record that an interrupted writer left in the bag without its entry in the index is taken up if the same bytes are
     appended again.
 
     Args:
-        bag_path: a path, or an object with ``open``, ``exists`` and ``with_suffix``.
+        bag_path: of the records.
         idx_path: of the index; None for the same name with ``.idx``.
 
     Attributes:
         length: number of records, those included that were not flushed yet.
         offset: where the next record to be flushed begins.
+
+    Raises:
+        ConfigError: a path is a URL.
+        DatasetFileCorruptError: the bag is shorter than its index says.
     """
 
     def __init__(self, bag_path: Any, idx_path: Any = None) -> None:
         self.bag_path = local_path(bag_path)
         self.idx_path = self.bag_path.with_suffix(".idx") if idx_path is None else local_path(idx_path)
-        self.length = self.offset = 0
-        if self.idx_path.exists():
-            with self.idx_path.open("rb") as index:
-                self.length, torn = divmod(index.seek(0, os.SEEK_END), _END.size)
-                if self.length:
-                    index.seek((self.length - 1) * _END.size)
-                    self.offset = _END.unpack(index.read(_END.size))[0]
-            if torn:  # of an interrupted writer: what is appended behind it could not be found
-                with self.idx_path.open("r+b") as index:
-                    index.truncate(self.length * _END.size)
-        self.bag, self.idx = self.bag_path.open("ab"), self.idx_path.open("ab")
-        if self.bag.tell() < self.offset:
-            raise DatasetFileCorruptError(
-                f"{self.bag_path} is cut short: it has {self.bag.tell():,} bytes, its index says {self.offset:,}. Restore it "
-                f"from a copy"
-            )
+        self.bag, self.idx = self.bag_path.open("a+b"), self.idx_path.open("a+b")
+        self.length = self.idx.seek(0, os.SEEK_END) // _ENTRY
+        self.idx.truncate(_ENTRY * self.length)  # behind a torn entry nothing could be found
+        self.idx.seek(max(0, self.length - 1) * _ENTRY)
+        self.offset = int.from_bytes(self.idx.read(_ENTRY), "little")
         self._records: list[bytes] = []
+        if self.bag.seek(0, os.SEEK_END) < self.offset:
+            raise DatasetFileCorruptError(f"{self.bag_path} is cut short: its index says {self.offset:,} bytes. Restore it")
 
     @property
     def size(self) -> int:
         """Bytes of the flushed records, and of the index."""
-        return self.offset + _END.size * self.length
+        return self.offset + _ENTRY * self.length
 
     def __len__(self) -> int:
         return self.length
@@ -73,12 +91,10 @@ class BagWriter(Closing):
             Its position.
 
         Raises:
-            ConfigError: it is not bytes, or the writer is closed.
+            ConfigError: it is not bytes, or the writer is closed; or as for :meth:`flush`.
         """
-        if self.closed or not isinstance(record, bytes) or self.length >= _MAX_RECORDS:
-            raise ConfigError(
-                f"{self.bag_path} takes bytes, at most {_MAX_RECORDS} records, until it is closed; not {record!r:.60}"
-            )
+        if self.closed or not isinstance(record, bytes) or self.length >= MAX_RECORDS:
+            raise ConfigError(f"{self.bag_path} takes {MAX_RECORDS} records of bytes until it is closed, not {record!r:.60}")
         self._records.append(record)
         self.length += 1
         if flush:
@@ -89,38 +105,33 @@ class BagWriter(Closing):
         """Write what was appended.
 
         Raises:
-            ValueError: an interrupted writer left other bytes there.
+            ConfigError: an interrupted writer left other bytes there, or another one appends at the same time.
         """
-        if not self._records:
-            return
         data = b"".join(self._records)
-        n_flushed = self.length - len(self._records)
-        if self.idx.seek(0, os.SEEK_END) != n_flushed * _END.size:
-            raise ConfigError(f"another writer appended to {self.bag_path}: only one may have it open. Open it again")
+        if self.idx.seek(0, os.SEEK_END) != _ENTRY * (self.length - len(self._records)):
+            raise ConfigError(f"another writer appended to {self.bag_path}: only one may have it open")
         if self.bag.seek(0, os.SEEK_END) > self.offset:
-            with self.bag_path.open("rb") as bag:
-                bag.seek(self.offset)
-                there = bag.read(len(data))
+            self.bag.seek(self.offset)
+            there = self.bag.read(len(data))
             if not data.startswith(there):
-                raise ConfigError(
-                    f"{self.bag_path} has {len(there)} bytes behind its records that an interrupted writer left, which does not "
-                    f"match what is appended now. Append the same records, or cut the file to {self.offset} bytes"
-                )
+                raise ConfigError(f"{self.bag_path} does not match what an interrupted writer left from byte {self.offset} on")
             data = data[len(there) :]
         self.bag.write(data)
         self.bag.flush()
         ends = self.offset + np.cumsum([len(record) for record in self._records], dtype=np.uint64)
         self.idx.write(ends.astype("<u8").tobytes())
         self.idx.flush()
-        self.offset = int(ends[-1])
+        self.offset = int(ends[-1]) if self._records else self.offset
         self._records.clear()
 
     def close(self) -> None:
-        if not self.closed:
-            self.flush()
+        try:
+            if not self.closed:
+                self.flush()
+        finally:
             self.bag.close()
             self.idx.close()
-        super().close()
+            self.closed = True
 
 
 class BagReader(Closing):
@@ -129,11 +140,12 @@ class BagReader(Closing):
     ``reader[3]`` is bytes, ``reader[2:5]`` and ``reader[range(2, 5)]`` are lists of them.
 
     Args:
-        bag_source, idx_source: a path, an object with ``open``, or the bytes themselves; None for the index beside the bag.
-        cache_index, cache_data: read the file into memory; otherwise it is mapped.
+        bag_source, idx_source: a path, or the bytes themselves; None for the index beside the bag.
+        cache_index, cache_data: have no meaning here: files are mapped, and processes share their pages.
         single_file: the index follows the records, as Granular wrote it until 0.21.
 
     Raises:
+        FileNotFoundError: there is no such file.
         DatasetFileCorruptError: the files are damaged; those of a record, when it is read.
     """
 
@@ -145,78 +157,51 @@ class BagReader(Closing):
         cache_data: bool = False,
         single_file: bool = False,
     ) -> None:
-        self.bag_source = local_path(bag_source)
         if idx_source is None and not single_file:
-            if not hasattr(self.bag_source, "with_suffix"):
-                raise ConfigError("the index is found beside a bag that is a path; give idx_source, too")
-            idx_source = self.bag_source.with_suffix(".idx")
-        self.idx_source = local_path(idx_source)
-        self._caches = cache_index, cache_data
-        self._open(None)
-
-    def _open(self, length: int | None) -> None:
-        caches_index, caches_data = self._caches
-        self._data = _content(self.bag_source, caches_data)
-        if self.idx_source is not None:
-            index = _content(self.idx_source, caches_index)
-        else:  # behind the records, perhaps after a zero; its last entry says where it begins
-            start = int.from_bytes(self._data[-_END.size :], "little")
-            index = self._data[start:]
-            if index[: _END.size] == bytes(_END.size):
-                index = index[_END.size :]
-        self.length = len(index) // _END.size if length is None else length
-        self._ends: npt.NDArray[np.uint64] = np.frombuffer(index, "<u8", self.length)
+            idx_source = local_path(bag_source).with_suffix(".idx")
+        self.bag_source, self.idx_source = (
+            bytes(each) if isinstance(each, memoryview) else each for each in (bag_source, idx_source)
+        )
+        file = _stored(bag_source)
+        ends, n_bytes = (
+            ends_of_bag(file.name, file) if single_file else (ends_of_index(_stored(idx_source), file.size), file.size)
+        )
+        self._bag, self.length = Bag(file.name, file, n_bytes, ends), ends.n_records
 
     @property
     def size(self) -> int:
         """Bytes of the records, and of their index."""
-        return int(self._ends[-1]) + _END.size * self.length if self.length else 0
+        return int(self._bag.bounds(range(self.length - 1, self.length))[1][0]) + _ENTRY * self.length if self.length else 0
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, index: Any) -> Any:
-        if not isinstance(index, (slice, range)):
-            place = operator.index(index)
-            if not -self.length <= place < self.length:
-                raise IndexError(f"there is no record {place} in {self.bag_source!s:.200}, which has {self.length}")
-            return self._record(place % self.length)
-        return [self._record(place) for place in places(index, self.length)]
-
-    def _record(self, place: int) -> bytes:
-        start, end = int(self._ends[place - 1]) if place else 0, int(self._ends[place])
-        if not start <= end <= len(self._data):
-            raise DatasetFileCorruptError(f"record {place} of {self.bag_source!s:.200} is damaged: bytes {start} to {end}")
-        return bytes(self._data[start:end])
+        if isinstance(index, (slice, range)):
+            return self._bag.records(places(index, self.length))
+        return self._bag.record(range(self.length)[operator.index(index)])
 
     def copy(self) -> BagReader:
         """Another reader of the same records."""
-        twin = object.__new__(type(self))
-        twin.__setstate__(self.__getstate__())
-        return twin
+        return copy.copy(self)
 
     def close(self) -> None:
-        self._data, self._ends, self.length = b"", self._ends[:0], 0
-        super().close()
+        self._bag.close()
+        self.length, self.closed = 0, True
 
-    def __getstate__(self) -> dict[str, Any]:
-        kept = ("bag_source", "idx_source", "_caches", "length")
-        return {name: getattr(self, name) for name in kept}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._open(state["length"])
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.bag_source, self.idx_source, True, False, self.idx_source is None)
 
 
-def local_path(source: Any) -> Any:
-    """A string as a path; anything else as it is.
+def local_path(path: Any) -> Path:
+    """A path of this machine.
 
     Raises:
         ConfigError: it is a URL.
     """
-    if isinstance(source, str) and "://" in source:
-        raise ConfigError(f"{source!r:.80} is a URL: read it with DatasetReader, write it with data_stack's RecordWriter")
-    return Path(source) if isinstance(source, (str, os.PathLike)) else source
+    if "://" in str(path):
+        raise ConfigError(f"{path!s:.80} is a URL: DatasetReader reads it, data_stack's RecordWriter writes there")
+    return Path(path)
 
 
 def places(index: slice | range, length: int) -> range:
@@ -225,18 +210,16 @@ def places(index: slice | range, length: int) -> range:
     Raises:
         ConfigError: it has another step than 1, or negative positions.
     """
-    if index.step not in (None, 1) or (index.start or 0) < 0 or (index.stop is not None and index.stop < 0):
+    if index.step not in (None, 1) or min(index.start or 0, index.stop or 0) < 0:
         raise ConfigError(f"records are read from one position to a later one, none of them negative, not by {index!r}")
     return range(length)[index.start : index.stop]
 
 
-def _content(source: Any, cache: bool) -> Any:
-    if not hasattr(source, "open"):
-        return memoryview(source).cast("B").toreadonly()
-    with source.open("rb") as file:
-        if not cache:
-            try:
-                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            except (AttributeError, io.UnsupportedOperation, ValueError):  # no file of this machine, or an empty one
-                pass
-        return file.read()
+def _stored(source: Any) -> StoredFile:
+    if isinstance(source, (str, os.PathLike)):
+        path = local_path(source).absolute()
+        return StoredFile(folder_of(path.parent), path.name, None)
+    store = InMemoryStorageConnector()
+    with store.create("bytes") as file:
+        file.write(bytes(source))
+    return StoredFile(folder_of(store), "bytes", None)

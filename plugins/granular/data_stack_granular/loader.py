@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import data_stack.loader
-from data_stack.loader import StepSource
+from data_stack.loader import Transform
 from data_stack_granular.sources import convert
 
 __all__ = ["Loader"]
@@ -31,6 +31,9 @@ class Loader:
         shard_id, num_shards: this rank, and how many there are.
         mp: has no meaning here: workers are fresh interpreters, wherever they are started.
 
+    Attributes:
+        consumed: how many datapoints all ranks together have received.
+
     Raises:
         ConfigError: an argument is out of range.
         RuntimeError (while iterating): a datapoint could not be made; the message names its step.
@@ -50,7 +53,7 @@ class Loader:
         self.source = convert(source)
         self.batch, self.prefetch, self.shard_id, self.num_shards = batch, prefetch, shard_id, num_shards
         self._loader = data_stack.loader.Loader(
-            _Steps(self.source),
+            Transform(self.source, _arrays_of),
             batch,
             shard=(shard_id, num_shards),
             workers=workers,
@@ -58,27 +61,23 @@ class Loader:
             prefetch=max(1, -(-prefetch // max(1, workers or 1))),
         )
         self._batches: Iterator[Any] | None = None
+        self.consumed = 0
 
     @functools.cached_property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """Dtype and shape of each value of a datapoint: those of step 0."""
         return {key: (value.dtype, value.shape) for key, value in _arrays_of(self.source(0)).items()}
 
-    @property
-    def consumed(self) -> int:
-        """How many datapoints all ranks together have received."""
-        return self._loader.tell()[1]
-
     def __iter__(self) -> Loader:
         return self
 
     def __next__(self) -> dict[str, npt.NDArray[Any]]:
         if self._batches is None:
+            self._loader.seek(0, self.consumed, 0)
             self._batches = iter(self._loader)
         given = next(self._batches)
-        if given.keys() != self.spec.keys():
-            raise RuntimeError(f"a batch has the keys {sorted(given)}, datapoint 0 has {sorted(self.spec)}")
-        return {key: _fit(key, given[key], *self.spec[key]) for key in self.spec}
+        self.consumed += self.batch * self.num_shards
+        return {key: _fit(key, given[key], *expected) for key, expected in self.spec.items()}
 
     def save(self) -> dict[str, int]:
         """The state: ``{"step": consumed}``, which Granular's loader loads, too."""
@@ -86,23 +85,12 @@ class Loader:
 
     def load(self, d: dict[str, int]) -> None:
         """Go on from a state of any loader of the same source."""
-        self._loader.seek(0, d["step"], 0)
-        self._batches = None
+        self.consumed, self._batches = d["step"], None
 
     def close(self) -> None:
         """End the workers."""
         self._loader.close()
         self._batches = None
-
-
-class _Steps(StepSource):
-    """A function of a step, for the loader."""
-
-    def __init__(self, function: Any) -> None:
-        self._function = function
-
-    def __call__(self, step: int) -> dict[str, npt.NDArray[Any]]:
-        return _arrays_of(self._function(step))
 
 
 def _arrays_of(datapoint: Any) -> dict[str, npt.NDArray[Any]]:
@@ -113,11 +101,10 @@ def _arrays_of(datapoint: Any) -> dict[str, npt.NDArray[Any]]:
 
 def _fit(key: str, values: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """Values of a batch in the dtype that datapoint 0 has."""
-    is_text = dtype.kind in "SU"
     if values.shape[1:] != shape or not (values.dtype.kind == dtype.kind or np.can_cast(values.dtype, dtype, "same_kind")):
         raise RuntimeError(
             f"values of {key!r} in a batch are {values.dtype} of shape {values.shape[1:]}, and {dtype} of shape {shape} in "
             f"datapoint 0. Let the source give all of one dtype and shape"
         )
-    array: npt.NDArray[Any] = values if is_text else values.astype(dtype, copy=False)
+    array: npt.NDArray[Any] = values if dtype.kind in "SU" else values.astype(dtype, copy=False)
     return array

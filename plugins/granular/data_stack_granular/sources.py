@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,22 +18,10 @@ def convert(source: Any) -> Callable[[int], Any]:
     Raises:
         TypeError: it is neither.
     """
-    if callable(source):
-        function: Callable[[int], Any] = source
-        return function
-    if hasattr(source, "__getitem__"):
-        return _Items(source)
-    raise TypeError(f"a source is a function of a step, or has [step], not {source!r:.80}")
-
-
-class _Items:
-    """The items of what has some, as a function that pickles wherever they do."""
-
-    def __init__(self, items: Any) -> None:
-        self.items = items
-
-    def __call__(self, step: int) -> Any:
-        return self.items[step]
+    function = source if callable(source) else getattr(source, "__getitem__", None)
+    if function is None:
+        raise TypeError(f"a source is a function of a step, or has [step], not {source!r:.80}")
+    return function  # type: ignore[no-any-return]  # whatever it returns
 
 
 class Transform:
@@ -67,19 +56,10 @@ class Epochs:
 
     def __init__(self, source: Any, length: int | None = None, shuffle: bool = True, seed: int = 0) -> None:
         self.source, self.length, self.shuffle, self.seed = convert(source), length or len(source), shuffle, seed
-        self._order: tuple[int, npt.NDArray[np.int64]] | None = None
 
     def __call__(self, step: int) -> Any:
         epoch, place = divmod(step, self.length)
-        if self.shuffle:
-            order = self._order
-            if order is None or order[0] != epoch:
-                self._order = order = epoch, _draws(self.seed, epoch).permutation(self.length)
-            place = int(order[1][place])
-        return self.source(place)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_order": None}
+        return self.source(int(_order(self.length, self.seed, epoch)[place]) if self.shuffle else place)
 
 
 class Truncate:
@@ -117,3 +97,8 @@ class Mix:
 
 def _draws(seed: int, number: int) -> np.random.Generator:
     return np.random.default_rng([seed, number])
+
+
+@functools.lru_cache(maxsize=4)
+def _order(length: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+    return _draws(seed, epoch).permutation(length)

@@ -1,0 +1,230 @@
+"""Programs of Granular that write and read, with the import replaced: files and values are those of Granular."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import data_stack_granular as ours
+import granular
+import numpy as np
+import pytest
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats import records
+
+SPEC = {
+    "abc": "jpg",
+    "baz": "msgpack",
+    "blob": "bytes",
+    "foo": "int",
+    "grey": "jpg",
+    "id": "i64",
+    "mask": "u64",
+    "pic": "png",
+    "text": "utf8",
+    "tree": "tree",
+    "xyz": "array",
+}
+SMALL = {"foo": "utf8", "bar": "int"}
+
+
+def sample(i: int) -> dict[str, Any]:
+    rng = np.random.default_rng(i)
+    return {
+        "abc": rng.integers(0, 256, (17 + i, 13, 3), np.uint8),
+        "baz": {"a": [i, None, "b"]},
+        "blob": rng.bytes(i % 3),
+        "foo": i,
+        "grey": rng.integers(0, 256, (9, 8 + i), np.uint8),
+        "id": i - 3,
+        "mask": 2**63 + i,
+        "pic": rng.integers(0, 256, (5, 6, 4), np.uint8),
+        "text": "äb"[: i % 3],
+        "tree": [{"a": [np.ones(i)]}, "hello"],
+        "xyz": np.arange(1 + i, dtype=np.float32),
+    }
+
+
+def small(i: int) -> dict[str, Any]:
+    return {"foo": f"value{i}", "bar": i}
+
+
+def write(module: Any, folder: Path, spec: Mapping[str, str] = SMALL, make: Any = small, numbers: range = range(5)) -> Path:
+    with module.DatasetWriter(folder, spec, module.encoders) as writer:
+        for i in numbers:
+            assert writer.append(make(i)) == i
+    return folder
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_files_are_granulars_byte_for_byte_images_too(tmp_path: Path) -> None:
+    assert files(write(ours, tmp_path / "ours", SPEC, sample)) == files(write(granular, tmp_path / "theirs", SPEC, sample))
+
+    with (
+        ours.DatasetReader(tmp_path / "theirs", ours.decoders) as reader,
+        granular.DatasetReader(tmp_path / "ours", granular.decoders) as theirs,
+    ):
+        assert reader.size == theirs.size
+        assert reader.spec == theirs.spec
+        for i in range(5):
+            for key, value in theirs[i].items():
+                np.testing.assert_equal(reader[i][key], value)
+    with ours.DatasetReader(str(tmp_path / "theirs"), None) as raw, granular.DatasetReader(tmp_path / "ours", None) as theirs:
+        assert raw[0:5] == theirs[0:5]
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_slices_are_dicts_of_lists(tmp_path: Path, sharded: bool) -> None:
+    if sharded:
+        with ours.ShardedDatasetWriter(tmp_path / "data", SMALL, ours.encoders, shardlen=3) as writer:
+            for i in range(10):
+                writer.append(small(i))
+    else:
+        write(ours, tmp_path / "data", numbers=range(10))
+    make = ours.ShardedDatasetReader if sharded else ours.DatasetReader
+
+    with make(tmp_path / "data", ours.decoders, cache_keys=["foo"], parallel=True) as reader:
+        copied, pickled = reader.copy(), pickle.loads(pickle.dumps(reader))
+        for each in (reader, copied, pickled):
+            assert each[2:5] == {"bar": [2, 3, 4], "foo": ["value2", "value3", "value4"]}
+            assert each[range(8, 12), ["foo"]] == {"foo": ["value8", "value9"]}
+            assert each[4:4] == {"bar": [], "foo": []}
+            assert each[np.int64(7), ("bar",)] == {"bar": 7}
+            assert list(each[3, ("foo", "bar")]) == ["foo", "bar"]
+            assert each[3, ()] == each[0:3, ()] == {}
+        copied.close()
+        assert reader[9] == small(9)
+        with pytest.raises(IndexError):
+            reader[10]
+        with pytest.raises(ConfigError, match="one position to a later one"):
+            reader[0:6:2]
+        with pytest.raises(ConfigError, match="no column 'fo'"):
+            reader[0, ("fo",)]
+    with pytest.raises(ConfigError, match="cache_keys"):
+        make(tmp_path / "data", ours.decoders, cache_keys=["nothing"])
+    with pytest.raises(FileNotFoundError):
+        make(tmp_path / "nowhere", ours.decoders)
+    with pytest.raises(KeyError):
+        make(tmp_path / "data", {})
+
+
+def test_a_reader_that_follows_sees_what_was_flushed(tmp_path: Path) -> None:
+    with ours.DatasetWriter(tmp_path / "data", SMALL, ours.encoders) as writer:
+        for i in range(3):
+            writer.append(small(i))
+            with ours.DatasetReader(tmp_path / "data", ours.decoders) as reader:
+                assert len(reader) == i + 1
+                assert reader[i] == small(i)
+        writer.append(small(3), flush=False)
+        with ours.DatasetReader(tmp_path / "data", ours.decoders) as reader:
+            assert len(reader) == 3
+        writer.flush()
+        with granular.DatasetReader(tmp_path / "data", granular.decoders) as theirs:
+            assert len(theirs) == 4
+
+
+def test_a_writer_goes_on_where_one_was_interrupted(tmp_path: Path) -> None:
+    folder = write(ours, tmp_path / "data")
+    with granular.BagWriter(folder / "foo.bag") as ahead:
+        ahead.append(b"value5")
+    with (folder / "bar.idx").open("ab") as torn:
+        torn.write(b"\x01")
+
+    with ours.DatasetWriter(folder, SMALL, ours.encoders) as writer:
+        assert len(writer) == 5
+        with pytest.raises(ValueError, match="Record mismatch"):
+            writer.append({"foo": "wrong", "bar": 5})
+        with pytest.raises(TypeError):
+            writer.append({"foo": "value5", "bar": "no integer"})  # nothing of it is appended
+        for i in range(5, 8):
+            writer.append(small(i))
+
+    assert files(folder) == files(write(granular, tmp_path / "whole", numbers=range(8)))
+    with pytest.raises(ConfigError, match="other columns"):
+        ours.DatasetWriter(folder, {"foo": "utf8"}, ours.encoders)
+
+
+def test_two_writers_do_not_mix_their_records(tmp_path: Path) -> None:
+    first, second = ours.BagWriter(tmp_path / "x.bag"), ours.BagWriter(tmp_path / "x.bag")
+    first.append(b"one")
+    with pytest.raises(ConfigError, match="another writer"):
+        second.append(b"two")
+
+    with ours.BagReader(tmp_path / "x.bag") as reader:
+        assert reader[0:9] == [b"one"]
+    with pytest.raises(ConfigError, match="takes"):
+        first.append("text")
+    first.close()
+    with pytest.raises(ConfigError, match="another writer"):
+        second.close()
+
+
+def test_what_is_appended_to_a_dataset_of_data_stack_gets_a_manifest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with records.RecordWriter(tmp_path / "data", SMALL) as writer:
+        for i in range(5):
+            writer.append(small(i))
+
+    with ours.DatasetWriter(tmp_path / "data", SMALL, ours.encoders) as appending:
+        appending.append(small(5))
+
+    with records.RecordReader(tmp_path / "data") as reader:
+        assert [each["bar"] for each in reader] == list(range(6))
+        assert reader.manifest is not None
+    assert caplog.text == ""
+    with records.RecordWriter(tmp_path / "data", SMALL) as writer:
+        writer.append(small(6), flush=True)
+        with pytest.raises(ConfigError, match="RecordWriter"):
+            ours.DatasetWriter(tmp_path / "data", SMALL, ours.encoders)
+
+
+def test_shards_are_gone_on_with(tmp_path: Path) -> None:
+    def writer() -> ours.ShardedDatasetWriter:
+        return ours.ShardedDatasetWriter(tmp_path / "data", SMALL, ours.encoders, 3, shardstart=0, shardstep=1)
+
+    with writer() as first:
+        for i in range(4):
+            assert first.append(small(i)) == i
+    with writer() as second:
+        assert (len(second), second.shards, second.shardnum) == (4, 2, 1)
+        for i in range(4, 6):
+            second.append(small(i), flush=False)
+        assert second.shardnum == 2
+    with pytest.raises(ConfigError, match="closed"):
+        second.append(small(6))
+
+    with granular.ShardedDatasetReader(tmp_path / "data", granular.decoders) as theirs:
+        assert (len(theirs), theirs.shards, theirs.size) == (6, 2, second.size)
+    with ours.ShardedDatasetReader(tmp_path / "data", ours.decoders, shardstart=1, shardstep=2) as odd:
+        assert odd[0:3] == {"bar": [3, 4, 5], "foo": ["value3", "value4", "value5"]}
+    with pytest.raises(ConfigError, match="shardlen"):
+        ours.ShardedDatasetWriter(tmp_path / "more", SMALL, ours.encoders, shardstep=2)
+
+
+def test_a_bag_is_read_from_a_path_or_bytes_and_damage_is_told(tmp_path: Path) -> None:
+    with ours.BagWriter(str(tmp_path / "x.bag")) as writer:
+        for record in (b"hello", b"", b"world"):
+            writer.append(record)
+    bag, idx = (tmp_path / "x.bag").read_bytes(), (tmp_path / "x.idx").read_bytes()
+    (tmp_path / "old.bag").write_bytes(bag + idx)
+
+    for reader in (
+        ours.BagReader(tmp_path / "x.bag", cache_index=False),
+        ours.BagReader(bag, memoryview(idx)),
+        ours.BagReader(str(tmp_path / "old.bag"), single_file=True),
+    ):
+        with reader, pickle.loads(pickle.dumps(reader)) as again, reader.copy() as copied:
+            assert reader[range(9)] == again[0:3] == [b"hello", b"", b"world"]
+            assert (len(copied), copied.size, copied[2]) == (3, 34, b"world")
+        with pytest.raises(IndexError):
+            reader[0]
+    (tmp_path / "x.idx").write_bytes(idx[:8] + b"\xff" * 8 + idx[16:])
+    with pytest.raises(DatasetFileCorruptError):
+        ours.BagReader(tmp_path / "x.bag")[1]
+    with pytest.raises(ConfigError, match="is a URL"):
+        ours.DatasetWriter("s3://bucket/data", SMALL, ours.encoders)
