@@ -27,8 +27,8 @@ SUPPORT = HERE.parent / "tests" / "support"
 #: How figures are shown: what they are multiplied by; "/s" shows one by the figure.
 UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9, "MiB": 1 / MIB, "B": 1.0, "%": 100.0, "": 1.0}
 _PACKAGES = (
-    "numpy", "torch", "h5py", "pyarrow", "pymongo", "requests", "moto", "granular", "datasets", "lmdb", "simplejpeg",
-    "opencv-python-headless", "pooch",
+    "numpy", "torch", "h5py", "pyarrow", "pymongo", "requests", "moto", "granular", "grain", "array_record",
+    "mosaicml-streaming", "datasets", "lmdb", "simplejpeg", "opencv-python-headless", "pooch",
 )  # fmt: skip
 
 

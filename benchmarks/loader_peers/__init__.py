@@ -21,6 +21,8 @@ MODULES = {
     "torch, hf_datasets": "torch_stores",
     "torch, granular": "torch_stores",
     "granular": "granular_loader",
+    "grain, array_record": "grain_loader",
+    "streaming": "mosaicml_loader",
     **{f"ours, python, {kind}": "python_work" for kind in ("inline", "auto", "processes")},
     "torch, python, 0 workers": "python_work",
     "torch, python, 2 workers": "python_work",

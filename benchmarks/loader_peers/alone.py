@@ -186,11 +186,11 @@ def training(way: str, folder: str, seconds: float) -> float:
         loading = our_loader(w4_iterator(folder), way.partition(", ")[2], epochs=None)
     else:
         from loader_peers.torch_arrays import Mapped, MappedInBatches
-        from loader_peers.torch_loading import TorchLoading
+        from loader_peers.torch_loading import TorchLoading, as_it_is
 
+        args = w4_schema(folder), Path(folder)
         batched = way == "torch, batched"
-        dataset = (MappedInBatches if batched else Mapped)(w4_schema(folder), Path(folder))
-        loading = TorchLoading(dataset, is_batched=batched).loader
+        loading = (TorchLoading(MappedInBatches(*args), as_it_is) if batched else TorchLoading(Mapped(*args))).loader
         torch.set_num_threads(len(os.sched_getaffinity(0)))
     waited, batches = 0.0, iter(loading)
     next(batches)  # starting is another figure

@@ -71,7 +71,7 @@ def torchs(schema: Schema, folder: Path, n_workers: int) -> Loading:
     from loader_peers.torch_arrays import Mapped
     from loader_peers.torch_loading import TorchLoading
 
-    return TorchLoading(Mapped(schema, folder, calibrated_work(folder)), is_batched=False, n_workers=n_workers)
+    return TorchLoading(Mapped(schema, folder, calibrated_work(folder)), n_workers=n_workers)
 
 
 _WORKS = ("python",)

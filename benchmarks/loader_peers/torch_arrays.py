@@ -12,7 +12,7 @@ from record_peers.workload import Schema
 
 from loader_peers.loading import LoaderSystem
 from loader_peers.mapped import MappedBlobs, mapped_columns
-from loader_peers.torch_loading import TorchLoading, tensors
+from loader_peers.torch_loading import TorchLoading, as_it_is, tensors
 
 
 class Mapped:
@@ -54,6 +54,6 @@ class MappedInBatches(Mapped):
 
 
 SYSTEMS = {  # the data set is opened before the workers are forked, which a memory map permits
-    "torch, memmap": LoaderSystem(lambda schema, folder: TorchLoading(Mapped(schema, folder), is_batched=False)),
-    "torch, memmap, batched": LoaderSystem(lambda schema, folder: TorchLoading(MappedInBatches(schema, folder), is_batched=True)),
+    "torch, memmap": LoaderSystem(lambda schema, folder: TorchLoading(Mapped(schema, folder))),
+    "torch, memmap, batched": LoaderSystem(lambda schema, folder: TorchLoading(MappedInBatches(schema, folder), as_it_is)),
 }

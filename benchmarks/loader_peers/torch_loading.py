@@ -6,31 +6,25 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from loader_peers.loading import BATCH, N_WORKERS, Loading
 
 
 class TorchLoading(Loading):
-    """A DataLoader over a map-style dataset, shuffled by its own sampler.
+    """A DataLoader, with shuffling by its own sampler unless the dataset is iterable.
 
     Args:
-        dataset: of ``__getitem__``, or of ``__getitems__`` that gives finished batches.
-        is_batched: the latter: nothing is collated.
-        start: how workers start.
+        dataset: of ``__getitem__``, of ``__getitems__`` that gives finished batches, or iterable.
+        collate: turns samples into a batch; None for torch's function.
         n_workers: how many.
     """
 
-    def __init__(self, dataset: Any, *, is_batched: bool, start: str = "fork", n_workers: int = N_WORKERS) -> None:
+    def __init__(self, dataset: Any, collate: Any = None, n_workers: int = N_WORKERS) -> None:
         torch.set_num_threads(1)
+        shuffle = not isinstance(dataset, IterableDataset)
         self.loader: DataLoader[Any] = DataLoader(
-            dataset,
-            BATCH,
-            shuffle=True,
-            num_workers=n_workers,
-            collate_fn=as_it_is if is_batched else None,
-            persistent_workers=n_workers > 0,
-            multiprocessing_context=start if n_workers else None,
+            dataset, BATCH, shuffle, num_workers=n_workers, collate_fn=collate, persistent_workers=n_workers > 0
         )
 
     def epoch(self) -> Iterator[Any]:

@@ -11,7 +11,7 @@ import record_peers
 from record_peers.workload import Schema
 
 from loader_peers.loading import LoaderSystem, Loading
-from loader_peers.torch_loading import TorchLoading, tensors
+from loader_peers.torch_loading import TorchLoading, as_it_is, tensors
 
 
 class Stored:
@@ -35,7 +35,7 @@ def on_store(schema: Schema, folder: Path, store: str) -> Loading:
     if store == "lmdb" and schema.packed is not None:
         store = "lmdb, joined"
     record_peers.system(store)  # imported before the workers are forked
-    return TorchLoading(Stored(store, schema, folder), is_batched=True)
+    return TorchLoading(Stored(store, schema, folder), as_it_is)
 
 
 SYSTEMS = {

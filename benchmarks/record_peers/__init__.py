@@ -12,6 +12,8 @@ MODULES = {
     "ours, append": "ours",
     "memmap": "limits",
     "granular": "granular_bags",
+    "array_record": "array_records",
+    "streaming": "mosaicml",
     "hf_datasets": "hf_datasets",
     "lmdb": "lmdb_values",
     "lmdb, joined": "lmdb_values",

@@ -13,7 +13,7 @@ import lmdb
 import numpy as np
 import numpy.typing as npt
 
-from record_peers.system import BATCH, Batch, Reader, Sample, System, decoded
+from record_peers.system import BATCH, Batch, Reader, Sample, System, decoded, stacked, unpack
 from record_peers.workload import Field, Schema, Workload
 
 _KEY = struct.Struct(">I")
@@ -30,51 +30,34 @@ class LMDBReader(Reader):
     """
 
     def __init__(self, schema: Schema, folder: Path, *, joined: bool) -> None:
-        self._n, self._fields, self._dtype = schema.n, schema.fields, schema.packed
-        self._decode, self._joined = schema.fields[0].kind == "jpeg", joined
+        self._schema, self._is_packed, self._joined = schema, schema.packed is not None, joined
         self._environment = lmdb.open(str(folder), readonly=True, lock=False, readahead=False, max_readers=16)
         self._transaction = self._environment.begin()
-        if self._dtype is not None:
-            self._sample = _unpacker(schema.fields)
+        self._sample = _unpacker(schema.fields) if self._is_packed else self._blob
 
     def __len__(self) -> int:
-        return self._n
+        return self._schema.n
 
     def one(self, index: int) -> Sample:
-        value = self._transaction.get(_KEY.pack(index))
-        if self._dtype is None:
-            return {self._fields[0].name: decoded(value) if self._decode else value}
-        return self._sample(value)
+        return self._sample(self._transaction.get(_KEY.pack(index)))
+
+    def _blob(self, value: bytes) -> Sample:
+        (field,) = self._schema.fields
+        return {field.name: decoded(value) if field.kind == "jpeg" else value}
 
     def batch(self, indices: npt.NDArray[Any]) -> Batch:
         get, pack = self._transaction.get, _KEY.pack
-        if self._dtype is not None and not self._joined:
-            samples = [self._sample(get(pack(index))) for index in indices.tolist()]
-            return {
-                field.name: np.array([sample[field.name] for sample in samples], field.dtype)
-                if field.kind == "scalar"
-                else np.stack([sample[field.name] for sample in samples])
-                for field in self._fields
-            }
-        return self._batch([get(pack(index)) for index in indices.tolist()])
-
-    def _batch(self, values: list[bytes]) -> Batch:
-        if self._dtype is None:
-            return {self._fields[0].name: np.stack([decoded(value) for value in values]) if self._decode else values}
-        table = np.frombuffer(b"".join(values), self._dtype)
-        return {name: np.ascontiguousarray(table[name]) for name in self._dtype.names or ()}
+        if self._is_packed and not self._joined:
+            return stacked([self._sample(get(pack(index))) for index in indices.tolist()], self._schema)
+        return unpack([get(pack(index)) for index in indices.tolist()], self._schema)
 
     def records(self) -> Iterator[Sample]:
-        values = self._transaction.cursor().iternext(keys=False, values=True)
-        if self._dtype is not None:
-            return map(self._sample, values)
-        name, decode = self._fields[0].name, self._decode
-        return ({name: decoded(value) if decode else value} for value in values)
+        return map(self._sample, self._transaction.cursor().iternext(keys=False, values=True))
 
     def batches(self) -> Iterator[Batch]:
         values = self._transaction.cursor().iternext(keys=False, values=True)
         while run := list(islice(values, BATCH)):
-            yield self._batch(run)
+            yield unpack(run, self._schema)
 
     def close(self) -> None:
         self._transaction.abort()
@@ -91,13 +74,13 @@ def _unpacker(fields: tuple[Field, ...]) -> Any:
         _CODES[field.dtype] if field.kind == "scalar" else f"{int(np.prod(field.shape)) * np.dtype(field.dtype).itemsize}x"
         for field in fields
     )
-    unpack, names = struct.Struct(layout).unpack, [field.name for field in scalars]
+    unpack_scalars, names = struct.Struct(layout).unpack, [field.name for field in scalars]
     (array,) = arrays  # each workload has one
     start, count, kind, shape = dtype.fields[array.name][1], int(np.prod(array.shape)), np.dtype(array.dtype), array.shape
     one_dimension = len(shape) == 1
 
     def sample(value: bytes) -> Sample:
-        found: Sample = dict(zip(names, unpack(value), strict=True))
+        found: Sample = dict(zip(names, unpack_scalars(value), strict=True))
         view = np.frombuffer(value, kind, count, start)
         found[array.name] = view if one_dimension else view.reshape(shape)
         return found

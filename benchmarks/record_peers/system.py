@@ -116,6 +116,15 @@ def decoded(jpeg: bytes) -> npt.NDArray[np.uint8]:
     return np.asarray(Image.open(io.BytesIO(jpeg)))
 
 
+def unpack(records: list[bytes], schema: Schema) -> Batch:
+    """Records as a batch: concatenated fields, or the only blob."""
+    dtype, field = schema.packed, schema.fields[0]
+    if dtype is None:
+        return {field.name: np.stack([decoded(record) for record in records]) if field.kind == "jpeg" else records}
+    table = np.frombuffer(b"".join(records), dtype)
+    return {name: np.ascontiguousarray(table[name]) for name in dtype.names or ()}
+
+
 def stacked(samples: Sequence[Sample], schema: Schema) -> Batch:
     """Samples as a batch, the way torch's and Grain's collate functions do it."""
     return {field.name: stacked_values([sample[field.name] for sample in samples], field) for field in schema.fields}
