@@ -80,6 +80,6 @@ $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml $(wildcard 
 .venv-all/.installed: Makefile setup.py pyproject.toml $(wildcard plugins/*/pyproject.toml)
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-all
-	.venv-all/bin/python -m pip install --quiet --disable-pip-version-check -e '.[images,jax,parquet]' -e plugins/granular -e plugins/petastorm -e plugins/spark \
+	.venv-all/bin/python -m pip install --quiet --disable-pip-version-check -e '.[images,jax,parquet]' -e plugins/petastorm -e plugins/spark \
 		$(TENSORFLOW) 'pytest>=8.0' 'pytest-timeout>=2.3'
 	touch $@

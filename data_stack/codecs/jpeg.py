@@ -59,7 +59,7 @@ class JpgCodec(ImageCodec):
     Args:
         mode: ``"RGB"`` or ``"L"`` reads each image so, ``"RGBA"`` adds a channel; None for RGB or grey as it is stored.
         max_pixels: what a record may claim to hold.
-        quality: 1 to 100. (Granular always stores 75.)
+        quality: 1 to 100. (Granular always stores 75, by Pillow, whose bytes differ from those of simplejpeg.)
     """
 
     quality: int = 95

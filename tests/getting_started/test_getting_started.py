@@ -207,7 +207,13 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["records", "loader", "parquet", *(pytest.param(name, marks=pytest.mark.full) for name in ("stacking", "from_petastorm"))],
+    [
+        "records",
+        "loader",
+        "parquet",
+        "from_granular",
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("stacking", "from_petastorm")),
+    ],
 )
 def test_the_code_of_a_page_runs_as_it_stands(home: Path, name: str) -> None:
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")

@@ -30,7 +30,9 @@ _CHECKPOINT_SECONDS = 30.0
 
 
 class RecordWriter:
-    """Writes samples as a record dataset, byte for byte as Granular does, and a manifest beside them.
+    """Writes samples as a record dataset in Granular's files, and a manifest beside them.
+
+    The files are byte for byte Granular's, but for columns of images and videos, which are encoded with other settings.
 
     ::
 

@@ -197,8 +197,8 @@ class DatasetReader(Closing):
         KeyError: a type has no decoder.
     """
 
-    _reads: Any = records.RecordReader
-    _first = ""
+    reader_class: Any = records.RecordReader
+    first_folder = ""
 
     def __init__(
         self, directory: Any, decoders: Any, cache_index: bool = True, cache_keys: Any = (), parallel: bool = False, **shards: int
@@ -206,8 +206,8 @@ class DatasetReader(Closing):
         # Paths of other libraries are taken by their name.
         is_foreign = hasattr(directory, "with_suffix") and not hasattr(directory, "__fspath__")
         folder = folder_of(str(directory) if is_foreign else directory)
-        codecs = _codecs_of(folder.subfolder(self._first) if self._first else folder, decoders)
-        self._make = functools.partial(self._reads, folder, codecs=codecs, **shards)
+        codecs = _codecs_of(folder.subfolder(self.first_folder) if self.first_folder else folder, decoders)
+        self._make = functools.partial(self.reader_class, folder, codecs=codecs, **shards)
         self._records = self._make()
         self._parts: dict[tuple[str, ...], Any] = {}
         self.spec: dict[str, str] = self._records.spec
@@ -248,7 +248,7 @@ class ShardedDatasetReader(DatasetReader):
         shardstart, shardstep: read shard ``shardstart`` and each ``shardstep``-th after it.
     """
 
-    _reads, _first = records.ShardedRecordReader, shard_name(0)
+    reader_class, first_folder = records.ShardedRecordReader, shard_name(0)
 
     @property
     def shards(self) -> int:
