@@ -215,7 +215,7 @@ def test_a_bag_is_read_from_a_path_or_bytes_and_damage_is_told(tmp_path: Path) -
 
     for reader in (
         ours.BagReader(tmp_path / "x.bag", cache_index=False),
-        ours.BagReader(bag, memoryview(idx)),
+        ours.BagReader(bag, idx),
         ours.BagReader(str(tmp_path / "old.bag"), single_file=True),
     ):
         with reader, pickle.loads(pickle.dumps(reader)) as again, reader.copy() as copied:

@@ -159,10 +159,7 @@ class BagReader(Closing):
     ) -> None:
         if idx_source is None and not single_file:
             idx_source = local_path(bag_source).with_suffix(".idx")
-        self.bag_source, self.idx_source = (
-            bytes(each) if isinstance(each, memoryview) else each for each in (bag_source, idx_source)
-        )
-        file = _stored(bag_source)
+        self.bag_source, self.idx_source, file = bag_source, idx_source, _stored(bag_source)
         ends, n_bytes = (
             ends_of_bag(file.name, file) if single_file else (ends_of_index(_stored(idx_source), file.size), file.size)
         )

@@ -73,9 +73,7 @@ class DatasetWriter(Closing):
             Exception: what an encoder raises. In no case is anything of the datapoint appended.
         """
         if self.closed or not isinstance(datapoint, Mapping) or datapoint.keys() != self.spec.keys():
-            raise ConfigError(
-                f"{self.directory} takes dicts of {', '.join(self.spec)} until it is closed, not {datapoint!r:.200}"
-            )
+            raise ConfigError(f"{self.directory} takes dicts of {', '.join(self.spec)} until it is closed, not {datapoint!r:.99}")
         encoded = {name: encode(datapoint[name]) if encode else datapoint[name] for name, encode in self.encoders.items()}
         for name, record in encoded.items():
             if not isinstance(record, bytes):

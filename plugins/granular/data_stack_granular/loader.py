@@ -52,14 +52,9 @@ class Loader:
     ) -> None:
         self.source = convert(source)
         self.batch, self.prefetch, self.shard_id, self.num_shards = batch, prefetch, shard_id, num_shards
-        self._loader = data_stack.loader.Loader(
-            Transform(self.source, _arrays_of),
-            batch,
-            shard=(shard_id, num_shards),
-            workers=workers,
-            worker_kind="inline" if workers == 0 else "processes",
-            prefetch=max(1, -(-prefetch // max(1, workers or 1))),
-        )
+        options: dict[str, Any] = {"workers": workers, "worker_kind": "inline" if workers == 0 else "processes"}
+        options |= {"shard": (shard_id, num_shards), "prefetch": max(1, -(-prefetch // (workers or 1)))}
+        self._loader = data_stack.loader.Loader(Transform(self.source, _arrays_of), batch, **options)
         self._batches: Iterator[Any] | None = None
         self.consumed = 0
 
@@ -102,9 +97,6 @@ def _arrays_of(datapoint: Any) -> dict[str, npt.NDArray[Any]]:
 def _fit(key: str, values: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """Values of a batch in the dtype that datapoint 0 has."""
     if values.shape[1:] != shape or not (values.dtype.kind == dtype.kind or np.can_cast(values.dtype, dtype, "same_kind")):
-        raise RuntimeError(
-            f"values of {key!r} in a batch are {values.dtype} of shape {values.shape[1:]}, and {dtype} of shape {shape} in "
-            f"datapoint 0. Let the source give all of one dtype and shape"
-        )
+        raise RuntimeError(f"{key!r} is {values.dtype} {values.shape[1:]} in a batch, and {dtype} {shape} in datapoint 0")
     array: npt.NDArray[Any] = values if dtype.kind in "SU" else values.astype(dtype, copy=False)
     return array
