@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import operator
 import os
+import struct
 from pathlib import Path
 from typing import Any, TypeVar
-
-import numpy as np
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.records.bag import Bag, ends_of_bag, ends_of_index
@@ -118,10 +118,9 @@ class BagWriter(Closing):
             data = data[len(there) :]
         self.bag.write(data)
         self.bag.flush()
-        ends = self.offset + np.cumsum([len(record) for record in self._records], dtype=np.uint64)
-        self.idx.write(ends.astype("<u8").tobytes())
+        *earlier, self.offset = ends = list(itertools.accumulate(map(len, self._records), initial=self.offset))
+        self.idx.write(struct.pack(f"<{len(earlier)}Q", *ends[1:]))
         self.idx.flush()
-        self.offset = int(ends[-1]) if self._records else self.offset
         self._records.clear()
 
     def close(self) -> None:

@@ -188,6 +188,7 @@ class DatasetReader(Closing):
     Attributes:
         spec: the type of each column, sorted by name.
         size: bytes of all columns, their indexes included.
+        shards: how many are read.
 
     Raises:
         FileNotFoundError: there is no dataset.
@@ -210,6 +211,7 @@ class DatasetReader(Closing):
         self._parts: dict[tuple[str, ...], Any] = {}
         self.spec: dict[str, str] = self._records.spec
         self.size: int = self._records.size
+        self.shards: int = getattr(self._records, "shards", 1)
         if not set(cache_keys) <= self.spec.keys():
             raise ConfigError(f"cache_keys names {cache_keys}; there are: {', '.join(self.spec)}")
 
@@ -247,11 +249,6 @@ class ShardedDatasetReader(DatasetReader):
     """
 
     reader_class, first_folder = records.ShardedRecordReader, shard_name(0)
-
-    @property
-    def shards(self) -> int:
-        """Number of shards that are read."""
-        return int(self._records.shards)
 
 
 def _codecs_of(folder: Folder, decoders: _Functions | None) -> dict[str, Any]:
