@@ -3,23 +3,77 @@
 from __future__ import annotations
 
 import re
+import warnings
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy.typing as npt
+import numpy as np
+import pyarrow as pa
 
-from data_stack.codecs import Codec
-from data_stack.formats.parquet import ArrowCodec, Field, Schema
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet.types import dtype_of_arrow, is_bytes, is_list
+from data_stack.util import named_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Row
+    from pyspark.sql.types import DataType, StructType
 
-__all__ = ["Unischema", "UnischemaField"]
+__all__ = [
+    "Unischema",
+    "UnischemaField",
+    "dict_to_spark_row",
+    "insert_explicit_nulls",
+    "match_unischema_fields",
+]
+
+#: The type of a column without a codec, by the type of its scalars.
+_SPARK_TYPES = {
+    np.int8: "tinyint",
+    np.uint8: "smallint",
+    np.int16: "smallint",
+    np.uint16: "int",
+    np.int32: "int",
+    np.int64: "bigint",
+    np.float32: "float",
+    np.float64: "double",
+    np.bytes_: "string",
+    np.str_: "string",
+    np.bool_: "boolean",
+}
 
 
-class Unischema(Schema):
-    """A :class:`~data_stack.formats.parquet.schema.Schema` whose fields are attributes too.
+class UnischemaField(NamedTuple):
+    """What one column holds. Fields that differ in nothing but their codec are equal.
+
+    Attributes:
+        name: of the column.
+        numpy_dtype: type of the values or of the elements of arrays: a type of NumPy (``np.int64``, ``np.str_``), or ``Decimal``.
+        shape: of each value, ``()`` for scalars, None for a size that differs from value to value.
+        codec: how values are stored, see :mod:`data_stack_petastorm.codecs`, or a codec of data_stack; None for Parquet's own
+            types.
+        nullable: whether a value may be None.
+    """
+
+    name: str
+    numpy_dtype: Any
+    shape: tuple[int | None, ...] = ()
+    codec: Any = None
+    nullable: bool | None = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple) and len(other) == 5 and self[:3] == other[:3] and self[4] == other[4]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self[:3], self[4]))
+
+
+class Unischema:
+    """The fields of a dataset, in their order; each is an attribute.
 
     ::
 
@@ -29,41 +83,202 @@ class Unischema(Schema):
         ])
         make_reader(url, schema_fields=[Frames.id])
 
-    A field that is called as something that schemas have (``name``, ``fields``, ``view`` …) is ``schema["name"]`` only.
+    Warns:
+        UserWarning: a field has the name of one of the methods, and so is ``schema.fields[name]`` only.
     """
 
-    def __getattr__(self, name: str) -> Field:
-        # of an object that is being unpickled, there is no field yet, and nothing else that begins like this
-        if name.startswith("_") or name not in self.fields:
-            raise AttributeError(f"{type(self).__name__} has no attribute and no field {name!r}")
-        return self.fields[name]
+    def __init__(self, name: str, fields: Iterable[UnischemaField]) -> None:
+        self._name = name
+        self._fields = OrderedDict((field.name, field) for field in fields)
+        for field_name in self._fields:
+            if hasattr(type(self), field_name):
+                warnings.warn(
+                    f"Can not create dynamic property {field_name}: Unischema has one of this name; use fields[{field_name!r}]",
+                    stacklevel=2,
+                )
 
-    def create_schema_view(self, fields: Iterable[str | Field | re.Pattern[str]]) -> Unischema:
-        """The schema ``<name>_view`` of some fields, by names, regular expressions of whole names, or fields with such names.
+    def __getattr__(self, name: str) -> UnischemaField:
+        # an object that is being unpickled has no fields yet
+        fields = self.__dict__.get("_fields", {})
+        if name not in fields:
+            raise AttributeError(f"{type(self).__name__} has no attribute and no field {name!r}")
+        found: UnischemaField = fields[name]
+        return found
+
+    @property
+    def fields(self) -> OrderedDict[str, UnischemaField]:
+        """The fields by name."""
+        return self._fields
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unischema) and (self._name, self._fields) == (other._name, other._fields)
+
+    def __hash__(self) -> int:
+        return hash((self._name, tuple(self._fields)))
+
+    def __str__(self) -> str:
+        lines = "".join(
+            f"  UnischemaField({field.name!r}, {getattr(field.numpy_dtype, '__name__', field.numpy_dtype)}, {field.shape}, "
+            f"{field.codec}, {field.nullable}),\n"
+            for field in self._fields.values()
+        )
+        return f"{type(self).__name__}({self._name}, [\n{lines}])"
+
+    __repr__ = __str__
+
+    def create_schema_view(self, fields: Iterable[str | UnischemaField]) -> Unischema:
+        """The schema ``<name>_view`` of some fields: fields of this schema, and those that regular expressions match.
+
+        Args:
+            fields: fields, and regular expressions of whole names. An expression without a match adds nothing.
 
         Raises:
-            ConfigError: one of them matches no field.
+            ConfigError: an element is neither, or is a field that this schema does not have.
         """
-        view = self.view(each.name if isinstance(each, Field) else each for each in fields)
-        return Unischema(f"{self.name}_view", view)
+        fields = list(fields)
+        patterns = [each for each in fields if isinstance(each, str)]
+        exact = [each for each in fields if isinstance(each, tuple)]
+        if len(patterns) + len(exact) != len(fields):
+            raise ConfigError(f"fields must be either a string (a regular expression) or a UnischemaField, not {fields!r:.200}")
+        names = [each[0] for each in exact]
+        unknown = [name for name in names if name not in self._fields]
+        if unknown:
+            raise ConfigError(f"field {unknown[0]!r} does not belong to the schema {self._name}: {', '.join(self._fields)}")
+        names += [field.name for field in match_unischema_fields(self, patterns)]
+        return Unischema(f"{self._name}_view", [self._fields[name] for name in dict.fromkeys(names)])
+
+    def make_namedtuple(self, **values: Any) -> Any:
+        """A row as a named tuple ``<name>_view``; the same class for each schema of this name and these fields."""
+        return self._row_type(**values)
+
+    def make_namedtuple_tf(self, *values: Any, **named: Any) -> Any:
+        """A row of tensors as a named tuple, by position or by name."""
+        return self._row_type(*values, **named)
+
+    @property
+    def _row_type(self) -> Any:
+        return named_rows.row_type(f"{self._name}_view", tuple(self._fields))
 
     def as_spark_schema(self) -> StructType:
-        """The columns of a DataFrame that holds the cells; it needs the package datastack-spark."""
-        from data_stack_spark import spark_schema
+        """The columns of a DataFrame that holds the cells; it needs pyspark.
 
-        return spark_schema(self)
+        Raises:
+            ConfigError: a field without a codec has a shape, or a type that Spark has nothing like.
+        """
+        from pyspark.sql.types import StructField, StructType
+
+        return StructType([StructField(each.name, _spark_type(each), bool(each.nullable)) for each in self._fields.values()])
+
+    @classmethod
+    def from_arrow_schema(cls, parquet_dataset: Any, omit_unsupported_fields: bool = True) -> Unischema:
+        """The schema of a Parquet dataset without codecs.
+
+        Args:
+            parquet_dataset: a :class:`pyarrow.Schema`, or anything with one as ``schema``, as ``pyarrow.parquet.ParquetDataset``
+                has; columns of partitions included.
+            omit_unsupported_fields: leave out structs, maps, nested lists and what else has no type in NumPy, with a warning.
+
+        Raises:
+            ConfigError: a column has such a type, and ``omit_unsupported_fields`` is False.
+        """
+        schema = parquet_dataset if isinstance(parquet_dataset, pa.Schema) else parquet_dataset.schema
+        fields = []
+        for column in schema:
+            type_ = column.type.value_type if is_list(column.type) else column.type
+            numpy_type = _numpy_type(type_)
+            if numpy_type is not None:
+                shape = (None,) if is_list(column.type) else ()
+                fields.append(UnischemaField(column.name, numpy_type, shape, None, column.nullable))
+            elif omit_unsupported_fields:
+                warnings.warn(f"Column {column.name!r} has the unsupported type {column.type} and is left out", stacklevel=2)
+            else:
+                raise ConfigError(
+                    f"Cannot auto-create unischema due to unsupported column type {column.type} of column {column.name!r}"
+                )
+        return cls("inferred_schema", fields)
 
 
-def UnischemaField(  # noqa: N802  # as Petastorm calls it
-    name: str,
-    numpy_dtype: npt.DTypeLike | type[Decimal],
-    shape: Sequence[int | None] = (),
-    codec: Codec | ArrowCodec | str | None = None,
-    nullable: bool = False,
-) -> Field:
-    """A :class:`~data_stack.formats.parquet.schema.Field` by Petastorm's arguments.
+def match_unischema_fields(schema: Unischema, field_regex: Sequence[str]) -> list[UnischemaField]:
+    """The fields whose whole names match one of some regular expressions, in the order of the schema.
+
+    Warns:
+        UserWarning: Petastorm before 0.7 would have matched other fields, as an expression needed only to match a beginning.
+    """
+    names = [name for name in schema.fields if any(re.fullmatch(pattern, name) for pattern in field_regex)]
+    before = [name for name in schema.fields if any(re.match(pattern, name) for pattern in field_regex)]
+    if names != before:
+        warnings.warn(
+            "schema_fields behavior has changed: a regular expression must match the entire field name. This affects "
+            f"{', '.join(sorted(set(before) - set(names)))}",
+            stacklevel=2,
+        )
+    return [schema.fields[name] for name in names]
+
+
+def insert_explicit_nulls(unischema: Unischema, row_dict: dict[str, Any]) -> None:
+    """Set nullable fields that a row lacks to None, in place.
 
     Raises:
-        ConfigError: as for ``Field``.
+        ConfigError: the row lacks a field that is not nullable.
     """
-    return Field(name, numpy_dtype, shape, codec, nullable)
+    for name, field in unischema.fields.items():
+        if name not in row_dict:
+            if not field.nullable:
+                raise ConfigError(f"Field {name!r} is not found in the row, but is not nullable")
+            row_dict[name] = None
+
+
+def dict_to_spark_row(unischema: Unischema, row_dict: dict[str, Any]) -> Row:
+    """A row as Spark writes it: each value encoded by its field's codec, fields in the order of the schema.
+
+    Args:
+        unischema: of the row.
+        row_dict: a value for each field; nullable ones may be missing.
+
+    Raises:
+        ConfigError: a field is missing or unknown, or None but not nullable.
+        TypeError, ValueError: a value does not suit its field.
+    """
+    from pyspark.sql import Row
+
+    row = dict(row_dict)
+    insert_explicit_nulls(unischema, row)
+    if unknown := sorted(set(row) - set(unischema.fields)):
+        raise ConfigError(f"Dictionary fields do not match schema fields: {unknown[0]!r} is not one of {', '.join(unischema.fields)}")
+    cells = [_encode(field, row[name]) for name, field in unischema.fields.items()]
+    return Row(*unischema.fields)(*cells)
+
+
+def _encode(field: UnischemaField, value: Any) -> Any:
+    if value is None:
+        if not field.nullable:
+            raise ConfigError(f"Field {field.name!r} is not nullable, but its value is None")
+        return None
+    if field.codec is not None:
+        return field.codec.encode(field, value)
+    return value.tolist() if isinstance(value, np.generic) else value
+
+
+def _spark_type(field: UnischemaField) -> DataType:
+    """The type of a field's column in Spark."""
+    from pyspark.sql.types import _parse_datatype_string
+
+    if field.codec is not None:
+        found: DataType = field.codec.spark_dtype()
+        return found
+    if field.shape:
+        raise ConfigError(f"The non-scalar field {field.name!r} has codec set to None: give it one, such as NdarrayCodec()")
+    if field.numpy_dtype not in _SPARK_TYPES:
+        raise ConfigError(f"Was not able to map type {field.numpy_dtype} of field {field.name!r} to a spark type")
+    return _parse_datatype_string(_SPARK_TYPES[field.numpy_dtype])
+
+
+def _numpy_type(type_: pa.DataType) -> Any:
+    """The type of NumPy, or Decimal, for scalars of Arrow's type; None where Petastorm has none."""
+    if is_bytes(type_):
+        return np.bytes_
+    dtype = dtype_of_arrow(type_)
+    if dtype is Decimal:
+        return Decimal
+    assert isinstance(dtype, np.dtype)
+    return None if dtype == object else dtype.type
