@@ -21,7 +21,7 @@ from data_stack.formats.parquet.codecs import (
     ScalarCodec,
 )
 from data_stack.formats.parquet.metadata import ParquetFileRecord
-from data_stack.formats.parquet.pickled import PickledCodec, PickledField, PickledSchema, write_pickled_schema
+from data_stack.formats.parquet.pickled import PickledCodec, PickledField, PickledSchema, codec_makers, write_pickled_schema
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.types import (
     arrow_for_spark,
@@ -87,6 +87,9 @@ def _codec_from_pickled(field: PickledField) -> FieldCodec | None:
         return None  # as Parquet has it: a scalar, or a list
     if codec.kind == "scalar":
         return ListCodec(codec.spark_type) if field.shape else ScalarCodec(codec.spark_type)
+    if codec.kind == "registered":
+        made: FieldCodec = codec_makers[codec.class_name or ""](codec.state)
+        return made
     if codec.kind == "ndarray":
         return NdarrayCodec()
     if codec.kind == "compressed_ndarray":

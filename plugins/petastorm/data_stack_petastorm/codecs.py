@@ -2,98 +2,109 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_stack.codecs import Codec, JpgCodec, NpyCodec, NpzCodec, PngCodec
+from data_stack.codecs import Codec, Column, JpgCodec, NpyCodec, NpzCodec, PngCodec
+from data_stack.codecs.fitting import fits_shape
 from data_stack.exception import ConfigError
+from data_stack.formats.parquet import codecs as stored
 from data_stack.formats.parquet.types import arrow_type_named
+from data_stack_petastorm.column_codec import DataframeColumnCodec, UserCodec, spark_type_named
+from data_stack_petastorm.scalars import LenientScalarCodec, fit_number, fit_time
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-    from data_stack_petastorm.unischema import UnischemaField
-
 __all__ = [
+    "BinaryCodec",
     "CompressedImageCodec",
     "CompressedNdarrayCodec",
     "DataframeColumnCodec",
     "NdarrayCodec",
     "ScalarCodec",
+    "as_column_codec",
+    "as_field_codec",
 ]
 
-_INTEGERS = frozenset(("tinyint", "smallint", "int", "bigint"))
-_FLOATS = frozenset(("float", "double"))
+#: What numbers of a column are checked for where the field has no such numbers.
+_NUMBERS = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), np.dtype(np.int64)),
+    **dict.fromkeys(("float", "double"), np.dtype(np.float64)),
+    "boolean": np.dtype(np.bool_),
+}
 
 
-class DataframeColumnCodec(ABC):
-    """How the values of a field become cells of a column, and back. Derive from it for a codec of your own.
+class BinaryCodec(DataframeColumnCodec):
+    """Any codec of data_stack, whose cells are bytes.
 
-    A class of your own has a name at module level, and attributes that are plain data (numbers, text, lists, dicts). A dataset
-    keeps its name and attributes; reading one needs the class to be imported first, as nothing that is stored is ever run.
+    Args:
+        codec: of data_stack.
     """
 
-    @abstractmethod
-    def encode(self, unischema_field: UnischemaField, value: Any) -> Any:
-        """The cell that stores ``value``, of the type :meth:`spark_dtype`."""
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
 
-    @abstractmethod
-    def decode(self, unischema_field: UnischemaField, value: Any) -> Any:
-        """The value of a cell."""
+    @property
+    def stored(self) -> Codec:
+        """The codec of data_stack that makes the same cells."""
+        return self._codec
 
-    @abstractmethod
-    def spark_dtype(self) -> DataType:
-        """The type of the column, of :mod:`pyspark.sql.types`."""
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}()"
-
-
-class _BinaryCodec(DataframeColumnCodec):
-    """A codec of data_stack, whose cells are bytes."""
-
-    _codec: Codec
-
-    def encode(self, unischema_field: UnischemaField, value: Any) -> bytearray:
-        """The bytes of an array of the field's dtype and shape.
+    def encode(self, unischema_field: Any, value: Any) -> bytearray:
+        """The bytes of an array of the field's type and shape.
 
         Raises:
             ValueError: it is none.
         """
-        name, dtype, shape = unischema_field.name, np.dtype(unischema_field.numpy_dtype), unischema_field.shape
-        if not isinstance(value, np.ndarray) or value.dtype != dtype:
-            found = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
-            raise ValueError(f"Unexpected type of field {name!r}: expected an array of {dtype}, got {found}")
-        if not _fits(value.shape, shape):
-            raise ValueError(f"Unexpected dimensions of field {name!r}: expected {shape}, got {value.shape}")
-        return bytearray(self._codec.encode(value))
+        name, type_, shape = unischema_field.name, np.dtype(unischema_field.numpy_dtype).type, unischema_field.shape
+        if type_ is not np.object_:
+            if not isinstance(value, np.ndarray) or value.dtype.type is not type_:
+                found = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
+                raise ValueError(f"Unexpected type of field {name!r}: expected an array of {type_.__name__}, got {found}")
+            if not fits_shape(value.shape, shape):
+                raise ValueError(f"Unexpected dimensions of field {name!r}: expected {shape}, got {value.shape}")
+        return bytearray(self._adapted(unischema_field).encode(value))
 
-    def decode(self, unischema_field: UnischemaField, value: Any) -> Any:
+    def decode(self, unischema_field: Any, value: Any) -> Any:
         """The array of the bytes."""
-        return self._codec.decode(bytes(value))
+        return self._adapted(unischema_field).decode(bytes(value))
 
     def spark_dtype(self) -> DataType:
         """Bytes."""
-        from pyspark.sql.types import BinaryType
+        return spark_type_named("binary")
 
-        return BinaryType()
+    def _adapted(self, field: Any) -> Codec:
+        codec, dtype = self.stored, np.dtype(field.numpy_dtype)
+        return codec if dtype.hasobject else codec.adapt(Column(codec.type_name, dtype, field.shape))
 
 
-class NdarrayCodec(_BinaryCodec):
+class NdarrayCodec(BinaryCodec):
     """Arrays as files of NumPy, ``.npy``."""
 
-    _codec = NpyCodec()
+    def __init__(self) -> None:
+        """There is nothing to set."""
+
+    @property
+    def stored(self) -> Codec:
+        """``.npy``."""
+        return NpyCodec()
 
 
-class CompressedNdarrayCodec(_BinaryCodec):
+class CompressedNdarrayCodec(BinaryCodec):
     """Arrays as compressed files of NumPy, ``.npz``."""
 
-    _codec = NpzCodec()
+    def __init__(self) -> None:
+        """There is nothing to set."""
+
+    @property
+    def stored(self) -> Codec:
+        """``.npz``."""
+        return NpzCodec()
 
 
-class CompressedImageCodec(_BinaryCodec):
+class CompressedImageCodec(BinaryCodec):
     """Images as files: of shape ``(height, width)`` or ``(height, width, 3)``, in RGB.
 
     Args:
@@ -109,14 +120,19 @@ class CompressedImageCodec(_BinaryCodec):
             raise ConfigError(f"image_codec is 'png' or 'jpeg', not {image_codec!r:.60}")
         self._image_codec = f".{image_codec}"
         self._quality = quality
-        self._codec = PngCodec() if image_codec == "png" else JpgCodec(quality)
+        _ = self.stored  # refuses a quality that there is not
 
     @property
     def image_codec(self) -> str:
-        """"png", "jpeg" or "jpg"."""
+        """The format: png, jpeg or jpg."""
         return self._image_codec[1:]
 
-    def encode(self, unischema_field: UnischemaField, value: Any) -> bytearray:
+    @property
+    def stored(self) -> Codec:
+        """PNG or JPEG."""
+        return PngCodec() if self.image_codec == "png" else JpgCodec(self._quality)
+
+    def encode(self, unischema_field: Any, value: Any) -> bytearray:
         """The file of an image.
 
         Raises:
@@ -146,21 +162,21 @@ class ScalarCodec(DataframeColumnCodec):
 
     def __init__(self, spark_type: Any) -> None:
         self._spark_type = spark_type
-        self._name: str = spark_type if isinstance(spark_type, str) else spark_type.simpleString()
-        if isinstance(spark_type, str):
-            arrow_type_named(spark_type)
+        arrow_type_named(self.type_name)
 
     @property
     def type_name(self) -> str:
         """Spark's name of the type, ``"bigint"``."""
-        return self._name
+        name: str = self._spark_type if isinstance(self._spark_type, str) else self._spark_type.simpleString()
+        return "string" if name.startswith(("char(", "varchar(")) else name
 
-    def encode(self, unischema_field: UnischemaField, value: Any) -> Any:
+    def encode(self, unischema_field: Any, value: Any) -> Any:
         """A number, text or bytes of Python.
 
         Raises:
             TypeError: it is no scalar.
-            ValueError: the field is none of scalars, or the value would change: text for a number, 1.5 for an integer.
+            ValueError: the field is none of scalars, or the value would change: text for a number, 1.5 for an integer, 300 for
+                uint8, 1e300 for float32.
         """
         if isinstance(value, np.ndarray) and value.shape == ():
             value = value[()]
@@ -168,36 +184,63 @@ class ScalarCodec(DataframeColumnCodec):
             raise TypeError(f"Expected a scalar as a value of field {unischema_field.name!r}, got {type(value).__name__}")
         if unischema_field.shape:
             raise ValueError(
-                f"The shape of field {unischema_field.name!r} must be an empty tuple for a ScalarCodec, not {unischema_field.shape}"
+                f"The shape of field {unischema_field.name!r} must be an empty tuple for a ScalarCodec, "
+                f"not {unischema_field.shape}"
             )
-        if self._name in _INTEGERS:
-            if int(value) != value:
-                raise ValueError(f"Field {unischema_field.name!r} holds integers, not {value!r:.40}")
-            return int(value)
-        if self._name in _FLOATS:
-            return float(value)
-        if self._name == "boolean":
-            return bool(value)
-        if self._name == "string" and not isinstance(value, str):
-            raise ValueError(f"Expected a string value for field {unischema_field.name!r}, got {type(value).__name__}")
-        return str(value) if self._name == "string" else value
+        name, field = self.type_name, unischema_field
+        if name == "string":
+            if not isinstance(value, str):
+                raise ValueError(f"Expected a string value for field {field.name!r}, got {type(value).__name__}")
+            return str(value)
+        try:
+            if name in _NUMBERS:
+                wanted, own = _NUMBERS[name], np.dtype(object if field.numpy_dtype is Decimal else field.numpy_dtype)
+                is_same = own.kind == wanted.kind or (own.kind, wanted.kind) == ("u", "i")
+                return fit_number(own if is_same else wanted, value)
+            if isinstance(value, np.datetime64):
+                return fit_time(name, value)
+        except ValueError as error:
+            raise ValueError(f"Field {field.name!r}: {error}") from error
+        is_integer = name.startswith("decimal") and isinstance(value, (int, np.integer))
+        return Decimal(int(value)) if is_integer else value
 
-    def decode(self, unischema_field: UnischemaField, value: Any) -> Any:
+    def decode(self, unischema_field: Any, value: Any) -> Any:
         """The cell as a scalar of the field's type."""
         return unischema_field.numpy_dtype(value)
 
     def spark_dtype(self) -> DataType:
         """The type that was given."""
-        if not isinstance(self._spark_type, str):
-            return self._spark_type  # type: ignore[no-any-return]
-        from pyspark.sql.types import _parse_datatype_string
-
-        return _parse_datatype_string(self._spark_type)
+        found: DataType = spark_type_named(self._spark_type) if isinstance(self._spark_type, str) else self._spark_type
+        return found
 
     def __str__(self) -> str:
         shown = repr(self._spark_type) if isinstance(self._spark_type, str) else f"{type(self._spark_type).__name__}()"
         return f"{type(self).__name__}({shown})"
 
 
-def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(wanted) and all(size is None or size == n for n, size in zip(shape, wanted, strict=True))
+def as_field_codec(codec: Any) -> Any:
+    """The codec by which data_stack stores the same cells; None for None."""
+    if type(codec) is ScalarCodec:
+        return LenientScalarCodec(codec.type_name)
+    if type(codec) in (BinaryCodec, NdarrayCodec, CompressedNdarrayCodec, CompressedImageCodec):
+        return codec.stored
+    return UserCodec(codec) if isinstance(codec, DataframeColumnCodec) else codec
+
+
+def as_column_codec(codec: Any) -> Any:
+    """The codec of a field of data_stack, or of Petastorm's, in Petastorm's spelling; None for what Parquet itself has."""
+    if isinstance(codec, UserCodec):
+        return codec.codec
+    if isinstance(codec, stored.ScalarCodec):
+        return None if codec.type is None else ScalarCodec(codec.type)
+    if isinstance(codec, stored.ListCodec):
+        return None
+    if isinstance(codec, NpyCodec):
+        return NdarrayCodec()
+    if isinstance(codec, NpzCodec):
+        return CompressedNdarrayCodec()
+    if isinstance(codec, PngCodec):
+        return CompressedImageCodec("png")
+    if isinstance(codec, JpgCodec):
+        return CompressedImageCodec("jpeg", codec.quality)
+    return BinaryCodec(codec) if isinstance(codec, Codec) else codec

@@ -15,6 +15,8 @@ import pyarrow as pa
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.types import dtype_of_arrow, is_bytes, is_list
 from data_stack.util import named_rows
+from data_stack_petastorm.codecs import ScalarCodec, as_column_codec
+from data_stack_petastorm.column_codec import spark_type_named
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Unischema",
     "UnischemaField",
+    "default_spark_type",
     "dict_to_spark_row",
     "insert_explicit_nulls",
     "match_unischema_fields",
@@ -36,6 +39,7 @@ _SPARK_TYPES = {
     np.uint16: "int",
     np.int32: "int",
     np.int64: "bigint",
+    np.float16: "float",
     np.float32: "float",
     np.float64: "double",
     np.bytes_: "string",
@@ -181,7 +185,9 @@ class Unischema:
         Raises:
             ConfigError: a column has such a type, and ``omit_unsupported_fields`` is False.
         """
-        schema = parquet_dataset if isinstance(parquet_dataset, pa.Schema) else parquet_dataset.schema
+        schema = parquet_dataset if isinstance(parquet_dataset, pa.Schema) else getattr(parquet_dataset, "schema", None)
+        if not isinstance(schema, pa.Schema):  # as ParquetDataset of old versions of pyarrow has it
+            schema = parquet_dataset.pieces[0].get_metadata().schema.to_arrow_schema()
         fields = []
         for column in schema:
             type_ = column.type.value_type if is_list(column.type) else column.type
@@ -244,7 +250,9 @@ def dict_to_spark_row(unischema: Unischema, row_dict: dict[str, Any]) -> Row:
     row = dict(row_dict)
     insert_explicit_nulls(unischema, row)
     if unknown := sorted(set(row) - set(unischema.fields)):
-        raise ConfigError(f"Dictionary fields do not match schema fields: {unknown[0]!r} is not one of {', '.join(unischema.fields)}")
+        raise ConfigError(
+            f"Dictionary fields do not match schema fields: {unknown[0]!r} is not one of {', '.join(unischema.fields)}"
+        )
     cells = [_encode(field, row[name]) for name, field in unischema.fields.items()]
     return Row(*unischema.fields)(*cells)
 
@@ -254,23 +262,32 @@ def _encode(field: UnischemaField, value: Any) -> Any:
         if not field.nullable:
             raise ConfigError(f"Field {field.name!r} is not nullable, but its value is None")
         return None
-    if field.codec is not None:
-        return field.codec.encode(field, value)
+    codec = as_column_codec(field.codec)
+    if codec is None and not field.shape and (name := default_spark_type(field.numpy_dtype)) is not None:
+        codec = ScalarCodec(name)
+    if codec is not None:
+        return codec.encode(field, value)
     return value.tolist() if isinstance(value, np.generic) else value
 
 
 def _spark_type(field: UnischemaField) -> DataType:
     """The type of a field's column in Spark."""
-    from pyspark.sql.types import _parse_datatype_string
-
-    if field.codec is not None:
-        found: DataType = field.codec.spark_dtype()
+    if (codec := as_column_codec(field.codec)) is not None:
+        found: DataType = codec.spark_dtype()
         return found
     if field.shape:
         raise ConfigError(f"The non-scalar field {field.name!r} has codec set to None: give it one, such as NdarrayCodec()")
-    if field.numpy_dtype not in _SPARK_TYPES:
+    if (name := default_spark_type(field.numpy_dtype)) is None:
         raise ConfigError(f"Was not able to map type {field.numpy_dtype} of field {field.name!r} to a spark type")
-    return _parse_datatype_string(_SPARK_TYPES[field.numpy_dtype])
+    return spark_type_named(name)
+
+
+def default_spark_type(numpy_dtype: Any) -> str | None:
+    """Spark's name of the type of a column of scalars without a codec; None if it must be said."""
+    try:
+        return _SPARK_TYPES.get(np.dtype(numpy_dtype).type)
+    except TypeError:  # Decimal is no dtype
+        return None
 
 
 def _numpy_type(type_: pa.DataType) -> Any:
@@ -281,4 +298,4 @@ def _numpy_type(type_: pa.DataType) -> Any:
     if dtype is Decimal:
         return Decimal
     assert isinstance(dtype, np.dtype)
-    return None if dtype == object else dtype.type
+    return None if dtype.hasobject else dtype.type

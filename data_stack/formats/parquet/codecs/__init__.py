@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.jpeg import JpgCodec as JpegCodec
@@ -32,12 +32,30 @@ __all__ = [
     "check_codec",
     "default_codec",
     "read_codec",
+    "register_arrow_codec",
 ]
 
 FieldCodec: TypeAlias = ArrowCodec | Codec
 """How values of a field are stored: as Parquet itself has them, or as the bytes of a codec."""
 
-_NATIVE: dict[str, type[ArrowCodec]] = {codec.kind: codec for codec in (ScalarCodec, ListCodec, NestedCodec)}
+_ArrowCodecClass = TypeVar("_ArrowCodecClass", bound=type[ArrowCodec])
+
+_arrow_codecs: dict[str, type[ArrowCodec]] = {codec.kind: codec for codec in (ScalarCodec, ListCodec, NestedCodec)}
+
+
+def register_arrow_codec(codec_class: _ArrowCodecClass) -> _ArrowCodecClass:
+    """Have an ArrowCodec of one's own found by its ``kind``, in schemas that are read: a decorator of the class.
+
+    The class takes what its ``to_json`` gives besides ``"codec"`` as keyword arguments.
+
+    Raises:
+        ConfigError: another class has this kind.
+    """
+    known = _arrow_codecs.setdefault(codec_class.kind, codec_class)
+    if (known.__module__, known.__qualname__) != (codec_class.__module__, codec_class.__qualname__):
+        raise ConfigError(f"the codec {codec_class.kind!r} is {known.__module__}.{known.__qualname__} already")
+    _arrow_codecs[codec_class.kind] = codec_class
+    return codec_class
 
 
 def cells_of(codec: FieldCodec) -> ArrowCodec:
@@ -53,7 +71,7 @@ def read_codec(content: Mapping[str, Any]) -> FieldCodec:
     """
     kind = content.get("codec")
     options = {key: value for key, value in content.items() if key not in ("name", "dtype", "shape", "nullable", "codec")}
-    native = _NATIVE.get(kind) if isinstance(kind, str) else None
+    native = _arrow_codecs.get(kind) if isinstance(kind, str) else None
     try:
         return codec_from_json({"codec": kind, **options}) if native is None else native(**options)
     except (ConfigError, TypeError) as error:

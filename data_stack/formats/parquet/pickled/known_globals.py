@@ -6,11 +6,11 @@ Collected from the datasets of Petastorm 0.4.0 to 0.13.1, Python 2 and 3, numpy 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-__all__ = ["KNOWN_GLOBALS", "SPARK_CLASSES", "KnownGlobal"]
+__all__ = ["KNOWN_GLOBALS", "SPARK_CLASSES", "KnownGlobal", "codec_makers", "find_global", "register_pickled_codec"]
 
 Role = Literal["schema", "field", "codec", "indexer", "spark_type", "numpy_type", "base", "function"]
 
@@ -110,3 +110,21 @@ def _list_globals() -> Iterator[tuple[str, KnownGlobal]]:
 
 #: By module and name, ``"numpy.int8"``.
 KNOWN_GLOBALS = dict(_list_globals())
+
+#: By module and name of a class of codecs that a plugin knows, what makes our codec of the attributes of an instance.
+codec_makers: dict[str, Callable[[Mapping[str, Any]], Any]] = {}
+
+
+def register_pickled_codec(name: str, make: Callable[[Mapping[str, Any]], Any]) -> None:
+    """Have codecs of another class read, which a schema names: the name stands for ``make``, and is never imported.
+
+    Args:
+        name: module and name of the class, ``"frames.codecs.PointsCodec"``.
+        make: takes the attributes of an instance, as plain data, and returns a codec of a field. Types of Spark are their names.
+    """
+    codec_makers[name] = make
+
+
+def find_global(name: str) -> KnownGlobal | None:
+    """What a global is, by module and name; None if it is unknown."""
+    return KNOWN_GLOBALS.get(name) or (KnownGlobal("codec", name) if name in codec_makers else None)

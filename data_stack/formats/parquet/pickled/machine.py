@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from data_stack.formats.parquet.pickled.known_globals import KNOWN_GLOBALS, KnownGlobal
+from data_stack.formats.parquet.pickled.known_globals import KnownGlobal, find_global
 from data_stack.formats.parquet.plain_times import plain_time
 
 __all__ = ["DictNode", "DtypeNode", "ObjectNode", "PythonTwoString", "Refusal", "SetNode", "decode_pickle", "describe", "text_of"]
@@ -242,7 +242,7 @@ class _Machine:
     # Names and calls
 
     def _push_global(self, name: str) -> None:
-        known = KNOWN_GLOBALS.get(name)
+        known = find_global(name)
         if known is None:
             raise Refusal(f"the global {name[:80]}, which Petastorm does not write")
         self.stack.append(known)

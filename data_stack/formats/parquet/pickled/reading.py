@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.parquet.pickled.known_globals import KNOWN_GLOBALS, KnownGlobal
+from data_stack.formats.parquet.pickled.known_globals import KNOWN_GLOBALS, KnownGlobal, codec_makers
 from data_stack.formats.parquet.pickled.machine import (
     DictNode,
     DtypeNode,
@@ -38,6 +38,7 @@ _IMAGE_FORMAT = re.compile(r"\.[a-z0-9]{1,8}")
 #: Keys that share their hash make a dict quadratic. Real ones hardly ever do.
 _MAX_SAME_HASH = 64
 _MAX_JOINED = 10_000_000
+_MAX_DEPTH = 20
 
 
 def read_pickled_schema(data: bytes) -> PickledSchema:
@@ -128,6 +129,10 @@ def _numpy_type(node: Any, name: str) -> str:
 
 def _codec(node: ObjectNode) -> PickledCodec:
     attributes = _attributes(node)
+    if node.known.name in codec_makers:
+        made: dict[int, Any] = {}
+        state = {name: _plain_attribute(value, made) for name, value in attributes.items()}
+        return PickledCodec("registered", class_name=node.known.name, state=state)
     kind = cast(Literal["scalar", "ndarray", "compressed_ndarray", "image"], node.known.name)
     if kind == "scalar":
         return PickledCodec(kind, spark_type=_spark_type(_object(attributes.get("_spark_type"), "spark_type")))
@@ -138,6 +143,31 @@ def _codec(node: ObjectNode) -> PickledCodec:
             raise Refusal(f"images of format {describe(image_format)}, quality {describe(quality)}")
         return PickledCodec(kind, image_format="jpeg" if image_format == ".jpg" else image_format[1:], quality=quality)
     return PickledCodec(kind)
+
+
+def _plain_attribute(value: Any, made: dict[int, Any], depth: int = 0) -> Any:
+    """An attribute of a registered codec: plain data, a type of numpy, or the name of one of Spark.
+
+    What several share is made once, or a small pickle could stand for endless data.
+    """
+    if depth > _MAX_DEPTH:
+        raise Refusal(f"an attribute of a codec that is nested more than {_MAX_DEPTH} deep")
+    if id(value) in made:
+        return made[id(value)]
+    if isinstance(value, ObjectNode) and value.known.role == "spark_type":
+        return _spark_type(value)
+    if isinstance(value, (list, tuple)):
+        made[id(value)] = type(value)([_plain_attribute(each, made, depth + 1) for each in value])
+    elif isinstance(value, DictNode):
+        items = value.items
+        made[id(value)] = {_text(key, "a key"): _plain_attribute(each, made, depth + 1) for key, each in items}
+    elif isinstance(value, DtypeNode):
+        return np.dtype(value.byte_order + value.code + value.unit)
+    elif isinstance(value, KnownGlobal) and value.numpy_type is not None:
+        return Decimal if value.numpy_type == "Decimal" else np.dtype(value.numpy_type.removesuffix("_")).type
+    else:
+        return value if value is None else _plain_value(value)
+    return made[id(value)]
 
 
 def _spark_type(node: ObjectNode) -> str:

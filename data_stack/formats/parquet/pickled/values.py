@@ -14,18 +14,22 @@ class PickledCodec:
     """How Petastorm stored the cells of a field.
 
     Attributes:
-        kind: ``"scalar"``, ``"ndarray"``, ``"compressed_ndarray"`` or ``"image"``.
+        kind: ``"scalar"``, ``"ndarray"``, ``"compressed_ndarray"``, ``"image"``, or ``"registered"``: one of a plugin.
         spark_type: of a scalar, Spark's simple name: ``"boolean"``, ``"tinyint"``, ``"smallint"``, ``"int"``, ``"bigint"``,
             ``"float"``, ``"double"``, ``"decimal(10,3)"``, ``"string"``, ``"binary"``, ``"date"``, ``"timestamp"`` or
             ``"timestamp_ntz"``; None for the others.
         image_format: of an image, ``"png"`` or ``"jpeg"`` (or another one that OpenCV knows, e.g. ``"webp"``); else None.
         quality: of an image, 0 to 100, meant for jpeg; else None.
+        class_name: of a registered one, module and name of its class; else None.
+        state: of a registered one, its attributes as plain data; else empty.
     """
 
-    kind: Literal["scalar", "ndarray", "compressed_ndarray", "image"]
+    kind: Literal["scalar", "ndarray", "compressed_ndarray", "image", "registered"]
     spark_type: str | None = None
     image_format: str | None = None
     quality: int | None = None
+    class_name: str | None = None
+    state: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,160 @@
+"""What a codec of Petastorm's is, and how those of your own are stored with a dataset: by name and attributes, never pickled."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from data_stack.codecs.plain_data import from_plain, to_plain
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet.codecs import ArrowCodec, register_arrow_codec
+from data_stack.formats.parquet.columns import CellColumn, GroupColumn
+from data_stack.formats.parquet.pickled import register_pickled_codec
+from data_stack.formats.parquet.types import FieldLike, arrow_for_spark, arrow_type_named, describe_type, type_described
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+__all__ = ["DataframeColumnCodec", "UserCodec", "spark_type_named"]
+
+#: Classes of users by module and name: those that were imported.
+_classes: dict[str, type[DataframeColumnCodec]] = {}
+
+
+class DataframeColumnCodec(ABC):
+    """How the values of a field become cells of a column, and back. Derive from it for a codec of your own.
+
+    A class of your own has a name at module level, and attributes that are plain data (numbers, text, lists, dicts, arrays, types
+    of numpy and Spark). A dataset keeps its name and attributes; reading one needs the class to be imported first, as nothing
+    that is stored is ever run.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        name = f"{cls.__module__}.{cls.__qualname__}"
+        if cls.__module__.rpartition(".")[0] != __package__:
+            _classes[name] = cls
+            register_pickled_codec(name, lambda state: UserCodec(_restore(name, state)))
+
+    @abstractmethod
+    def encode(self, unischema_field: Any, value: Any) -> Any:
+        """The cell that stores ``value``, of the type :meth:`spark_dtype`."""
+
+    @abstractmethod
+    def decode(self, unischema_field: Any, value: Any) -> Any:
+        """The value of a cell."""
+
+    @abstractmethod
+    def spark_dtype(self) -> DataType:
+        """The type of the column, of :mod:`pyspark.sql.types`."""
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+@register_arrow_codec
+class UserCodec(ArrowCodec):
+    """A codec of a user's class, as data_stack uses it.
+
+    Args:
+        codec: an instance of the class; None: the one that ``codec_class`` and ``state`` describe.
+        codec_class: module and name of the class.
+        state: its attributes as plain data.
+        type: of the column, as plain data; None: what the codec says.
+
+    Raises:
+        ConfigError: the class was not imported, or has attributes that are no plain data.
+    """
+
+    kind = "petastorm"
+
+    def __init__(self, codec: Any = None, *, codec_class: str = "", state: Any = None, type: Any = None) -> None:  # noqa: A002
+        self.codec: DataframeColumnCodec = _restore(codec_class, from_plain(state, _OF_PLAIN)) if codec is None else codec
+        self._type = type
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, from which the codec is made again."""
+        cls = type(self.codec)
+        name = f"{cls.__module__}.{cls.__qualname__}"
+        if _classes.get(name) is not cls:
+            raise ConfigError(f"the codec {name} could not be found again by its name: define its class at the top of a module")
+        return {
+            "codec": self.kind,
+            "codec_class": name,
+            "state": to_plain(vars(self.codec), first=_plain_type),
+            "type": describe_type(self._arrow_type()),
+        }
+
+    def arrow_type(self, field: FieldLike) -> pa.DataType:
+        return self._arrow_type()
+
+    def encode(self, field: FieldLike, value: Any) -> Any:
+        return self.codec.encode(self._field(field), value)
+
+    def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+        decode = functools.partial(self.codec.decode, self._field(field))
+        return CellColumn(cells.to_pylist(), decode, cells.nbytes, as_objects=has_nulls)
+
+    def _arrow_type(self) -> pa.DataType:
+        if self._type is None:
+            type_ = self.codec.spark_dtype()
+            if isinstance(type_, str):
+                self._type = describe_type(arrow_type_named(type_))
+            else:
+                from pyspark.sql.pandas.types import to_arrow_type
+
+                self._type = describe_type(to_arrow_type(type_))
+        return type_described(self._type)
+
+    def _field(self, field: FieldLike) -> _NamedField:
+        numpy_dtype = field.dtype.type if isinstance(field.dtype, np.dtype) else Decimal
+        return _NamedField(field.name, numpy_dtype, field.shape, self.codec, field.nullable)
+
+
+class _NamedField(NamedTuple):
+    """As :class:`~data_stack_petastorm.unischema.UnischemaField`, which uses codecs."""
+
+    name: str
+    numpy_dtype: Any
+    shape: tuple[int | None, ...]
+    codec: Any
+    nullable: bool
+
+
+def spark_type_named(name: str) -> DataType:
+    """The type of :mod:`pyspark.sql.types` for its name, ``"bigint"``; no session is needed."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    found: DataType = from_arrow_type(arrow_for_spark(arrow_type_named(name)), prefer_timestamp_ntz=True)
+    return found
+
+
+def _restore(name: str, state: Mapping[str, Any]) -> DataframeColumnCodec:
+    """A codec with these attributes; its constructor is not called."""
+    cls = _classes.get(name)
+    if cls is None:
+        raise ConfigError(f"the codec {name!r:.200} is a class that was not imported: import its module before you read")
+    codec = object.__new__(cls)
+    codec.__dict__.update(state)
+    return codec
+
+
+def _plain_type(value: Any) -> dict[str, Any] | None:
+    """Types of numpy and Spark as plain data."""
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return {"dtype" if isinstance(value, np.dtype) else "numpy": np.dtype(value).str}
+    name = getattr(value, "simpleString", None)
+    return None if name is None else {"spark": name()}
+
+
+_OF_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "dtype": np.dtype,
+    "numpy": lambda text: np.dtype(text).type,
+    "spark": spark_type_named,
+}

@@ -1,0 +1,154 @@
+"""Schemas in the metadata of datasets: written by Spark's jobs, and read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.formats.parquet.files import find_files
+from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.inference import read_schema
+from data_stack.formats.parquet.petastorm_metadata import ROW_GROUPS_KEY, UNISCHEMA_KEY
+from data_stack.formats.parquet.schema import SCHEMA_KEY, Schema
+from data_stack_petastorm.fs_utils import get_filesystem_and_path_or_paths, readable_source
+from data_stack_petastorm.schemas import as_schema, as_unischema
+from data_stack_petastorm.unischema import Unischema
+
+__all__ = [
+    "ROW_GROUPS_PER_FILE_KEY",
+    "UNISCHEMA_KEY",
+    "PetastormMetadataError",
+    "PetastormMetadataGenerationError",
+    "footers_of",
+    "get_schema",
+    "get_schema_from_dataset_url",
+    "infer_or_load_unischema",
+    "materialize_dataset",
+]
+
+ROW_GROUPS_PER_FILE_KEY = ROW_GROUPS_KEY
+
+
+class PetastormMetadataError(ConfigError):
+    """A dataset has no schema in its metadata."""
+
+
+class PetastormMetadataGenerationError(ConfigError):
+    """The metadata of a dataset could not be made."""
+
+
+def materialize_dataset(
+    spark: Any,
+    dataset_url: str,
+    schema: Unischema | Schema,
+    row_group_size_mb: float | None = None,
+    use_summary_metadata: bool = False,
+    filesystem_factory: Callable[[], Any] | None = None,
+) -> AbstractContextManager[None]:
+    """Make a dataset with this schema of what the block writes to ``dataset_url`` with Spark; it needs ``datastack-spark``.
+
+    ::
+
+        with materialize_dataset(spark, url, Frames, row_group_size_mb=64):
+            rows = spark.sparkContext.parallelize(range(1000)).map(make_row).map(lambda row: dict_to_spark_row(Frames, row))
+            spark.createDataFrame(rows, Frames.as_spark_schema()).write.parquet(url)
+
+    After the block, the driver reads the footers of all files and writes the manifest and ``_common_metadata``, which Petastorm
+    reads, too, unless the schema has codecs of your own.
+
+    Args:
+        spark: the session that writes.
+        dataset_url: of the folder.
+        schema: of the rows.
+        row_group_size_mb: MiB of each row group, at most; None: as the session has it.
+        use_summary_metadata: whether Spark also writes all footers into ``_metadata``.
+        filesystem_factory: returns a file system to read the footers from; None: the one of the URL.
+
+    Raises:
+        MissingDependencyError: there is no ``datastack-spark``.
+        ConfigError: Spark has no type for a field, or files do not fit the schema.
+        ResourceNotFoundError: there are no Parquet files after the block.
+    """
+    try:
+        from data_stack_spark import materialize_dataset as materialize
+    except ImportError as error:
+        raise MissingDependencyError("materialize_dataset", "datastack-spark", "spark") from error
+    found: AbstractContextManager[None] = materialize(
+        spark, dataset_url, as_schema(schema), row_group_size_mb, use_summary_metadata, filesystem_factory
+    )
+    return found
+
+
+def get_schema(dataset: Any) -> Unischema:
+    """The schema in the metadata of a dataset; nothing of it is unpickled.
+
+    Args:
+        dataset: its URL or path, or a ``ParquetDataset`` of pyarrow.
+
+    Raises:
+        PetastormMetadataError: there is none.
+        ResourceNotFoundError: there is no dataset.
+        DatasetFileCorruptError: the metadata is damaged.
+    """
+    return _schema(footers_of(dataset))
+
+
+def get_schema_from_dataset_url(
+    dataset_url_or_urls: Any,
+    hdfs_driver: str = "libhdfs3",
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+) -> Unischema:
+    """The schema in the metadata of a dataset.
+
+    Args:
+        dataset_url_or_urls: of the dataset, or of its files; paths will do.
+        hdfs_driver: has no effect.
+        storage_options: arguments of fsspec's file system.
+        filesystem: of pyarrow or fsspec, in which the dataset lies.
+
+    Raises:
+        PetastormMetadataError, ResourceNotFoundError, DatasetFileCorruptError: as :func:`get_schema`.
+    """
+    source = dataset_url_or_urls
+    if storage_options and filesystem is None:
+        filesystem, source = get_filesystem_and_path_or_paths(source, storage_options=storage_options)
+    return _schema(Footers(find_files(readable_source(source), filesystem=filesystem), lazily=True))
+
+
+def infer_or_load_unischema(dataset: Any) -> Unischema:
+    """The schema in the metadata of a dataset, or else the one of its columns.
+
+    Args:
+        dataset: as for :func:`get_schema`.
+    """
+    try:
+        return get_schema(dataset)
+    except PetastormMetadataError:
+        return as_unischema(read_schema(footers_of(dataset)))
+
+
+def footers_of(dataset: Any) -> Footers:
+    """The footers of a dataset: of its URL or path, or as pyarrow's ``ParquetDataset`` has opened it."""
+    if not isinstance(dataset, pq.ParquetDataset):
+        return Footers(find_files(readable_source(dataset)), lazily=True)
+    folder = os.path.commonpath([os.path.dirname(file) for file in dataset.files])
+    while "=" in os.path.basename(folder):  # of a partition
+        folder = os.path.dirname(folder)
+    filesystem: pa.fs.FileSystem = dataset.filesystem
+    return Footers(find_files(folder, filesystem=filesystem), lazily=True)
+
+
+def _schema(footers: Footers) -> Unischema:
+    if SCHEMA_KEY not in footers.metadata and UNISCHEMA_KEY not in footers.metadata:
+        raise PetastormMetadataError(
+            f"Could not find the unischema in the metadata of {footers.files.folder.name}: "
+            f"generate_petastorm_metadata(None, url, 'module.Schema') writes it; make_batch_reader needs none"
+        )
+    return as_unischema(read_schema(footers))

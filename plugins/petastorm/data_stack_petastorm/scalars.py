@@ -1,0 +1,73 @@
+"""Scalars as programs of Petastorm write them: numbers of any width that fit, and text for fields of bytes."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from data_stack.formats.parquet import ScalarCodec
+from data_stack.formats.parquet.types import FieldLike
+
+__all__ = ["LenientScalarCodec", "fit_number", "fit_time"]
+
+_NUMBERS = (bool, int, float, Decimal, np.number, np.bool_)
+
+
+class LenientScalarCodec(ScalarCodec):
+    """A ScalarCodec that takes numbers of other types and rounds floats, and text where bytes belong. It is stored as one."""
+
+    def encode(self, field: FieldLike, value: Any) -> Any:
+        if isinstance(field.dtype, np.dtype):
+            if isinstance(value, np.ndarray) and value.shape == ():
+                value = value[()]
+            if field.dtype.kind in "biuf":
+                value = fit_number(field.dtype, value)
+            elif field.dtype.kind == "S" and isinstance(value, str):
+                value = value.encode("utf-8")
+        return super().encode(field, value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ScalarCodec) and other.to_json() == self.to_json()
+
+    def __hash__(self) -> int:
+        return hash(ScalarCodec(self.type))
+
+
+def fit_number(dtype: np.dtype[Any], value: Any) -> Any:
+    """A number as Python's own bool, int or float of a dtype; floats may be rounded by the column.
+
+    Raises:
+        ValueError: it is no number, does not fit, or is a fraction where an integer belongs.
+    """
+    if not isinstance(value, _NUMBERS):
+        raise ValueError(f"a number is expected, not {type(value).__name__} {value!r:.40}")
+    if dtype.kind == "f":
+        number = float(value)
+        with np.errstate(over="ignore"):
+            overflows = math.isfinite(number) and not np.isfinite(dtype.type(number))
+        if overflows or (isinstance(value, (int, np.integer)) and int(number) != value):
+            raise ValueError(f"{value!r:.40} does not fit into {dtype}")
+        return number
+    least, most = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    if not math.isfinite(value) or int(value) != value or not least <= value <= most:
+        raise ValueError(f"{value!r:.40} does not fit into {dtype}: it is a fraction, or out of range")
+    return bool(value) if dtype.kind == "b" else int(value)
+
+
+def fit_time(type_name: str, value: np.datetime64) -> Any:
+    """A time of numpy as Spark takes it: a date, or a datetime, in UTC for its instants.
+
+    Raises:
+        ValueError: it is finer than the type.
+    """
+    if np.isnat(value):
+        return None
+    time = value.astype("M8[D]" if type_name == "date" else "M8[us]")
+    if time != value:
+        raise ValueError(f"{value} is finer than Spark's {type_name}")
+    found = time.item()
+    return found.replace(tzinfo=datetime.timezone.utc) if type_name == "timestamp" else found

@@ -1,0 +1,1 @@
+"""Readers without a dataset, for tests of programs that use Petastorm's names."""
