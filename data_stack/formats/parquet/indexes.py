@@ -28,12 +28,13 @@ from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.inference import read_schema
 from data_stack.formats.parquet.metadata import INDEXES_KEY, read_common_metadata, write_common_metadata
-from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY
-from data_stack.formats.parquet.pickled import read_pickled_indexes
+from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY, UNISCHEMA_KEY
+from data_stack.formats.parquet.pickled import read_pickled_indexes, write_pickled_indexes
 from data_stack.formats.parquet.pickled.values import PickledIndex
 from data_stack.formats.parquet.plain_times import plain_time
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Schema
+from data_stack.util.logger import logger
 
 __all__ = [
     "IntersectIndexSelector",
@@ -43,6 +44,7 @@ __all__ = [
     "SingleIndexSelector",
     "UnionIndexSelector",
     "build_indexes",
+    "index_metadata",
     "index_of_json",
     "index_of_pickled",
     "indexes_json",
@@ -252,7 +254,8 @@ def build_indexes(
         build_indexes("frames", [SingleFieldIndex("vehicle", "vehicle"), NotNullIndex("with_events", "events")])
         ParquetDataset("frames", row_groups=SingleIndexSelector("vehicle", ["car 7"]))
 
-    Only the columns that are indexed are read. Indexes of other names that are there and up to date are kept.
+    Only the columns that are indexed are read. Indexes of other names that are there and up to date are kept. Where Petastorm can
+    read the dataset, it finds the indexes, too, but for those of times, which it does not unpickle.
 
     Args:
         source: as for :class:`ParquetDataset`.
@@ -277,12 +280,13 @@ def build_indexes(
     common = read_common_metadata(folder)
     arrow_schema, metadata = (footers.arrow_schema, dict(footers.metadata)) if common is None else common
     kept: dict[str, RowGroupIndex] = {}
-    if INDEXES_KEY in metadata:
-        with contextlib.suppress(ConfigError, DatasetFileCorruptError):  # of other row groups, or damaged
-            kept = _parse(metadata[INDEXES_KEY], footers)
+    with contextlib.suppress(ConfigError, DatasetFileCorruptError):  # of other row groups, or damaged
+        kept = read_indexes(footers)
     kept.update(built)
     metadata.pop(b"ARROW:schema", None)
-    write_common_metadata(folder, arrow_schema, {**metadata, INDEXES_KEY: indexes_json(kept, footers)})
+    write_common_metadata(
+        folder, arrow_schema, {**metadata, **index_metadata(kept, footers, for_petastorm=UNISCHEMA_KEY in metadata)}
+    )
     return kept
 
 
@@ -339,6 +343,26 @@ def indexes_json(indexes: Mapping[str, RowGroupIndex], footers: Footers) -> byte
     """
     stored = [index.to_json() for index in indexes.values()]
     return json.dumps({"version": _VERSION, "layout": _layout(footers), "indexes": stored}).encode()
+
+
+def index_metadata(indexes: Mapping[str, RowGroupIndex], footers: Footers, *, for_petastorm: bool) -> dict[bytes, bytes]:
+    """Key-value metadata for ``_common_metadata``, by which selectors find indexes, and Petastorm's, if it is to read them."""
+    metadata = {INDEXES_KEY: indexes_json(indexes, footers)}
+    if for_petastorm:
+        found = {}
+        for name, index in indexes.items():
+            pickled = (
+                PickledIndex(name, "not_null", index.field, ordinals=frozenset(index.row_groups_with(True)))
+                if isinstance(index, NotNullIndex)
+                else PickledIndex(name, "single_field", index.field, row_groups=index.row_groups)
+            )
+            try:
+                write_pickled_indexes({name: pickled})
+                found[name] = pickled
+            except ConfigError as error:
+                logger.info("Petastorm will not find an index: %s", error)
+        metadata[PICKLED_INDEXES_KEY] = write_pickled_indexes(found)
+    return metadata
 
 
 _VERSION: Final = 3

@@ -152,6 +152,11 @@ def _codec_to_pickled(field: Field, codec: FieldCodec) -> PickledCodec | None:
 def _spark_type(field: Field, name: str | None) -> str:
     """The type of Spark's that reads the cells of a field: what Petastorm would write them as. It takes them as they are."""
     stored = arrow_type_of_dtype(field.dtype) if name is None else arrow_type_named(name)
+    if stored == pa.float16():
+        raise ConfigError(
+            f"field {field.name!r} is stored as float16, which neither Spark nor Petastorm opens: give it "
+            f"ScalarCodec('float') or ListCodec('float'), which keep each value as it is, or NdarrayCodec()"
+        )
     for_spark = name_of_arrow(arrow_for_spark(stored))
     if for_spark is None or for_spark == "void" or pa.types.is_decimal256(stored):
         raise _unknown_to_petastorm(field)

@@ -18,14 +18,14 @@ from data_stack.exception import ConfigError, StorageConflictError
 from data_stack.formats.named_samples import by_name, samples_at_once
 from data_stack.formats.parquet.files import ParquetFiles, partition_of
 from data_stack.formats.parquet.footers import Footers
-from data_stack.formats.parquet.indexes import indexes_json, make_indexes
+from data_stack.formats.parquet.indexes import index_metadata, make_indexes
 from data_stack.formats.parquet.metadata import (
     INDEXES_KEY,
     ParquetManifest,
     read_common_metadata,
     write_common_metadata,
 )
-from data_stack.formats.parquet.petastorm_metadata import is_petastorms, petastorm_metadata
+from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY, is_petastorms, petastorm_metadata
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_cells import CellBatch, Cells, Partitions, column_values, plain_value
 from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat, GrowingParquetFile
@@ -423,7 +423,8 @@ class ParquetWriter:
         if self._indexes:
             names = tuple(file.name for file in manifest.files)
             footers = Footers(ParquetFiles(self._folder, names, tuple(map(partition_of, names))))
-            metadata[INDEXES_KEY] = indexes_json(make_indexes(footers, schema, self._indexes), footers)
+            made = make_indexes(footers, schema, self._indexes)
+            metadata |= index_metadata(made, footers, for_petastorm=UNISCHEMA_KEY in metadata)
         write_common_metadata(self._folder, self._cells.arrow_schema, metadata)
 
     def _check_usable(self) -> None:

@@ -1,4 +1,4 @@
-"""Petastorm's schema as a pickle that Petastorm can read, written opcode by opcode.
+"""Petastorm's schema and row-group indexes as pickles that Petastorm can read, written opcode by opcode.
 
 Petastorm's guard lets through only what its own pickles name, and so does this one: its classes, pyspark's types, numpy, Decimal.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.pickled.known_globals import KNOWN_GLOBALS, SPARK_CLASSES
-from data_stack.formats.parquet.pickled.values import PickledCodec, PickledField, PickledSchema
+from data_stack.formats.parquet.pickled.values import PickledCodec, PickledField, PickledIndex, PickledSchema
 
-__all__ = ["write_pickled_schema"]
+__all__ = ["write_pickled_indexes", "write_pickled_schema"]
 
 #: What a Unischema has of its own; Petastorm makes an attribute of every other field.
 _OWN_ATTRIBUTES = frozenset(
@@ -24,6 +27,8 @@ _CODEC_CLASSES = {
     "compressed_ndarray": "CompressedNdarrayCodec",
     "image": "CompressedImageCodec",
 }
+#: Petastorm makes a scalar of numpy of each cell that has no codec, but for Python's own types: so lists of text stay lists.
+_LISTS_OF_TEXT = {"str_": "builtins.str", "bytes_": "builtins.bytes"}
 _SPARK_CLASS_OF = {simple: name for name, simple in reversed(SPARK_CLASSES.items())}  # string is StringType, the first
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
 
@@ -48,8 +53,49 @@ def write_pickled_schema(schema: PickledSchema) -> bytes:
     return b"\x80\x02" + _object("petastorm.unischema.Unischema", state) + b"."
 
 
+def write_pickled_indexes(indexes: Mapping[str, PickledIndex]) -> bytes:
+    """Write indexes, by name, for ``dataset-toolkit.rowgroups_index.v1``, as a pickle of protocol 3.
+
+    Raises:
+        ConfigError: an index has values that Petastorm does not unpickle: times.
+    """
+    items = b"".join(_text(name) + _index(index) for name, index in indexes.items())
+    return b"\x80\x03}(" + items + b"u."
+
+
+def _index(index: PickledIndex) -> bytes:
+    names = _text("_index_name") + _text(index.name) + _text("_column_name") + _text(index.column) + _text("_index_data")
+    if index.kind == "not_null":
+        return _object("petastorm.etl.rowgroup_indexers.FieldNotNullIndexer", names + _set(index.ordinals))
+    values = b"".join(_value(index.name, value) + _set(groups) for value, groups in index.row_groups.items())
+    data = _name_of("collections.defaultdict") + _name_of("builtins.set") + b"\x85R(" + values + b"u"
+    return _object("petastorm.etl.rowgroup_indexers.SingleFieldIndexer", names + data)
+
+
+def _set(numbers: Iterable[int]) -> bytes:
+    return _name_of("builtins.set") + b"](" + b"".join(map(_integer, sorted(numbers))) + b"e\x85R"
+
+
+def _value(name: str, value: Any) -> bytes:
+    if isinstance(value, bool):
+        return b"\x88" if value else b"\x89"
+    if isinstance(value, int) and -(2**63) <= value < 2**64:
+        return _integer(value)
+    if isinstance(value, float):
+        return b"G" + struct.pack(">d", value)
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, bytes):
+        return b"B" + struct.pack("<I", len(value)) + value
+    if isinstance(value, Decimal):
+        return _name_of("decimal.Decimal") + _text(str(value)) + b"\x85R"
+    raise ConfigError(f"the row-group index {name!r} has {type(value).__name__}s, which Petastorm does not unpickle")
+
+
 def _field(field: PickledField) -> bytes:
     type_name = "decimal.Decimal" if field.numpy_type == "Decimal" else f"numpy.{field.numpy_type}"
+    if field.shape and field.codec is None:
+        type_name = _LISTS_OF_TEXT.get(field.numpy_type, type_name)
     known = KNOWN_GLOBALS.get(type_name)
     if known is None or known.numpy_type != field.numpy_type:
         raise ConfigError(f"Petastorm has no type {field.numpy_type!r}, which the field {field.name!r} is to have")

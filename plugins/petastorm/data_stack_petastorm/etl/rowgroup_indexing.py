@@ -51,7 +51,9 @@ def get_row_group_indexes(dataset: Any) -> dict[str, Any]:
         ConfigError: it has none, or they are of other row groups than it has now.
         ResourceNotFoundError: there is no dataset.
     """
-    indexes = read_indexes(footers_of(dataset))
+    footers = footers_of(dataset)
+    footers.read_all()
+    indexes = read_indexes(footers)
     if not indexes:
         raise ConfigError("the dataset has no row-group indexes: build them with build_rowgroup_index(url, None, indexers)")
     return {name: as_indexer(index) for name, index in indexes.items()}

@@ -1,0 +1,91 @@
+"""Writes the metadata of Parquet files that are there; a command, too: ``python -m``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pydoc import locate
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet import Schema, generate_metadata
+from data_stack.formats.parquet.files import open_file_for_arrow
+from data_stack_petastorm.etl.dataset_metadata import footers_of
+from data_stack_petastorm.fs_utils import readable_source
+from data_stack_petastorm.schemas import as_schema
+from data_stack_petastorm.unischema import Unischema
+
+__all__ = ["generate_petastorm_metadata", "main"]
+
+
+def generate_petastorm_metadata(
+    spark: Any,
+    dataset_url: str,
+    unischema_class: str | None = None,
+    use_summary_metadata: bool = False,
+    hdfs_driver: str = "libhdfs3",
+) -> None:
+    """Write the manifest and ``_common_metadata`` of a dataset, out of the footers of its files; indexes that are current stay.
+
+    Args:
+        spark: not needed; None will do. A session is left as it is.
+        dataset_url: of the dataset, or its path.
+        unischema_class: the schema by module and name, ``"frames.schemas.Frames"``, whose module is imported; None for the one
+            that the dataset has, or that its columns tell.
+        use_summary_metadata: also write all footers into ``_metadata``.
+        hdfs_driver: has no effect.
+
+    Raises:
+        ConfigError: there is no such schema, files do not fit it, or it has codecs of your own, which Petastorm does not read.
+        ResourceNotFoundError: there are no Parquet files.
+    """
+    schema = None
+    if unischema_class is not None:
+        found = locate(unischema_class)
+        if not isinstance(found, (Unischema, Schema)):
+            raise ConfigError(f"The specified class {unischema_class!r} is not an instance of a Unischema object: {found!r:.80}")
+        schema = as_schema(found)
+    source = readable_source(dataset_url)
+    generate_metadata(source, schema=schema, petastorm=True)
+    if use_summary_metadata:
+        _write_summary(source)
+
+
+def _write_summary(source: Any) -> None:
+    """Write ``_metadata``: the footers of all files in one."""
+    files = footers_of(source).files
+    summary: pq.FileMetaData | None = None
+    for path in files.paths:
+        with open_file_for_arrow(files.folder, path) as file:
+            footer = pq.read_metadata(file)
+        footer.set_file_path(path)
+        if summary is None:
+            summary = footer
+        else:
+            summary.append_row_groups(footer)
+    if summary is not None:
+        sink = pa.BufferOutputStream()
+        summary.write_metadata_file(sink)
+        with files.folder.create("_metadata") as target:
+            target.write(sink.getvalue().to_pybytes())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command; options of Spark are taken, and have no effect."""
+    parser = argparse.ArgumentParser(description="Add the metadata of a schema to Parquet files")
+    parser.add_argument("--dataset_url", required=True, help="URL or path of the dataset")
+    parser.add_argument("--unischema_class", help="the schema by module and name; without, the one that is there")
+    parser.add_argument("--use-summary-metadata", action="store_true", help="also write _metadata")
+    for name in ("--master", "--spark-driver-memory", "--hdfs-driver"):
+        parser.add_argument(name, help="has no effect")
+    given = parser.parse_args(arguments)
+    generate_petastorm_metadata(None, given.dataset_url, given.unischema_class, given.use_summary_metadata)
+
+
+_main = main
+
+if __name__ == "__main__":
+    main()
