@@ -1,0 +1,188 @@
+"""Metadata, row-group indexes and tools by Petastorm's names."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from data_stack_petastorm.codecs import NdarrayCodec, ScalarCodec
+from data_stack_petastorm.etl import metadata_util, petastorm_generate_metadata
+from data_stack_petastorm.etl.dataset_metadata import (
+    PetastormMetadataError,
+    get_schema,
+    get_schema_from_dataset_url,
+    infer_or_load_unischema,
+)
+from data_stack_petastorm.etl.rowgroup_indexers import FieldNotNullIndexer, SingleFieldIndexer
+from data_stack_petastorm.etl.rowgroup_indexing import build_rowgroup_index, get_row_group_indexes
+from data_stack_petastorm.fs_utils import FilesystemResolver, get_filesystem_and_path_or_paths, normalize_dir_url
+from data_stack_petastorm.generator import generate_datapoint
+from data_stack_petastorm.schemas import as_schema
+from data_stack_petastorm.test_util.reader_mock import ReaderMock, schema_data_generator_example
+from data_stack_petastorm.tools.copy_dataset import copy_dataset
+from data_stack_petastorm.unischema import Unischema, UnischemaField
+from data_stack_petastorm.utils import DecodeFieldError, decode_row
+
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
+from data_stack.formats.parquet import ScalarCodec as StoredScalarCodec
+from data_stack.formats.parquet.metadata import read_common_metadata
+from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY, UNISCHEMA_KEY
+from data_stack.formats.parquet.pickled import read_pickled_indexes, read_pickled_schema
+from data_stack.io.folder import folder_of
+
+Drives = Unischema(
+    "Drives",
+    [
+        UnischemaField("id", np.int64, (), ScalarCodec("bigint"), False),
+        UnischemaField("car", np.str_, ()),
+        UnischemaField("tags", np.str_, (None,), None, False),
+        UnischemaField("when", np.datetime64, ()),
+        UnischemaField("event", np.int32, (), nullable=True),
+        UnischemaField("path", np.float32, (None, 2), NdarrayCodec(), False),
+    ],
+)
+
+
+class Found(SimpleNamespace):
+    """Stands for a class of Petastorm's."""
+
+
+class Petastorms(pickle.Unpickler):
+    """Lets through what Petastorm's own unpickler does, with its classes as :class:`Found`."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        assert module.split(".")[0] in {"petastorm", "collections", "numpy", "pyspark", "decimal", "builtins"}
+        return Found if module.startswith("petastorm") else super().find_class(module, name)
+
+
+@pytest.fixture
+def drives(tmp_path: Path) -> str:
+    rows = [
+        {
+            "id": n,
+            "car": f"car {n // 5}",
+            "tags": [f"t{n}"] * 2,
+            "when": np.datetime64("2024-01-01", "ns"),
+            "event": n if n > 14 else None,
+        }
+        for n in range(20)
+    ]
+    with ParquetWriter(tmp_path / "drives", as_schema(Drives), row_group_rows=5, petastorm=True) as writer:
+        for row in rows:
+            writer.append({**row, "path": np.zeros((row["id"], 2), "float32")})
+    return str(tmp_path / "drives")
+
+
+def test_petastorm_finds_the_indexes_but_those_of_times(drives: str) -> None:
+    indexers = [SingleFieldIndexer(name, name) for name in ("id", "car", "tags", "when")]
+
+    build_rowgroup_index(drives, None, indexers)
+    build_rowgroup_index(drives, None, [FieldNotNullIndexer("event", "event")])
+
+    indexes = get_row_group_indexes(pq.ParquetDataset(drives))
+    assert indexes["car"].get_row_group_indexes("car 2") == indexes["tags"].get_row_group_indexes(np.str_("t11")) == {2}
+    assert (indexes["event"].get_row_group_indexes(), set(indexes)) == ({3}, {"id", "car", "tags", "when", "event"})
+    _, metadata = read_common_metadata(folder_of(drives)) or (None, {})
+    pickled = Petastorms(io.BytesIO(metadata[PICKLED_INDEXES_KEY])).load()
+    assert {name: found._column_name for name, found in pickled.items()} == {n: n for n in ("id", "car", "tags", "event")}
+    assert pickled["id"]._index_data[np.int64(7)] == {1}
+    assert (pickled["event"]._index_data, pickled["id"]._index_data["no such"]) == ({3}, set())
+    assert read_pickled_indexes(metadata[PICKLED_INDEXES_KEY])["car"].row_groups["car 3"] == {3}
+
+
+def test_an_indexer_is_built_of_rows_and_added() -> None:
+    first, second = SingleFieldIndexer("by", "x"), SingleFieldIndexer("by", "x")
+    first.build_index([{"x": 1}, {"x": np.array([2, 3])}, {"x": None}], 0)
+    second.build_index([{"x": 3}], 1)
+
+    both = first + second
+
+    assert (sorted(both.indexed_values), both.get_row_group_indexes(3), both.column_names) == ([1, 2, 3], {0, 1}, ["x"])
+    with pytest.raises(TypeError, match="cannot be added"):
+        first + FieldNotNullIndexer("by", "x")
+    with pytest.raises(ConfigError, match="empty rows"):
+        first.build_index([], 2)
+
+
+def test_petastorm_reads_lists_of_text_as_lists_and_no_float16(drives: str, tmp_path: Path) -> None:
+    _, metadata = read_common_metadata(folder_of(drives)) or (None, {})
+
+    assert b"cbuiltins\nstr\n" in metadata[UNISCHEMA_KEY]
+    assert [field.numpy_type for field in read_pickled_schema(metadata[UNISCHEMA_KEY]).fields][2] == "str_"
+    with pytest.raises(ConfigError, match=r"ScalarCodec\('float'\)"):
+        ParquetWriter(tmp_path / "half", Schema("half", [Field("x", "float16")]), petastorm=True)
+    Field("x", "float16", (), StoredScalarCodec("float"))
+
+
+def test_the_schema_of_a_dataset_is_in_its_metadata(drives: str, tmp_path: Path) -> None:
+    pq.write_table(pq.read_table(drives, columns=["id", "car"]).replace_schema_metadata(), tmp_path / "plain.parquet")
+
+    assert get_schema_from_dataset_url(f"file://{drives}").fields == get_schema(drives).fields
+    assert list(get_schema(drives).fields) == list(Drives.fields)
+    with pytest.raises(PetastormMetadataError, match="generate_petastorm_metadata"):
+        get_schema(tmp_path / "plain.parquet")
+    assert infer_or_load_unischema(tmp_path / "plain.parquet").car.numpy_dtype is np.str_
+    with pytest.raises(OSError, match="no such file"):
+        get_schema_from_dataset_url(tmp_path / "nowhere")
+
+
+def test_metadata_are_generated_and_shown(drives: str, capsys: pytest.CaptureFixture[str]) -> None:
+    build_rowgroup_index(drives, None, [SingleFieldIndexer("car", "car")])
+    (Path(drives) / "_common_metadata").unlink()
+
+    schema = f"{__name__}.Drives"
+    petastorm_generate_metadata.main(["--dataset_url", drives, "--unischema_class", schema, "--use-summary-metadata"])
+
+    summary = pq.read_metadata(Path(drives) / "_metadata")
+    assert (summary.num_row_groups, summary.row_group(0).column(0).file_path) == (4, "part-000000.parquet")
+    assert len(ParquetDataset(drives)) == 20
+    build_rowgroup_index(drives, None, [SingleFieldIndexer("car", "car")])
+    metadata_util.main(["--dataset-url", drives, "--print-values"])
+    assert "  -- car 1(1) [1]" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="not an instance of a Unischema"):
+        petastorm_generate_metadata.generate_petastorm_metadata(None, drives, "os.path")
+
+
+def test_a_copy_has_the_fields_that_match_and_no_nulls(drives: str, tmp_path: Path) -> None:
+    copy_dataset(None, drives, f"file://{tmp_path}/copy", ["id", "ev.*"], ["event"], False, 1, None)
+
+    assert list(get_schema(tmp_path / "copy").fields) == ["id", "event"]
+    assert [row["id"] for row in ParquetDataset(tmp_path / "copy")] == [15, 16, 17, 18, 19]
+    with pytest.raises(ConfigError, match="already exists"):
+        copy_dataset(None, drives, str(tmp_path / "copy"), None, None, False, None, None)
+    with pytest.raises(ConfigError, match="do not match any fields"):
+        copy_dataset(None, drives, str(tmp_path / "other"), ["bogus"], None, False, None, None)
+
+
+def test_file_systems_of_urls(tmp_path: Path) -> None:
+    resolver = FilesystemResolver(f"file://{tmp_path}/a%20b")
+
+    assert resolver.get_dataset_path() == f"{tmp_path}/a b"
+    assert pickle.loads(pickle.dumps(resolver.filesystem_factory()))() == resolver.filesystem()
+    _, paths = get_filesystem_and_path_or_paths(["memory://bucket/1.parquet", "memory://bucket/2.parquet"])
+    assert (paths, normalize_dir_url("memory://x/")) == (["bucket/1.parquet", "bucket/2.parquet"], "memory://x")
+    for wrong in ("/a/path", "s3:///no/bucket", "unknown://bucket/path"):
+        with pytest.raises(ValueError, match=r"file://|bucket/path|no file system"):
+            FilesystemResolver(wrong)
+    with pytest.raises(ValueError, match="same scheme"):
+        get_filesystem_and_path_or_paths(["file:///1", "memory://x/2"])
+
+
+def test_rows_are_made_up_and_decoded() -> None:
+    numbers = Drives.create_schema_view([Drives.id, Drives.path])
+    cell = NdarrayCodec().encode(Drives.path, np.ones((2, 2), np.float32))
+
+    with ReaderMock(numbers, schema_data_generator_example) as reader:
+        assert next(reader).path.shape == (10, 2)
+    assert generate_datapoint(numbers)["path"].shape == (13, 2)
+    decoded = decode_row({"id": 3, "path": cell, "event": None, "more": 1}, Drives)
+    assert (type(decoded["id"]), decoded["path"].sum(), decoded["event"], len(decoded)) == (np.int64, 4, None, 3)
+    with pytest.raises(DecodeFieldError, match="path"):
+        decode_row({"path": "bogus"}, Drives)
