@@ -29,7 +29,8 @@ from data_stack.formats.parquet import (
     copy_dataset,
     generate_metadata,
 )
-from data_stack.formats.parquet.pickled import read_pickled_schema
+from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY
+from data_stack.formats.parquet.pickled import read_pickled_indexes, read_pickled_schema
 from data_stack.io.folder import folder_of
 
 SCHEMA = Schema(
@@ -114,7 +115,11 @@ def test_indexes_are_built_of_petastorms_datasets_and_of_partitions(tmp_path: Pa
     part = built["part"]
     assert isinstance(part, SingleFieldIndex)
     assert [len(groups) for groups in part.row_groups.values()] == [1] * 10
-    assert before.items() - metadata_of(folder).items() <= {(b"ARROW:schema", before.get(b"ARROW:schema"))}
+    after = metadata_of(folder)
+    assert {key for key in before if after.get(key) != before[key]} <= {b"ARROW:schema", PICKLED_INDEXES_KEY}
+    theirs, now = read_pickled_indexes(before[PICKLED_INDEXES_KEY]), read_pickled_indexes(after[PICKLED_INDEXES_KEY])
+    assert theirs.items() <= now.items()
+    assert now.keys() - theirs.keys() == {"part", "odd"}
 
 
 def test_metadata_of_any_parquet_are_made_from_its_footers(tmp_path: Path) -> None:
