@@ -5,13 +5,22 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from data_stack_petastorm.errors import NoDataAvailableError
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.reader import Reader, make_batch_reader, make_reader
 from data_stack_petastorm.transform import TransformSpec
 from data_stack_petastorm.weighted_sampling_reader import WeightedSamplingReader
 
 #: The adapters need torch or TensorFlow, so a star import does not give them.
-__all__ = ["NGram", "Reader", "TransformSpec", "WeightedSamplingReader", "make_batch_reader", "make_reader"]
+__all__ = [
+    "NGram",
+    "NoDataAvailableError",
+    "Reader",
+    "TransformSpec",
+    "WeightedSamplingReader",
+    "make_batch_reader",
+    "make_reader",
+]
 
 _ADAPTERS = {
     "BatchedDataLoader": "pytorch",

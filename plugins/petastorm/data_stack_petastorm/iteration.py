@@ -13,10 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet import NGram, ParquetDataset, Schema
+from data_stack.formats.parquet import ParquetDataset, Schema
 from data_stack.loader import BlockShuffled, InOrder, Lanes, Loader, Order
+from data_stack_petastorm.errors import NoDataAvailableError
+from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.row_groups import RowGroups, parts_of_row_groups, permute_rows, the_one
-from data_stack_petastorm.rows import batch_as_tuples, rows_of
+from data_stack_petastorm.rows import RowMaker
+from data_stack_petastorm.schemas import as_unischema
 
 __all__ = ["Reader", "lanes_of", "n_rows_of"]
 
@@ -30,19 +33,25 @@ _END: Final = object()
 class Reader:
     """What :func:`make_reader` and :func:`make_batch_reader` give: an iterator of named tuples, and a context manager.
 
-    It gives ``num_epochs`` epochs, then ends. The next loop continues one that was broken off; after an error the reader tries
-    the same row again; :meth:`reset` begins anew, at any time. Workers run from the first row to the last, or to the end of
+    It gives ``num_epochs`` epochs, then ends; :meth:`reset` begins anew. The next loop continues one that was broken off; after
+    an error the reader tries the same row again. Workers run from the first row to the last, or to the end of
     the ``with`` block. Several threads may take rows of one reader; each row goes to one of them.
 
     Args:
         dataset: what is read.
         iterator: the stack on it: rows, or n-grams.
         block_lengths: how many of the iterator's samples each row group has, shape ``(n_row_groups,)``.
-        schema: the fields that come out.
+        fields: those that come out, in their order.
         ngram: the n-gram; None for rows.
         batched: whether a tuple has the columns of a row group.
+        of_groups: for ``batched``, the rows of which row groups are made: those of ``iterator``, or others and what is made of
+            the columns of a row group; None for the former.
         shuffling: row groups, rows, and of how many row groups the rows are mixed.
         options: of the loader: seed, epochs, shard, uneven, workers, worker_kind, prefetch.
+        told: what ``diagnostics`` repeats of the arguments.
+
+    Attributes:
+        schema: the :class:`~data_stack_petastorm.unischema.Unischema` of the rows.
     """
 
     def __init__(
@@ -51,19 +60,22 @@ class Reader:
         iterator: Any,
         *,
         block_lengths: Any,
-        schema: Schema,
+        fields: Schema,
         ngram: NGram | None,
         batched: bool,
         shuffling: tuple[bool, bool, int],
         options: Mapping[str, Any],
+        of_groups: tuple[Any, Callable[..., Any]] | None = None,
+        told: Mapping[str, Any] | None = None,
     ) -> None:
-        self.dataset, self.iterator, self.schema, self.ngram = dataset, iterator, schema, ngram
+        self.dataset, self.iterator, self.fields, self.ngram = dataset, iterator, fields, ngram
+        self.schema = as_unischema(fields)
         self.num_epochs: int | None = options["epochs"]
         self.seed: int = options["seed"]
         self.batched_output = self.is_batched_reader = batched
         self.last_row_consumed = self.stopped = False
         self._options, self._shuffling, self._lengths = dict(options), shuffling, block_lengths[block_lengths > 0]
-        self._steps = None if ngram is None else tuple(range(min(ngram.fields), max(ngram.fields) + 1))
+        self._maker, self._of_groups, self._told = RowMaker(self.schema, ngram), of_groups, dict(told or {})
         self._n_at_once = 1 if batched else self._rows_at_once()
         self._loader = self._row_group_loader() if batched else self.loader(self._n_at_once)
         self._lock = threading.RLock()
@@ -87,7 +99,7 @@ class Reader:
 
         Raises:
             StopIteration: all epochs are over; :meth:`reset` begins anew.
-            ConfigError: there are fewer row groups than shards among which they are dealt out.
+            NoDataAvailableError: there are fewer row groups than shards among which they are dealt out.
             RuntimeError: the reader was stopped.
             LoadingError: a row could not be read; the message names it. Asked again, the reader tries again.
             WorkerError: a worker died.
@@ -112,7 +124,19 @@ class Reader:
         return self._loader.plan.n_batch_samples() * self.num_epochs
 
     def reset(self) -> None:
-        """Begin anew with the next epoch, wherever the reader is, also after an error or :meth:`stop`."""
+        """Begin anew with the next epoch: after the last row, an error or :meth:`stop`.
+
+        Raises:
+            NotImplementedError: rows were read, but not yet the last one. :meth:`stop` first to leave the others out.
+        """
+        if self._batches is not None and not self.stopped:
+            raise NotImplementedError(
+                "a reader is not reset in the middle of its rows: read all of them first, or call stop() to leave the others out"
+            )
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew with the next epoch, wherever the reader is."""
         self._forget()
         self.last_row_consumed = self.stopped = False
 
@@ -160,10 +184,11 @@ class Reader:
             self._batches = None
             self._loader.seek(*before)  # the next call tries again
             raise
-        name = self.schema.name
-        if self.batched_output:
-            return iter([batch_as_tuples(batch, name, self._steps)])
-        return rows_of(batch, name, self._steps)
+        if not self.batched_output:
+            return self._maker.rows(batch)
+        if self._of_groups is not None and not n_rows_of(batch):  # the transform left all of them out
+            return iter(())
+        return iter([self._maker.batch(batch)])
 
     def _refuse_shards_without_rows(self) -> None:
         """Refuse more shards than rows, or than row groups when a ``batched`` reader is read; a DataLoader shards its rows."""
@@ -171,8 +196,9 @@ class Reader:
         if not 0 < plan.n_samples < plan.world or plan.uneven == "keep":
             return
         what = "row groups" if self.batched_output else "rows"
-        raise ConfigError(
-            f"there are fewer {what} ({plan.n_samples}) than shards ({plan.world}) in {self.dataset!r:.200}. Ask for fewer "
+        raise NoDataAvailableError(
+            f"Number of row-groups in the dataset: {len(self._lengths)}. "
+            f"There are fewer {what} ({plan.n_samples}) than shards ({plan.world}) in {self.dataset!r:.200}. Ask for fewer "
             f"shards, shard rows by make_reader or a DataLoader, or leave some shards empty with uneven='keep'"
         )
 
@@ -183,8 +209,16 @@ class Reader:
 
     @property
     def diagnostics(self) -> dict[str, Any]:
-        """What the loader did, and how long was waited for it."""
-        return asdict(self._loader.stats())
+        """What the loader did, and how long was waited for it; also by Petastorm's names, which leave out what is read ahead."""
+        stats = self._loader.stats()
+        return {
+            **asdict(stats),
+            "output_queue_size": 0,
+            "items_consumed": stats.n_batches,
+            "items_produced": stats.n_batches,
+            "items_inprocess": 0,
+            **self._told,
+        }
 
     # ------------------------------------------------------------------ loaders
 
@@ -239,12 +273,13 @@ class Reader:
         lengths, n_of_each = parts_of_row_groups(self._lengths, n_mixed)
         order: bool | Order = BlockShuffled(block_lengths=n_of_each, window=n_mixed) if shuffle_row_groups else False
         transform = permute_rows if shuffle_rows else None
-        return Loader(RowGroups(self.iterator, lengths), 1, shuffle=order, collate=the_one, transform=transform, **self._options)
+        rows, make = (self.iterator, None) if self._of_groups is None else self._of_groups
+        return Loader(RowGroups(rows, lengths, make), 1, shuffle=order, collate=the_one, transform=transform, **self._options)
 
     def _rows_at_once(self) -> int:
         n_bytes = 0
         n_steps = 1 if self.ngram is None else len(self.ngram.fields)
-        for field in self.schema:
+        for field in self.fields:
             item = field.dtype.itemsize if isinstance(field.dtype, np.dtype) else 16
             n_bytes += max(item, 8) * math.prod(_USUAL_EXTENT if size is None else size for size in field.shape)
         return min(max(_CHUNK_BYTES // max(1, n_bytes * n_steps), 1), _LARGEST_CHUNK)

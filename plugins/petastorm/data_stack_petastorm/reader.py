@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import numbers
+import re
 import secrets
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.parquet import NGram, NGramIterator, ParquetDataset, TransformSpec
+from data_stack.exception import ConfigError, MissingDependencyError, ResourceNotFoundError
+from data_stack.formats import parquet
+from data_stack.formats.parquet import NGramIterator, ParquetDataset, Schema
 from data_stack.formats.parquet.selecting import as_predicate, in_reduce
 from data_stack.formats.parquet.selecting.petastorm_predicates import on_frames
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.io.storage_connectors import CachedStorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.loader.plan import Uneven
+from data_stack.util.functions import has_parameter
 from data_stack.util.processors import n_processors
+from data_stack_petastorm import transform
 from data_stack_petastorm.iteration import Reader
+from data_stack_petastorm.ngram import NGram
 
 __all__ = ["Reader", "ReaderArguments", "make_batch_reader", "make_reader"]
 
 _MOST_WORKERS_PER_PROCESSOR = 2
 _KINDS: Final = {"thread": "threads", "process": "processes", "dummy": "inline"}
+
+
+class DatasetNotFoundError(ResourceNotFoundError, FileNotFoundError):
+    """There are no Parquet files where a reader looks for them."""
+
+
+class NoFieldsError(ConfigError, RuntimeError):
+    """None of ``schema_fields`` is a field of the dataset."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +48,8 @@ class ReaderArguments:
     Attributes:
         source: folder, file or list of files: a path, a URL (``file://``, ``s3://``, ``hdfs://``, ``mongodb://`` …), a
             storage connector, or resources of a dataset. Any Parquet will do.
-        schema_fields: names, regular expressions of whole names, or fields; or an
-            :class:`~data_stack.formats.parquet.ngram.NGram` for sequences ``{offset: named tuple}``. None for all.
+        schema_fields: fields, names, and regular expressions of whole names; rows have the fields first, then those that are
+            matched. Or an :class:`~data_stack_petastorm.ngram.NGram` for sequences ``{offset: named tuple}``. None or [] for all.
         reader_pool_type: "thread", "process" or "dummy" (none).
         workers_count: how many at most. For files of this machine and without a ``transform_spec`` at most two for
             each processor: more would be in each other's way.
@@ -50,12 +64,12 @@ class ReaderArguments:
         num_epochs: how often all rows are given; None: without an end.
         cur_shard: which of the shards this reader gives.
         shard_count: how many there are. All have equally many rows, see ``uneven``.
-        shard_seed: as ``seed``, where that is None.
+        shard_seed: as ``seed``, where that is None; deprecated.
         cache_type: "null", or "local-disk" to keep what is read of a remote store under ``cache_location``, by its content. Files
             of this machine are not copied. Other files there are not touched, and the cache stays there for the next reader.
         cache_location: a folder.
         cache_size_limit: bytes that it may take; None for no limit.
-        transform_spec: what is made of each row.
+        transform_spec: what is made of each row, a :class:`~data_stack_petastorm.transform.TransformSpec`.
         filters: of pyarrow: ``[("speed", ">", 3)]`` or an expression; all of it has an effect on rows.
         storage_options: for fsspec, with which the URL is opened then.
         filesystem: of pyarrow or fsspec, in which ``dataset_url`` is a path.
@@ -91,7 +105,7 @@ class ReaderArguments:
     cache_row_size_estimate: int | None = None
     cache_extra_settings: Mapping[str, Any] | None = None
     hdfs_driver: str = "libhdfs3"
-    transform_spec: TransformSpec | None = None
+    transform_spec: parquet.TransformSpec | None = None
     filters: Any = None
     storage_options: Mapping[str, Any] | None = None
     zmq_copy_buffers: bool = True
@@ -118,13 +132,14 @@ def make_reader(dataset_url: Any, *arguments: Any, **named: Any) -> Reader:
 
     Raises:
         TypeError: there is no such argument.
-        ResourceNotFoundError: there are no Parquet files.
+        DatasetNotFoundError: there are no Parquet files; it is a ResourceNotFoundError and an OSError.
         DatasetFileCorruptError: a footer is damaged, or files differ in their columns.
-        ConfigError: an argument is out of range, there is no such field, or there are fewer rows than shards (unless ``uneven``
-            is "keep").
+        NoFieldsError: ``schema_fields`` match nothing; it is a ConfigError and a RuntimeError.
+        NoDataAvailableError: there are fewer rows than shards (unless ``uneven`` is "keep").
+        ConfigError: an argument is out of range, or there is no such field; it is a ValueError.
 
     Warns:
-        UserWarning: no row is selected, or the dataset is empty.
+        UserWarning: no row is selected, the dataset is empty, or a name or pattern in ``schema_fields`` matches nothing.
     """
     return _make(ReaderArguments(dataset_url, *arguments, **named), batched=False)
 
@@ -134,7 +149,8 @@ def make_batch_reader(dataset_url_or_urls: Any, *arguments: Any, **named: Any) -
 
     Arguments as for :func:`make_reader`, except:
 
-    * ``transform_spec`` is of DataFrames, unless it says another ``on``; as many rows come out as go in.
+    * ``transform_spec`` is of DataFrames of a row group, unless it says another ``on``. It may leave rows out; a
+      :class:`~data_stack_petastorm.pytorch.DataLoader` of the reader then needs a ``predicate`` instead.
     * The function of a ``predicate`` may be one of columns: of a DataFrame in ``do_include``, of Series in ``in_lambda``.
     * ``shuffle_row_drop_partitions`` of k > 1 cuts each row group into k parts, each a tuple of its own; the parts of k row
       groups are mixed.
@@ -142,30 +158,35 @@ def make_batch_reader(dataset_url_or_urls: Any, *arguments: Any, **named: Any) -
       :class:`~data_stack_petastorm.pytorch.DataLoader` of the reader divides the rows themselves.
 
     Raises:
-        TypeError, ResourceNotFoundError, DatasetFileCorruptError, ConfigError: as :func:`make_reader`.
+        TypeError, DatasetNotFoundError, DatasetFileCorruptError, NoFieldsError, ConfigError: as :func:`make_reader`.
     """
     return _make(ReaderArguments(dataset_url_or_urls, *arguments, **named), batched=True)
 
 
 def _make(given: ReaderArguments, *, batched: bool) -> Reader:
     """A reader for the arguments of one of the two functions."""
-    dataset, ngram = _dataset(given, batched)
-    shard = _shard(given.cur_shard, given.shard_count)
-    seed = given.shard_seed if given.seed is None else given.seed
-    if seed is None:
-        seed = secrets.randbits(63) if shard[1] == 1 else 0
-    iterator: Any = dataset
-    if (spec := given.transform_spec) is not None:
-        if spec.on is None and batched:
-            spec = TransformSpec(spec.func, spec.edit_fields, spec.removed_fields or None, spec.selected_fields, on="pandas")
-        iterator = TransformedDatasetIterator(dataset, spec, seed=seed)
-    schema, block_lengths = iterator.schema, dataset.block_lengths
-    if ngram is not None:
-        iterator = NGramIterator(iterator, ngram)
-        ngram, block_lengths = iterator.ngram, iterator.block_lengths
-        schema = schema.view(ngram.get_field_names_at_all_timesteps())
     if given.reader_pool_type not in _KINDS:
-        raise ConfigError(f"reader_pool_type is one of {', '.join(map(repr, _KINDS))}, not {given.reader_pool_type!r:.40}")
+        raise ConfigError(
+            f"Unknown reader_pool_type: {given.reader_pool_type!r:.40}; it is one of {', '.join(map(repr, _KINDS))}"
+        )
+    shard = _shard(given.cur_shard, given.shard_count)
+    dataset, names, ngram = _dataset(given, batched)
+    seed = _seed(given, shard)
+    iterator: Any = dataset
+    of_groups = None
+    if (spec := given.transform_spec) is not None:
+        spec = transform.resolve(spec, dataset, "pandas" if batched else None)
+        iterator = TransformedDatasetIterator(dataset, spec, seed=seed)
+        if batched and ngram is None and spec.func is not None and spec.on == "pandas" and not has_parameter(spec.func, "rng"):
+            of_groups = dataset, transform.FrameTransform(spec.func, iterator.schema)
+    fields, block_lengths = iterator.schema, dataset.block_lengths
+    if spec is None and ngram is None:
+        fields = Schema(fields.name, [fields[name] for name in names])
+    if ngram is not None:
+        ngram.resolve_regex_field_names(fields, dataset.schema)
+        iterator = NGramIterator(iterator, ngram.engine)
+        block_lengths = iterator.block_lengths
+        fields = fields.view(iterator.ngram.get_field_names_at_all_timesteps())
     n_workers = check_integer("workers_count", given.workers_count, at_least=1)
     if dataset.is_local and spec is None:  # nothing is waited for but processors
         n_workers = min(n_workers, _MOST_WORKERS_PER_PROCESSOR * n_processors())
@@ -175,7 +196,7 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
         dataset,
         iterator,
         block_lengths=block_lengths,
-        schema=schema,
+        fields=fields,
         ngram=ngram,
         batched=batched,
         shuffling=(shuffles_row_groups, bool(given.shuffle_rows), n_mixed if shuffles_row_groups else 1),
@@ -188,14 +209,27 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
             "worker_kind": _KINDS[given.reader_pool_type],
             "prefetch": 2 if n_workers <= 4 else 1,
         },
+        of_groups=of_groups,
+        told={"zmq_copy_buffers": given.zmq_copy_buffers},
     )
 
 
-def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, NGram | None]:
-    """The dataset, and the n-gram, if there is one."""
+def _seed(given: ReaderArguments, shard: tuple[int, int]) -> int:
+    if given.shard_seed is not None:
+        warnings.warn(
+            "shard_seed was deprecated and will be removed in future versions. Give seed, which decides all orders", stacklevel=4
+        )
+    seed = given.shard_seed if given.seed is None else given.seed
+    if seed is None:
+        seed = secrets.randbits(63) if shard[1] == 1 else 0
+    return seed
+
+
+def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, list[str], NGram | None]:
+    """The dataset, the names of its fields in the order of rows, and the n-gram, if there is one."""
     source, filesystem = _open(given)
     schema_fields, spec = given.schema_fields, given.transform_spec
-    if spec is not None and not isinstance(spec, TransformSpec):
+    if spec is not None and not isinstance(spec, parquet.TransformSpec):
         raise ConfigError(f"transform_spec is a TransformSpec, not {spec!r:.80}")
     predicates = [as_predicate(each) for each in (given.predicate, given.filters) if each is not None]
     if batched and given.predicate is not None:
@@ -205,14 +239,55 @@ def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, NGr
         "row_groups": given.rowgroup_selector,
         "filesystem": filesystem,
     }
-    if not isinstance(schema_fields, NGram):
-        columns = None if schema_fields is None else [_column(each) for each in _list(schema_fields)]
-        return ParquetDataset(source, columns, **options), None
-    dataset = ParquetDataset(source, **options)
-    if spec is not None:  # it is given what is wanted of any row
-        columns = _columns_of(schema_fields, list(dataset.schema.fields))
-        dataset = dataset if columns is None else ParquetDataset(source, columns, **options)
-    return dataset, schema_fields
+    try:
+        if not isinstance(schema_fields, (NGram, parquet.NGram)):
+            choices = [] if schema_fields is None else _list(schema_fields)
+            return (*_chosen(source, choices, options), None)
+        ngram = NGram.of(schema_fields)
+        dataset = ParquetDataset(source, **options)
+        if spec is not None:  # it is given what is wanted of any row
+            columns = _columns_of(ngram, list(dataset.schema.fields))
+            dataset = dataset if columns is None else ParquetDataset(source, columns, **options)
+    except ResourceNotFoundError as error:
+        raise DatasetNotFoundError(error.identifier, error.location) from error
+    return dataset, [], ngram
+
+
+def _chosen(source: Any, choices: list[Any], options: Mapping[str, Any]) -> tuple[ParquetDataset, list[str]]:
+    """The dataset with some fields, and their names in the order of a schema view: fields first, then what patterns match."""
+    if not choices:
+        dataset = ParquetDataset(source, **options)
+        return dataset, list(dataset.schema.fields)
+    regexes = [_regex(choice) for choice in choices]
+    try:
+        dataset = ParquetDataset(source, [re.compile("|".join(regexes))], **options)
+    except ConfigError as error:
+        ParquetDataset(source, **options)  # raises if the cause is another
+        raise NoFieldsError(f"No fields matching the criteria '{choices!r:.400}' were found in the dataset: {error}") from error
+    names = list(dataset.schema.fields)
+    exact = [choice.name for choice in choices if not isinstance(choice, (str, re.Pattern))]
+    for name in exact:
+        dataset.schema[name]  # raises, with the names that there are
+    for choice, regex in zip(choices, regexes, strict=True):
+        if not any(re.fullmatch(regex, name) for name in names):
+            warnings.warn(f"{choice!r:.80} in schema_fields matches no field of the dataset, and has no effect", stacklevel=6)
+    return dataset, list(dict.fromkeys([*exact, *names]))
+
+
+def _regex(choice: Any) -> str:
+    """A regular expression of the whole names that a field, name or regular expression means."""
+    if not isinstance(choice, (str, re.Pattern)):
+        name = getattr(choice, "name", None)
+        if not isinstance(name, str):
+            raise ConfigError(f"schema_fields are fields, names and regular expressions, not {choice!r:.80}")
+        return re.escape(name)
+    try:
+        compiled = re.compile(choice)
+    except re.error:  # a name such as "speed (km"
+        return re.escape(str(choice))
+    flags = "".join(letter for letter in "imsx" if compiled.flags & re.RegexFlag[letter.upper()])
+    text = re.sub(r"^\(\?[aiLmsux]+\)", "", compiled.pattern)
+    return f"{re.escape(text)}|(?{flags}:{text})"
 
 
 def _shard(cur_shard: Any, shard_count: Any) -> tuple[int, int]:
@@ -231,7 +306,7 @@ def _open(given: ReaderArguments) -> tuple[Any, Any]:
     source = given.source
     cache_type, filesystem, options = given.cache_type, given.filesystem, given.storage_options
     if cache_type not in (None, "null", "local-disk"):
-        raise ConfigError(f"cache_type is 'null' or 'local-disk', not {cache_type!r:.40}")
+        raise ConfigError(f"Unknown cache_type: {cache_type!r:.40}; it is 'null' or 'local-disk'")
     is_url = isinstance(source, str) and "://" in source
     scheme = urlsplit(source).scheme.lower() if is_url else ""
     if filesystem is None and options and is_url and scheme != "file":
@@ -261,15 +336,10 @@ def _list(schema_fields: Any) -> list[Any]:
     return list(schema_fields)
 
 
-def _column(choice: Any) -> Any:
-    """A name or pattern; of a field, whosever it is, its name."""
-    return getattr(choice, "name", choice)
-
-
 def _columns_of(ngram: NGram, names: Sequence[str]) -> list[str] | None:
     """The fields that an n-gram names; None if it names some that the transform makes."""
     try:
-        resolved = ngram.resolve(names)
+        resolved = ngram.engine.resolve(names)
     except ConfigError:
         return None
     others = [resolved.timestamp_field] + ([] if resolved.group_field is None else [resolved.group_field])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,11 @@ class RowGroups(DatasetIterator):
     Args:
         rows: of any dataset; it stays the caller's.
         lengths: rows of each block, in order, shape ``(n_blocks,)``; together all rows.
+        make: what is made of the columns of a block; None for the columns.
     """
 
-    def __init__(self, rows: DatasetIteratorIF, lengths: npt.NDArray[np.int64]) -> None:
-        self._rows, self._ends = rows, np.concatenate([[0], np.cumsum(lengths)])
+    def __init__(self, rows: DatasetIteratorIF, lengths: npt.NDArray[np.int64], make: Callable[..., Any] | None = None) -> None:
+        self._rows, self._ends, self._make = rows, np.concatenate([[0], np.cumsum(lengths)]), make
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -30,7 +32,8 @@ class RowGroups(DatasetIterator):
         """The columns of a block for an int; a view for a slice or an index array."""
         if type(index) is not int or not 0 <= index < len(self):
             return sample_or_view(self, index)
-        return self._rows.read_batch(np.arange(self._ends[index], self._ends[index + 1]))
+        columns = self._rows.read_batch(np.arange(self._ends[index], self._ends[index + 1]))
+        return columns if self._make is None else self._make(columns)
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:

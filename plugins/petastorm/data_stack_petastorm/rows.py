@@ -1,21 +1,24 @@
-"""Named tuples of rows and of row groups, in the order of the fields."""
+"""Named tuples of rows and of row groups, with the values that Petastorm gives."""
 
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.util import named_rows
+from data_stack_petastorm.ngram import NGram
+from data_stack_petastorm.unischema import Unischema
 
-__all__ = ["batch_as_tuples", "row_type", "rows_of"]
+__all__ = ["RowMaker", "row_type"]
 
 #: A row of an array is a view of its chunk up to so many bytes; a larger one is copied, or keeping it would keep all of them.
 _LARGEST_VIEW = 1024
+#: The text of a row group is an array of fixed width up to so many bytes, or up to so much more than there are characters.
+_LARGEST_TEXT, _MOST_PADDING = 64 << 20, 16
 
 
 def row_type(schema_name: str, names: tuple[str, ...]) -> Any:
@@ -23,32 +26,71 @@ def row_type(schema_name: str, names: tuple[str, ...]) -> Any:
     return named_rows.row_type(f"{schema_name}_view", names)
 
 
-def rows_of(batch: Mapping[Any, Any], schema_name: str, steps: tuple[int, ...] | None = None) -> Iterator[Any]:
-    """The rows of a batch as named tuples; of n-grams dicts of them.
+class RowMaker:
+    """Makes named tuples of batches: columns of shape ``(n, ...)`` by name; of n-grams such columns for each offset.
 
     Args:
-        batch: columns of shape ``(n, ...)`` by name; of n-grams such columns for each offset.
-        schema_name: for the name of the class.
-        steps: of n-grams, the offsets that rows are given for; None for rows.
+        schema: of the rows; it decides the order of their fields, and which are text of NumPy.
+        ngram: which fields each offset has; None for rows.
     """
-    if steps is None:
-        new_row = functools.partial(tuple.__new__, row_type(schema_name, tuple(batch)))  # ``_make`` without a call of Python
-        return map(new_row, zip(*map(_values, batch.values()), strict=True))
-    n_rows = next((len(column) for columns in batch.values() for column in columns.values()), 0)
-    nothing = row_type(schema_name, ())()  # of a row of which nothing is wanted
-    by_step = [rows_of(batch[step], schema_name) if batch.get(step) else itertools.repeat(nothing, n_rows) for step in steps]
-    return (dict(zip(steps, rows, strict=True)) for rows in zip(*by_step, strict=True))
+
+    def __init__(self, schema: Unischema, ngram: NGram | None) -> None:
+        self._steps: dict[int, _Maker] | None = None
+        self._maker = _Maker(schema)
+        if ngram is not None:
+            steps = range(min(ngram.fields), max(ngram.fields) + 1)
+            self._steps = {step: _Maker(ngram.get_schema_at_timestep(schema, step)) for step in steps}
+
+    def rows(self, batch: Mapping[Any, Any]) -> Iterator[Any]:
+        """The rows of a batch; of n-grams dicts of rows by offset."""
+        if self._steps is None:
+            return self._maker.rows(batch, 0)
+        n_rows = next((len(column) for columns in batch.values() for column in columns.values()), 0)
+        by_step = [maker.rows(batch.get(step, {}), n_rows) for step, maker in self._steps.items()]
+        return (dict(zip(self._steps, rows, strict=True)) for rows in zip(*by_step, strict=True))
+
+    def batch(self, batch: Mapping[Any, Any]) -> Any:
+        """A batch as one row of its columns; of n-grams a dict of them by offset."""
+        if self._steps is None:
+            return self._maker.batch(batch)
+        return {step: maker.batch(batch.get(step, {})) for step, maker in self._steps.items()}
 
 
-def batch_as_tuples(batch: Mapping[Any, Any], schema_name: str, steps: tuple[int, ...] | None = None) -> Any:
-    """A batch as one named tuple of its columns; of n-grams a dict of them."""
-    if steps is not None:
-        return {step: batch_as_tuples(batch.get(step, {}), schema_name) for step in steps}
-    return row_type(schema_name, tuple(batch))._make(batch.values())
+class _Maker:
+    """Makes the rows of one schema."""
+
+    def __init__(self, schema: Unischema) -> None:
+        self._names = tuple(schema.fields)
+        self._type = row_type(schema._name, self._names)
+        kinds = {np.str_: np.str_, np.bytes_: np.bytes_}
+        self._texts = {name: kinds.get(field.numpy_dtype) for name, field in schema.fields.items() if field.shape == ()}
+
+    def rows(self, columns: Mapping[str, npt.NDArray[Any]], n_rows: int) -> Iterator[Any]:
+        if not self._names:
+            return iter([self._type()] * n_rows)
+        new_row = functools.partial(tuple.__new__, self._type)  # ``_make`` without a call of Python
+        values = [_values(columns[name], self._texts.get(name)) for name in self._names]
+        return map(new_row, zip(*values, strict=True))
+
+    def batch(self, columns: Mapping[str, npt.NDArray[Any]]) -> Any:
+        texts = {name for name, text in self._texts.items() if text is np.str_}
+        return self._type._make(_text(columns[name]) if name in texts else columns[name] for name in self._names)
 
 
-def _values(column: npt.NDArray[Any]) -> Iterable[Any]:
+def _values(column: npt.NDArray[Any], text: Callable[[Any], Any] | None) -> Iterable[Any]:
     """The values of a column: scalars of numpy, objects, arrays."""
     if column.ndim > 1 and column.nbytes > _LARGEST_VIEW * len(column):
         return map(np.ndarray.copy, column)  # on access: into memory that the row before has just left
+    if text is not None and column.dtype == object:
+        return [None if value is None else text(value) for value in column]
     return list(column)
+
+
+def _text(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A column of text as an array of fixed width, where that holds it: without nulls, NULs at an end, far longer texts."""
+    if column.dtype != object or not all(isinstance(value, str) and not value.endswith("\0") for value in column):
+        return column
+    lengths = np.fromiter(map(len, column), np.int64, len(column))
+    if 4 * len(column) * int(lengths.max(initial=1)) > max(_LARGEST_TEXT, 4 * _MOST_PADDING * int(lengths.sum())):
+        return column
+    return column.astype(np.str_)

@@ -1,5 +1,185 @@
-"""``petastorm.transform``: what is made of rows."""
+"""What is made of rows, in Petastorm's spelling."""
 
-from data_stack.formats.parquet.transform import TransformSpec, edit_field, transform_schema
+from __future__ import annotations
 
-__all__ = ["TransformSpec", "edit_field", "transform_schema"]
+import warnings
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from data_stack.codecs.fitting import fits_shape
+from data_stack.dataset.iterator import InMemoryDatasetIterator
+from data_stack.dataset.iterator.ownership import copy_value
+from data_stack.exception import ConfigError
+from data_stack.formats import parquet
+from data_stack.formats.parquet import Field, Schema
+from data_stack.formats.parquet.transform import edit_field
+from data_stack.formats.parquet.transformed import TransformedDatasetIterator
+from data_stack.util.functions import has_parameter
+from data_stack_petastorm.schemas import as_unischema
+from data_stack_petastorm.unischema import Unischema
+
+__all__ = ["FrameTransform", "TransformSpec", "edit_field", "resolve", "transform_schema"]
+
+#: Rows of the first row group on which a function of batches is tried.
+_ROWS_TRIED = 16
+
+
+class TransformSpec(parquet.TransformSpec):
+    """What is made of rows: a function, and the fields that it edits, removes and selects.
+
+    As :class:`data_stack.formats.parquet.TransformSpec`, but ``edit_fields`` may be UnischemaFields, too, and need not name a
+    field of which the function makes another dtype or shape: a reader tries the function on the first row, and holds the others
+    to what it found. Names of removed or selected fields that are not there cause a warning. A function of DataFrames may leave
+    rows out.
+
+    Raises:
+        ConfigError: an argument is invalid.
+    """
+
+    def __post_init__(self) -> None:
+        self.edit_fields = [
+            (*each[:3], each[4]) if isinstance(each, tuple) and len(each) == 5 else each for each in self.edit_fields or ()
+        ]
+        super().__post_init__()
+
+
+def transform_schema(schema: Unischema, transform_spec: parquet.TransformSpec) -> Unischema:
+    """The fields that come out, of rows with the fields of ``schema``.
+
+    Warns:
+        UserWarning: a removed or selected field is not there.
+    """
+    spec = _known(transform_spec, schema.fields)
+    edited = as_unischema(Schema("", spec.edit_fields)).fields
+    fields = {name: field for name, field in schema.fields.items() if name not in edited}
+    fields.update((name, field._replace(codec=None)) for name, field in edited.items())
+    names = spec.selected_fields
+    if names is None:
+        names = [name for name in fields if name not in spec.removed_fields]
+    return Unischema(f"{schema._name}_transformed", [fields[name] for name in names])
+
+
+def resolve(spec: parquet.TransformSpec, rows: Any, on: Any) -> parquet.TransformSpec:
+    """The spec with all that its function changes, as tried on the first rows.
+
+    Args:
+        spec: as given.
+        rows: with the schema ``rows.schema``.
+        on: what its function is a function of, where it does not say.
+    """
+    spec = _known(spec, rows.schema.fields, on)
+    schema = spec.schema_of(rows.schema)
+    edited = {field.name for field in spec.edit_fields}
+    if spec.func is None or not len(rows) or all(field.name in edited for field in schema):
+        return spec
+    try:
+        made = _first_values(spec, rows)
+    except Exception:  # noqa: BLE001  # of the user's; reading the row says what is wrong
+        return spec
+    found = [_inferred(field, made[field.name]) for field in schema if field.name not in edited and field.name in made]
+    changed = [field for field in found if field != schema[field.name]]
+    if not changed:
+        return spec
+    edits = [*spec.edit_fields, *changed]
+    return parquet.TransformSpec(spec.func, edits, selected_fields=list(schema.fields), on=spec.on)
+
+
+class FrameTransform:
+    """Makes columns of columns by a function of DataFrames, which may leave rows out.
+
+    Args:
+        func: of DataFrames.
+        schema: of what comes out.
+    """
+
+    def __init__(self, func: Any, schema: Schema) -> None:
+        self._func, self._schema = func, schema
+
+    def __call__(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The columns that come out, checked against their fields; without rows arrays of shape (0,).
+
+        Raises:
+            ConfigError: they are not of the fields.
+        """
+        from data_stack.formats.parquet.transform_pandas import as_frame, columns_of_frame
+
+        names = list(self._schema.fields)
+        made = columns_of_frame(self._func(as_frame(columns)), names)
+        if len(made) < len(names):
+            raise ConfigError(
+                f"Transformed result columns ({', '.join(made)}) do not match required schema columns ({', '.join(names)}): "
+                f"name those that the function drops in removed_fields"
+            )
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*(made[name] for name in names), strict=True)]
+        if not rows:
+            return {name: np.empty(0, object) for name in names}
+        checked = TransformedDatasetIterator(InMemoryDatasetIterator(rows), parquet.TransformSpec(), schema=self._schema)
+        return checked.read_batch(np.arange(len(rows)))
+
+
+def _known(spec: parquet.TransformSpec, names: Iterable[str], on: Any = None) -> parquet.TransformSpec:
+    """The spec without the fields that it removes or selects but that are not there."""
+    known = {*names, *(field.name for field in spec.edit_fields)}
+    kept = {}
+    for argument in ("removed_fields", "selected_fields"):
+        given = getattr(spec, argument)
+        unknown = [name for name in given or () if name not in known]
+        if unknown:
+            warnings.warn(
+                f"{argument} specified some field names that are not part of the schema. These field names will be ignored "
+                f'"{", ".join(unknown)}".',
+                stacklevel=3,
+            )
+        kept[argument] = None if given is None else [name for name in given if name in known]
+    return parquet.TransformSpec(
+        spec.func, spec.edit_fields, kept["removed_fields"] or None, kept["selected_fields"], on=spec.on or on
+    )
+
+
+def _first_values(spec: parquet.TransformSpec, rows: Any) -> Mapping[str, Any]:
+    """What the function makes of the first row, by name."""
+    func: Any = spec.func
+    draws = {"rng": np.random.default_rng(0)} if has_parameter(func, "rng") else {}
+    if spec.on in (None, "rows"):
+        made: Mapping[str, Any] = func(copy_value(rows[0]), **draws)
+        return made
+    batch = rows.read_batch(np.arange(min(len(rows), _ROWS_TRIED)))
+    if spec.on == "pandas":
+        from data_stack.formats.parquet.transform_pandas import as_frame, columns_of_frame
+
+        frame = func(as_frame(batch), **draws)
+        columns = columns_of_frame(frame, list(frame.columns))
+    else:
+        columns = func(copy_value(batch), **draws)
+    return {name: column[0] for name, column in columns.items() if len(column)}
+
+
+def _inferred(field: Field, value: Any) -> Field:
+    """The field, or one for the value if that is of another dtype or shape."""
+    if value is None:
+        return field
+    array = np.asarray(value)
+    shape, dtype = field.shape, field.dtype
+    if not fits_shape(array.shape, shape):  # a size that varied may still do so
+        fixed = [size is not None for size in shape] if len(shape) == array.ndim else [None not in shape] * array.ndim
+        shape = tuple(size if is_fixed else None for size, is_fixed in zip(array.shape, fixed, strict=True))
+    if isinstance(value, Decimal):
+        dtype = Decimal
+    elif array.dtype.kind in "US":
+        dtype = np.dtype(str if array.dtype.kind == "U" else bytes)
+    elif array.dtype.kind in "biufc" and not (type(value) in (int, float) and _holds(dtype, array.dtype.kind)):
+        dtype = array.dtype
+    if (dtype, shape) == (field.dtype, field.shape):
+        return field
+    try:
+        return Field(field.name, dtype, shape, None, field.nullable)
+    except ConfigError:  # of a dtype that no column has
+        return field
+
+
+def _holds(dtype: Any, kind: str) -> bool:
+    """Whether a number of Python goes into a field of this dtype: an int into any, a float into floats."""
+    return isinstance(dtype, np.dtype) and dtype.kind in ("iuf" if kind == "i" else "f")

@@ -25,7 +25,8 @@ class WeightedSamplingReader:
             for row in reader: ...
 
     Args:
-        readers: with the same fields and n-gram, and all with rows or all with row groups; they are stopped with this one.
+        readers: two or more, with the same fields and n-gram, and all with rows or all with row groups; they are stopped with
+            this one.
         probabilities: of each, not negative; they need not have the sum 1.
         seed: of the draws; with it and those of the readers, all rows are decided. None: others at each start.
 
@@ -41,19 +42,21 @@ class WeightedSamplingReader:
     ) -> None:
         self._readers, self._weights = list(readers), np.array(probabilities, dtype=np.float64)
         weights = self._weights
-        if not self._readers or weights.shape != (len(readers),) or not np.isfinite(weights).all() or (weights < 0).any():
+        if len(self._readers) < 2:
+            raise ConfigError(f"Two or more readers must be specified. Got {len(self._readers)}.")
+        if weights.shape != (len(readers),) or not np.isfinite(weights).all() or (weights < 0).any():
             raise ConfigError(f"there is one probability, not below 0, for each of {len(readers)} readers: {probabilities!r:.80}")
         if not weights.any():
             raise ConfigError("at least one probability is above 0")
         first = readers[0]
         for other in readers[1:]:
             if (other.batched_output, other.ngram) != (first.batched_output, first.ngram):
-                raise ConfigError("all readers give rows, or all row groups, or all the same n-gram")
-            if list(other.schema.fields) != list(first.schema.fields):
-                raise ConfigError("all readers have the same fields in the same order: name them with schema_fields=")
+                raise ConfigError("all readers give rows, or all row groups, or all the same ngram")
+            if set(other.schema.fields) != set(first.schema.fields):
+                raise ConfigError("All readers should have the same schema: name the same fields with schema_fields=")
         self.seed = secrets.randbits(63) if seed is None else seed
         self.schema, self.ngram, self.batched_output = first.schema, first.ngram, first.batched_output
-        self.num_epochs = None if any(reader.num_epochs is None for reader in readers) else 1
+        self.num_epochs = None if any(getattr(reader, "num_epochs", None) is None for reader in readers) else 1
         self._begin()
 
     def _begin(self) -> None:
@@ -94,13 +97,13 @@ class WeightedSamplingReader:
 
     @property
     def last_row_consumed(self) -> bool:
-        """Whether there are no more rows."""
-        return self._is_over
+        """Whether there are no more rows, as of a reader that has none left."""
+        return self._is_over or any(reader.last_row_consumed for reader in self._readers)
 
     def reset(self) -> None:
         """Begin anew, with the next epoch of each reader, and other draws."""
         for reader in self._readers:
-            reader.reset()
+            getattr(reader, "restart", reader.reset)()
         self.seed = derive_seed("another pass", self.seed)
         self._begin()
 
@@ -110,7 +113,9 @@ class WeightedSamplingReader:
             reader.stop()
 
     def join(self) -> None:
-        """Nothing is left to wait for after :meth:`stop`."""
+        """Wait for all readers after :meth:`stop`."""
+        for reader in self._readers:
+            reader.join()
 
     def cleanup_cache(self) -> None:
         """Nothing is deleted."""
@@ -122,3 +127,4 @@ class WeightedSamplingReader:
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+        self.join()
