@@ -98,7 +98,7 @@ class WeightedSamplingReader:
     @property
     def last_row_consumed(self) -> bool:
         """Whether there are no more rows, as of a reader that has none left."""
-        return self._is_over or any(reader.last_row_consumed for reader in self._readers)
+        return self._is_over or any(getattr(reader, "last_row_consumed", False) for reader in self._readers)
 
     def reset(self) -> None:
         """Begin anew, with the next epoch of each reader, and other draws."""
