@@ -1,4 +1,4 @@
-"""What programs written for Petastorm expect of its readers: schemas, values, transforms, n-grams, predicates, selectors, errors."""
+"""What programs written for Petastorm expect of readers: schemas, values, transforms, n-grams, predicates, selectors, errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_no_fields_are_all_and_names_that_match_nothing_are_told(frames: Path) -
     with pytest.warns(UserWarning, match=r"'missing\.\*' in schema_fields matches no field"):
         assert next(make_reader(frames, schema_fields=["missing.*", "(?i)ID"]))._fields == ("id",)
     for make in (make_reader, make_batch_reader):
-        with pytest.raises(RuntimeError, match="No fields matching the criteria.*missing"):
+        with pytest.raises(RuntimeError, match=r"No fields matching the criteria.*missing"):
             make(frames, schema_fields=["missing"])
         with pytest.raises(ValueError, match="'bogus'"):
             make(frames, schema_fields=[Frames.id, UnischemaField("bogus", np.int64, ())])
@@ -110,7 +110,7 @@ def test_rows_are_held_to_what_the_first_one_showed(frames: Path) -> None:
 
     with (
         make_reader(frames, transform_spec=spec, shuffle_row_groups=False) as reader,
-        pytest.raises(LoadingError, match="field 'image' of row 5 does not fit.*edit_fields"),
+        pytest.raises(LoadingError, match=r"field 'image' of row 5 does not fit.*edit_fields"),
     ):
         list(reader)
 
@@ -184,7 +184,7 @@ def test_ngrams_compare_by_their_fields_and_form_sequences_of_rows() -> None:
     ],
 )
 def test_ngrams_refuse_what_makes_no_sense(arguments: Any) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  # whatever it says
+    with pytest.raises(ValueError):
         NGram(*arguments)
 
 
@@ -261,7 +261,7 @@ def test_errors_are_also_those_that_programs_catch(frames: Path, tmp_path: Path)
         with pytest.warns(UserWarning, match="shard_seed was deprecated"):
             make(frames, shard_seed=3)
         for url in (None, 123, []):
-            with pytest.raises(ValueError):  # noqa: PT011  # whatever it says
+            with pytest.raises(ValueError):
                 make(url)
     with pytest.raises(NoDataAvailableError, match="Number of row-groups in the dataset: 3"):
         make_reader(frames, cur_shard=0, shard_count=31)
