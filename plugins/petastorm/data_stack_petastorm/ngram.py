@@ -134,7 +134,7 @@ class NGram:
             elif isinstance(each, (str, re.Pattern)):
                 patterns.append(each if isinstance(each, str) else each.pattern)
             else:
-                raise ConfigError(f"there is no field {name or each!r:.80} in {known._name}: {', '.join(known.fields)}")
+                raise ConfigError(f"there is no field {name or each!r:.80}; there are {', '.join(known.fields)}")
         return list(dict.fromkeys([*found, *match_unischema_fields(known, patterns)]))
 
     def get_field_names_at_timestep(self, timestep: int) -> list[str]:

@@ -61,7 +61,7 @@ class _Maker:
 
     def __init__(self, schema: Unischema) -> None:
         self._names = tuple(schema.fields)
-        self._type = row_type(schema._name, self._names)
+        self._type = row_type(vars(schema)["_name"], self._names)
         kinds = {np.str_: np.str_, np.bytes_: np.bytes_}
         self._texts = {name: kinds.get(field.numpy_dtype) for name, field in schema.fields.items() if field.shape == ()}
 

@@ -19,7 +19,7 @@ from data_stack.formats.parquet.transform import edit_field
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.util.functions import has_parameter
 from data_stack_petastorm.schemas import as_unischema
-from data_stack_petastorm.unischema import Unischema
+from data_stack_petastorm.unischema import Unischema, UnischemaField
 
 __all__ = ["FrameTransform", "TransformSpec", "edit_field", "resolve", "transform_schema"]
 
@@ -55,11 +55,11 @@ def transform_schema(schema: Unischema, transform_spec: parquet.TransformSpec) -
     spec = _known(transform_spec, schema.fields)
     edited = as_unischema(Schema("", spec.edit_fields)).fields
     fields = {name: field for name, field in schema.fields.items() if name not in edited}
-    fields.update((name, field._replace(codec=None)) for name, field in edited.items())
+    fields.update((name, UnischemaField(*field[:3], None, field.nullable)) for name, field in edited.items())
     names = spec.selected_fields
     if names is None:
         names = [name for name in fields if name not in spec.removed_fields]
-    return Unischema(f"{schema._name}_transformed", [fields[name] for name in names])
+    return Unischema(f"{vars(schema)['_name']}_transformed", [fields[name] for name in names])
 
 
 def resolve(spec: parquet.TransformSpec, rows: Any, on: Any) -> parquet.TransformSpec:
