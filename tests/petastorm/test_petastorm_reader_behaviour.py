@@ -127,6 +127,12 @@ def test_a_transform_of_batches_may_leave_rows_out_and_whole_batches(frames: Pat
     assert batches[0].half.tolist() == [0, 1, 2, 3, 4]
     assert list(reader.schema.fields) == ["id", "id2", "name", "half"]
 
+    torch = pytest.importorskip("data_stack_petastorm.pytorch")
+    with torch.DataLoader(
+        make_batch_reader(frames, ["id"], transform_spec=TransformSpec(lambda frame: frame[1::3])), 4
+    ) as loader:
+        assert sorted(number for batch in loader for number in batch["id"].tolist()) == [1, 4, 7, 11, 14, 17, 21, 24, 27]
+
     lacking = TransformSpec(lambda frame: frame[["id"]])
     with make_batch_reader(frames, transform_spec=lacking) as reader, pytest.raises(LoadingError, match="removed_fields"):
         next(reader)

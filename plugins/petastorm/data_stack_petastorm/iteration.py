@@ -48,6 +48,7 @@ class Reader:
             the columns of a row group; None for the former.
         shuffling: row groups, rows, and of how many row groups the rows are mixed.
         options: of the loader: seed, epochs, shard, uneven, workers, worker_kind, prefetch.
+        drops_rows: whether ``of_groups`` makes fewer rows, so that :meth:`loader` cannot have batches of them.
         told: what ``diagnostics`` repeats of the arguments.
 
     Attributes:
@@ -66,6 +67,7 @@ class Reader:
         shuffling: tuple[bool, bool, int],
         options: Mapping[str, Any],
         of_groups: tuple[Any, Callable[..., Any]] | None = None,
+        drops_rows: bool = False,
         told: Mapping[str, Any] | None = None,
     ) -> None:
         self.dataset, self.iterator, self.fields, self.ngram = dataset, iterator, fields, ngram
@@ -73,6 +75,7 @@ class Reader:
         self.num_epochs: int | None = options["epochs"]
         self.seed: int = options["seed"]
         self.batched_output = self.is_batched_reader = batched
+        self.drops_rows = drops_rows
         self.last_row_consumed = self.stopped = False
         self._options, self._shuffling, self._lengths = dict(options), shuffling, block_lengths[block_lengths > 0]
         self._maker, self._of_groups, self._told = RowMaker(self.schema, ngram), of_groups, dict(told or {})

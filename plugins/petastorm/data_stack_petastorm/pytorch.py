@@ -63,7 +63,7 @@ class _ReaderLoader:
 
     def _new_loader(self, lanes: tuple[int, int] | None = None) -> Loader | None:
         """A loader of the reader's rows; None of a reader that draws from several, whose rows are taken one by one."""
-        if not isinstance(self.reader, Reader):
+        if not isinstance(self.reader, Reader) or self.reader.drops_rows:
             return None
         return self.reader.loader(
             self.batch_size,

@@ -149,8 +149,8 @@ def make_batch_reader(dataset_url_or_urls: Any, *arguments: Any, **named: Any) -
 
     Arguments as for :func:`make_reader`, except:
 
-    * ``transform_spec`` is of DataFrames of a row group, unless it says another ``on``. It may leave rows out; a
-      :class:`~data_stack_petastorm.pytorch.DataLoader` of the reader then needs a ``predicate`` instead.
+    * ``transform_spec`` is of DataFrames of a row group, unless it says another ``on``. It may leave rows out; for a
+      :class:`~data_stack_petastorm.pytorch.DataLoader` of the reader it leaves out one of the first 16 rows, or none.
     * The function of a ``predicate`` may be one of columns: of a DataFrame in ``do_include``, of Series in ``in_lambda``.
     * ``shuffle_row_drop_partitions`` of k > 1 cuts each row group into k parts, each a tuple of its own; the parts of k row
       groups are mixed.
@@ -173,9 +173,9 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
     dataset, names, ngram = _dataset(given, batched)
     seed = _seed(given, shard)
     iterator: Any = dataset
-    of_groups = None
+    of_groups, drops_rows = None, False
     if (spec := given.transform_spec) is not None:
-        spec = transform.resolve(spec, dataset, "pandas" if batched else None)
+        spec, drops_rows = transform.resolve(spec, dataset, "pandas" if batched else None)
         iterator = TransformedDatasetIterator(dataset, spec, seed=seed)
         if batched and ngram is None and spec.func is not None and spec.on == "pandas" and not has_parameter(spec.func, "rng"):
             of_groups = dataset, transform.FrameTransform(spec.func, iterator.schema)
@@ -210,6 +210,7 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
             "prefetch": 2 if n_workers <= 4 else 1,
         },
         of_groups=of_groups,
+        drops_rows=drops_rows and of_groups is not None,
         told={"zmq_copy_buffers": given.zmq_copy_buffers},
     )
 

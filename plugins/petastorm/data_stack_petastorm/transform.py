@@ -62,8 +62,8 @@ def transform_schema(schema: Unischema, transform_spec: parquet.TransformSpec) -
     return Unischema(f"{vars(schema)['_name']}_transformed", [fields[name] for name in names])
 
 
-def resolve(spec: parquet.TransformSpec, rows: Any, on: Any) -> parquet.TransformSpec:
-    """The spec with all that its function changes, as tried on the first rows.
+def resolve(spec: parquet.TransformSpec, rows: Any, on: Any) -> tuple[parquet.TransformSpec, bool]:
+    """The spec with all that its function changes, as tried on the first rows; and whether it left one of them out.
 
     Args:
         spec: as given.
@@ -73,18 +73,18 @@ def resolve(spec: parquet.TransformSpec, rows: Any, on: Any) -> parquet.Transfor
     spec = _known(spec, rows.schema.fields, on)
     schema = spec.schema_of(rows.schema)
     edited = {field.name for field in spec.edit_fields}
-    if spec.func is None or not len(rows) or all(field.name in edited for field in schema):
-        return spec
+    if spec.func is None or not len(rows):
+        return spec, False
     try:
-        made = _first_values(spec, rows)
+        made, drops = _first_values(spec, rows)
     except Exception:  # noqa: BLE001  # of the user's; reading the row says what is wrong
-        return spec
+        return spec, False
     found = [_inferred(field, made[field.name]) for field in schema if field.name not in edited and field.name in made]
     changed = [field for field in found if field != schema[field.name]]
-    if not changed:
-        return spec
-    edits = [*spec.edit_fields, *changed]
-    return parquet.TransformSpec(spec.func, edits, selected_fields=list(schema.fields), on=spec.on)
+    if changed:
+        edits = [*spec.edit_fields, *changed]
+        spec = parquet.TransformSpec(spec.func, edits, selected_fields=list(schema.fields), on=spec.on)
+    return spec, drops
 
 
 class FrameTransform:
@@ -139,14 +139,14 @@ def _known(spec: parquet.TransformSpec, names: Iterable[str], on: Any = None) ->
     )
 
 
-def _first_values(spec: parquet.TransformSpec, rows: Any) -> Mapping[str, Any]:
-    """What the function makes of the first row, by name."""
+def _first_values(spec: parquet.TransformSpec, rows: Any) -> tuple[Mapping[str, Any], bool]:
+    """What the function makes of the first row, by name, and whether it leaves rows out."""
     func: Any = spec.func
     draws = {"rng": np.random.default_rng(0)} if has_parameter(func, "rng") else {}
     if spec.on in (None, "rows"):
-        made: Mapping[str, Any] = func(copy_value(rows[0]), **draws)
-        return made
-    batch = rows.read_batch(np.arange(min(len(rows), _ROWS_TRIED)))
+        return func(copy_value(rows[0]), **draws), False
+    n_tried = min(len(rows), _ROWS_TRIED)
+    batch = rows.read_batch(np.arange(n_tried))
     if spec.on == "pandas":
         from data_stack.formats.parquet.transform_pandas import as_frame, columns_of_frame
 
@@ -154,7 +154,8 @@ def _first_values(spec: parquet.TransformSpec, rows: Any) -> Mapping[str, Any]:
         columns = columns_of_frame(frame, list(frame.columns))
     else:
         columns = func(copy_value(batch), **draws)
-    return {name: column[0] for name, column in columns.items() if len(column)}
+    drops = any(len(column) < n_tried for column in columns.values())
+    return {name: column[0] for name, column in columns.items() if len(column)}, drops
 
 
 def _inferred(field: Field, value: Any) -> Field:
