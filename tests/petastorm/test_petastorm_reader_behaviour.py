@@ -215,6 +215,22 @@ class Between(PredicateBase):
         return (values["id"] >= self._range[0]) & (values["id"] <= self._range[1])
 
 
+class Listed(PredicateBase):
+    """Columns combined with a list, which pandas 3 refuses."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+
+    def get_fields(self) -> set[str]:
+        return {"id", "id2"}
+
+    def do_include(self, values: Any) -> Any:
+        result: Any = [True] * len(values)
+        for name, wanted in (("id", self._wanted), ("id2", self._wanted % 2)):
+            result &= values[name] == wanted
+        return result
+
+
 class FirstOf(RowGroupSelectorBase):
     """The first row group with a value."""
 
@@ -234,6 +250,9 @@ def test_predicates_are_derived_and_combined_as_there(frames: Path) -> None:
     assert ids(make_reader(frames, predicate=Between(3, 5))) == [3, 4, 5]
     with make_batch_reader(frames, predicate=in_negate(Between(3, 28)), shuffle_row_groups=False) as reader:
         assert [batch.id.tolist() for batch in reader] == [[0, 1, 2], [29]]
+
+    with make_batch_reader(frames, predicate=Listed(11)) as reader:
+        assert [batch.id.tolist() for batch in reader] == [[11]]
 
     counted = [0]
 

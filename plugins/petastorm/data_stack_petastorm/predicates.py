@@ -16,7 +16,16 @@ from data_stack.formats.parquet import (
     in_set,
 )
 
-__all__ = ["PredicateBase", "in_intersection", "in_lambda", "in_negate", "in_pseudorandom_split", "in_reduce", "in_set"]
+__all__ = [
+    "OfFrames",
+    "PredicateBase",
+    "in_intersection",
+    "in_lambda",
+    "in_negate",
+    "in_pseudorandom_split",
+    "in_reduce",
+    "in_set",
+]
 
 
 class PredicateBase(ABC):
@@ -34,6 +43,32 @@ class PredicateBase(ABC):
             values: of a row, by name; for :func:`~data_stack_petastorm.reader.make_batch_reader` a DataFrame of rows, of which
                 a Series or array of bools is expected.
         """
+
+
+class OfFrames(PredicateBase):
+    """A predicate whose DataFrames combine with lists, ``[True, True] & frame["id"]``, as before pandas 3.
+
+    Args:
+        predicate: with ``get_fields`` and ``do_include``.
+    """
+
+    def __init__(self, predicate: Any) -> None:
+        self._predicate = predicate
+
+    def get_fields(self) -> Any:
+        """Those of the predicate."""
+        return self._predicate.get_fields()
+
+    def do_include(self, values: Any) -> Any:
+        """Of a row or a DataFrame what the predicate says."""
+        if hasattr(values, "columns"):
+            from data_stack_petastorm.frames import ListFrame
+
+            values = ListFrame(values)
+        return self._predicate.do_include(values)
+
+    def __repr__(self) -> str:
+        return repr(self._predicate)
 
 
 PredicateBase.register(Predicate)  # type: ignore[type-abstract]  # as ABCs may be

@@ -26,6 +26,7 @@ from data_stack.util.processors import n_processors
 from data_stack_petastorm import transform
 from data_stack_petastorm.iteration import Reader
 from data_stack_petastorm.ngram import NGram
+from data_stack_petastorm.predicates import OfFrames
 
 __all__ = ["Reader", "ReaderArguments", "make_batch_reader", "make_reader"]
 
@@ -232,8 +233,11 @@ def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, lis
     schema_fields, spec = given.schema_fields, given.transform_spec
     if spec is not None and not isinstance(spec, parquet.TransformSpec):
         raise ConfigError(f"transform_spec is a TransformSpec, not {spec!r:.80}")
-    predicates = [as_predicate(each) for each in (given.predicate, given.filters) if each is not None]
-    if batched and given.predicate is not None:
+    predicate = given.predicate
+    if batched and callable(getattr(predicate, "do_include", None)) and not isinstance(predicate, parquet.Predicate):
+        predicate = OfFrames(predicate)
+    predicates = [as_predicate(each) for each in (predicate, given.filters) if each is not None]
+    if batched and predicate is not None:
         predicates[0] = on_frames(predicates[0])
     options = {
         "filters": in_reduce(predicates, all) if predicates else None,

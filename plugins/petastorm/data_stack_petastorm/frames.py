@@ -1,0 +1,45 @@
+"""DataFrames whose columns combine with lists by ``&``, ``|`` and ``^``, which those of pandas 3 refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["ListFrame", "ListSeries"]
+
+
+class ListSeries(pd.Series):  # type: ignore[type-arg]  # generic in the stubs only
+    """A Series that takes a list for an array."""
+
+    @property
+    def _constructor(self) -> Any:
+        return ListSeries
+
+    def __and__(self, other: Any) -> Any:
+        return super().__and__(_as_array(other))
+
+    def __or__(self, other: Any) -> Any:
+        return super().__or__(_as_array(other))
+
+    def __xor__(self, other: Any) -> Any:
+        return super().__xor__(_as_array(other))
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+
+class ListFrame(pd.DataFrame):
+    """A DataFrame of such Series."""
+
+    @property
+    def _constructor(self) -> Any:
+        return ListFrame
+
+    @property
+    def _constructor_sliced(self) -> Any:
+        return ListSeries
+
+
+def _as_array(other: Any) -> Any:
+    return np.asarray(other) if isinstance(other, (list, tuple)) else other
