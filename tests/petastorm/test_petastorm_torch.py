@@ -96,15 +96,26 @@ def test_what_torch_has_no_tensors_for_is_an_error_with_the_field(
 
 
 def first_and_last(rows: list[dict[str, Any]]) -> tuple[Any, ...]:
-    return rows[0]["id"], rows[-1]["id"], type(rows[0]["flag"]), rows[0].get("maybe")
+    return rows[0]["id"], rows[-1]["id"], type(rows[0]["flag"])
 
 
 @pytest.mark.parametrize("kind", ["dummy", "thread"])
 def test_a_function_of_rows_collates_in_the_worker(table: Path, kind: str) -> None:
     options: dict[str, Any] = {"reader_pool_type": kind, "workers_count": 1, "shuffle_row_groups": False}
 
-    with DataLoader(reader(table, ["id", "flag", "maybe"], **options), 100, first_and_last) as loader:
-        assert list(loader) == [(0, 99, np.uint8, None), (100, 199, np.uint8, None), (200, 239, np.uint8, None)]
+    with DataLoader(reader(table, ["id", "flag"], **options), 100, first_and_last) as loader:
+        assert list(loader) == [(0, 99, np.uint8), (100, 199, np.uint8), (200, 239, np.uint8)]
+
+
+@pytest.mark.parametrize(("field", "batched"), [("maybe", False), ("name", True), ("price", True)])
+def test_what_petastorm_refuses_is_refused_with_any_collate_fn(table: Path, field: str, batched: bool) -> None:
+    for loader in (
+        DataLoader(reader(table, [field], batched=batched), 60),
+        DataLoader(reader(table, [field], batched=batched), 60, len),
+    ):
+        with pytest.raises(Exception, match=f"field '{field}' has") as caught:
+            list(loader)
+        assert isinstance(caught.value, TypeError) or isinstance(caught.value.__cause__, TypeError)
 
 
 def test_a_buffer_mixes_the_rows_of_row_groups_by_the_seed_alone(table: Path) -> None:
@@ -123,6 +134,18 @@ def test_a_loop_that_is_broken_off_begins_anew_and_epochs_differ(table: Path) ->
 
     assert sorted(first) == sorted(second) == list(range(N_ROWS))
     assert first != second
+
+
+def test_a_second_pass_waits_for_the_end_of_the_first(table: Path) -> None:
+    with DataLoader(reader(table), 16) as loader:
+        batches = iter(loader)
+        next(batches)
+
+        with pytest.raises(RuntimeError, match="You must finish a full pass"):
+            next(iter(loader))
+
+        rest = list(batches)
+        assert (len(rest), len(list(loader))) == (N_ROWS // 16 - 1, N_ROWS // 16)
 
 
 def test_a_loop_goes_on_with_another_number_of_shards(table: Path) -> None:
@@ -161,7 +184,7 @@ def test_sequences_are_nested_dicts_of_tensors() -> None:
 # ------------------------------------------------------------------ in memory
 
 
-def test_rows_in_memory_are_given_in_torchs_order_in_each_epoch_again_and_again(table: Path) -> None:
+def test_rows_in_memory_are_given_in_torchs_order_in_each_epoch_and_once(table: Path) -> None:
     options: dict[str, Any] = {"num_epochs": 2, "seed": 5, "rows_capacity": None, "shuffle": True}
 
     loader = InMemBatchedDataLoader(reader(table, shuffle_row_groups=False), 100, **options)
@@ -169,8 +192,10 @@ def test_rows_in_memory_are_given_in_torchs_order_in_each_epoch_again_and_again(
     expected = []
     for epoch in range(2):
         expected += torch.randperm(N_ROWS, generator=torch.Generator().manual_seed(5 + epoch)).tolist()
-    assert ids(loader) == ids(loader) == expected
+    assert ids(loader) == expected
     assert len(loader) == 6
+    with pytest.raises(RuntimeError, match="num_epochs"):
+        ids(loader)
 
 
 def test_rows_in_memory_of_all_shards_are_those_of_the_dataset(table: Path) -> None:

@@ -25,12 +25,13 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack_petastorm.pytorch", "torch", "torch") from error
 
-__all__ = ["BatchedDataLoader", "DataLoader", "InMemBatchedDataLoader", "decimal_friendly_collate"]
+__all__ = ["BatchedDataLoader", "DataLoader", "InMemBatchedDataLoader", "LoaderBase", "decimal_friendly_collate"]
 
 #: What Petastorm makes of dtypes that torch lacked when it was written.
 _PROMOTED: Final = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.bool: torch.uint8}
 _PROMOTED_OF_ROWS: Final = {"u2": np.int32, "u4": np.int64, "b1": np.uint8}
 _ROWS_AT_ONCE: Final = 1024
+_OBJECTS: Final = (str, bytes, Decimal)
 
 
 def decimal_friendly_collate(batch: Any) -> Any:
@@ -40,7 +41,7 @@ def decimal_friendly_collate(batch: Any) -> Any:
         batch: rows, or values of one field.
     """
     first = batch[0]
-    if isinstance(first, (Decimal, str, bytes)):
+    if isinstance(first, _OBJECTS):
         return batch
     if isinstance(first, Mapping):
         return {key: decimal_friendly_collate([row[key] for row in batch]) for key in first}
@@ -49,12 +50,41 @@ def decimal_friendly_collate(batch: Any) -> Any:
     return default_collate(batch)
 
 
-class _ReaderLoader:
+class LoaderBase:
+    """Passes over batches, one pass at a time; subclasses say in ``_iter_impl`` what the batches of a pass are."""
+
+    def __init__(self) -> None:
+        self._in_iter: bool | None = None
+
+    def _iter_impl(self) -> Iterator[Any]:
+        """The batches of one pass."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Any]:
+        """Another pass, from its first batch on.
+
+        Raises (while iterating):
+            RuntimeError: an iterator of this loader is still in use, neither at its end nor dropped.
+        """
+        if self._in_iter:
+            raise RuntimeError(
+                "You must finish a full pass of Petastorm DataLoader before making another pass from the beginning: two would "
+                "take the rows of one reader from each other. Make a reader and a loader for each of them"
+            )
+        self._in_iter = True
+        try:
+            yield from self._iter_impl()
+        finally:
+            self._in_iter = False
+
+
+class _ReaderLoader(LoaderBase):
     """What the loaders of a reader share: batches in the reader's order, again and again."""
 
     def __init__(
         self, reader: Any, batch_size: int, shuffling_queue_capacity: int, drop_last: bool, collate_fn: Any = None
     ) -> None:
+        super().__init__()
         self.reader, self.batch_size = reader, check_integer("batch_size", batch_size, at_least=1)
         self.shuffling_queue_capacity = shuffling_queue_capacity
         self._drop_last, self._collate = bool(drop_last), collate_fn
@@ -82,8 +112,8 @@ class _ReaderLoader:
         """
         raise NotImplementedError
 
-    def __iter__(self) -> Iterator[Any]:
-        """The epochs of the reader, from their start; each iteration begins another one.
+    def _iter_impl(self) -> Iterator[Any]:
+        """The epochs of the reader, from their start; each pass begins another one.
 
         Raises (while iterating):
             TypeError: a field has values that torch has no tensors for; the message names it.
@@ -95,7 +125,7 @@ class _ReaderLoader:
         return (_by_field(batch, self._field) for batch in batches)
 
     def _batches_of_rows(self) -> Iterator[list[dict[Any, Any]]]:
-        if self.reader.last_row_consumed or self._n_passes:
+        if self._n_passes or getattr(self.reader, "last_row_consumed", False):
             self.reader.reset()
         self._n_passes += 1
         rows = _rows_of(self.reader)
@@ -140,6 +170,7 @@ class _ReaderLoader:
         loader.load_state_dict(state)
         self._need_loader().close()
         self._loader = loader.__enter__() if self._is_entered else loader
+        self._in_iter = False
 
     def _need_loader(self) -> Loader:
         if self._loader is None:
@@ -173,7 +204,8 @@ class DataLoader(_ReaderLoader):
 
     With the default ``collate_fn`` rows are read, shuffled and handed over as columns, never one by one. Numbers become tensors
     on the same memory; ``uint16`` becomes ``int32``, ``uint32`` ``int64`` and ``bool`` ``uint8`` as in Petastorm;
-    strings, bytes and Decimals are lists. The rows of a :func:`make_batch_reader` are those of its row groups.
+    strings, bytes and Decimals are lists, but are refused of a :func:`make_batch_reader`, whose rows are those of its row
+    groups. Rows without a value (None) and arrays of text are refused, with any ``collate_fn``: the message names the field.
 
     Args:
         reader: of :func:`make_reader` or :func:`make_batch_reader`, whose order, shard, epochs and workers the batches have; or
@@ -197,12 +229,13 @@ class DataLoader(_ReaderLoader):
         *,
         drop_last: bool = False,
     ) -> None:
-        collate_rows = None if collate_fn is decimal_friendly_collate else _RowCollate(collate_fn)
+        is_batched = bool(reader.batched_output)
+        collate_rows = None if collate_fn is decimal_friendly_collate else _RowCollate(collate_fn, is_batched)
         super().__init__(reader, batch_size, shuffling_queue_capacity, drop_last, collate_rows)
         self.collate_fn = collate_fn
 
     def _field(self, name: str, column: Any) -> Any:
-        if isinstance(column, list) and all(isinstance(value, (str, bytes, Decimal)) for value in column):
+        if isinstance(column, list) and not self.reader.batched_output and all(isinstance(each, _OBJECTS) for each in column):
             return column
         return _tensor(name, column)
 
@@ -238,7 +271,7 @@ class BatchedDataLoader(_ReaderLoader):
 
 
 class InMemBatchedDataLoader:
-    """Rows of a reader, read once and kept as tensors, in batches: ``num_epochs`` times, whenever it is iterated over.
+    """Rows of a reader, read once and kept as tensors, in batches: ``num_epochs`` times, in one loop.
 
     Args:
         reader: as for :class:`DataLoader`; it is stopped when the rows have been read.
@@ -281,9 +314,19 @@ class InMemBatchedDataLoader:
         # as many at once for each shard, or they would divide the rows in different ways
         n_at_once = min(_ROWS_AT_ONCE, rows_capacity or _ROWS_AT_ONCE)
         self._columns = _keep(reader, n_at_once, capacity, transform_fn or torch.as_tensor)
+        self._in_iter = False
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches: dicts of tensors."""
+        """The batches: dicts of tensors.
+
+        Raises (while iterating):
+            RuntimeError: they have been iterated over before; all epochs are in one loop, see ``num_epochs``.
+        """
+        if self._in_iter:
+            raise RuntimeError(
+                "InMemBatchedDataLoader couldn't be used multiple times: give the number of epochs as num_epochs, and loop once"
+            )
+        self._in_iter = True
         n_rows = n_rows_of(self._columns)
         epoch = 0
         while n_rows and (self._num_epochs is None or epoch < self._num_epochs):
@@ -335,22 +378,54 @@ def _keep(reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[An
     return join(parts) if parts else {}
 
 
+def _load_rows_into_mem(reader: Any, transform_fn: Callable[[Any], Any], rows_capacity: int) -> tuple[Any, list[Any]]:
+    """Names and columns of the first ``rows_capacity`` rows of a reader, which is stopped then."""
+    columns = _keep(reader, min(_ROWS_AT_ONCE, rows_capacity), rows_capacity, transform_fn)
+    return columns.keys(), list(columns.values())
+
+
 class _RowCollate:
     """A function of the rows of a batch, after their dtypes are those of torch."""
 
-    def __init__(self, function: Callable[[list[Any]], Any]) -> None:
+    def __init__(self, function: Callable[[list[Any]], Any], is_batched: bool) -> None:
         if not callable(function):
             raise ConfigError(f"collate_fn is a function of a list of rows, not {function!r:.80}")
-        self._function = function
+        self._function, self._is_batched = function, is_batched
 
     def __call__(self, rows: list[Any]) -> Any:
-        return self._function([_by_field(row, lambda _, value: _promote(value)) for row in rows])
+        return self._function([_by_field(row, self._sanitize) for row in rows])
+
+    def _sanitize(self, name: str, value: Any) -> Any:
+        if self._is_batched and isinstance(value, _OBJECTS):
+            raise _refusal(name, f"values such as {value!r:.60}")
+        return _sanitize(name, value)
 
 
-def _promote(value: Any) -> Any:
-    if isinstance(value, (np.ndarray, np.generic)) and (dtype := _PROMOTED_OF_ROWS.get(value.dtype.str[1:])) is not None:
-        return value.astype(dtype)
-    return value
+def _sanitize_pytorch_types(row_as_dict: dict[str, Any]) -> None:
+    """Give the values of a row the dtypes that torch has always had, in place.
+
+    Raises:
+        TypeError: a value is None, or an array of text or objects; the message names the field.
+    """
+    row_as_dict.update({name: _sanitize(name, value) for name, value in row_as_dict.items()})
+
+
+def _sanitize(name: str, value: Any) -> Any:
+    if value is None:
+        raise _refusal(name, "rows without a value (None)")
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype.kind in "SUO":
+        raise _refusal(name, f"arrays of strings or objects, such as {value!r:.60}")
+    dtype = _PROMOTED_OF_ROWS.get(value.dtype.str[1:])
+    return value if dtype is None else value.astype(dtype)
+
+
+def _refusal(name: str, what: str) -> TypeError:
+    return TypeError(
+        f"field {name!r} has {what}, which torch has no tensors for: leave it out with schema_fields=, leave out such rows "
+        f"(predicate=col({name!r}).is_valid()), or make tensors of it by a TransformSpec"
+    )
 
 
 # ---------------------------------------------------------------------- rows of any reader
@@ -409,7 +484,4 @@ def _tensor(name: str, column: Any) -> torch.Tensor:
         what = "rows without a value (None)"
     elif len({value.shape for value in column if isinstance(value, (np.ndarray, torch.Tensor))}) > 1:
         what = "arrays of different shapes in one batch"
-    raise TypeError(
-        f"field {name!r} has {what}, which torch has no tensors for: leave it out with schema_fields=, leave out such rows "
-        f"(predicate=col({name!r}).is_valid()), or make tensors of it by a TransformSpec or collate_fn"
-    )
+    raise _refusal(name, what)
