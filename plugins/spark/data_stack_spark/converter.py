@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,14 @@ from data_stack_spark.columns import PRECISIONS, convert_columns
 from data_stack_spark.materialize import writing_settings
 from data_stack_spark.session import local_path, readable_source
 
-__all__ = ["SparkDatasetConverter", "make_spark_converter", "register_delete_dir_handler"]
+__all__ = [
+    "PARENT_CACHE_DIR_URL_CONF",
+    "SparkDatasetConverter",
+    "is_shard_of_rank",
+    "make_spark_converter",
+    "rank_and_size",
+    "register_delete_dir_handler",
+]
 
 #: The setting of a session that names the folder for converted DataFrames, as in Petastorm.
 PARENT_CACHE_DIR_URL_CONF: Final = "petastorm.spark.converter.parentCacheDirUrl"
@@ -55,7 +62,7 @@ class SparkDatasetConverter:
     PARENT_CACHE_DIR_URL_CONF = PARENT_CACHE_DIR_URL_CONF
 
     cache_dir_url: str
-    file_urls: tuple[str, ...]
+    file_urls: Sequence[str]
     dataset_size: int
     is_own: bool = True
 
@@ -109,7 +116,7 @@ class SparkDatasetConverter:
             ResourceNotFoundError: the folder has been deleted.
             ImportError: torch is not installed.
         """
-        _check_ranks(reader)
+        is_shard_of_rank(reader)
         if data_loader_fn is not None:
             return self._with_reader(
                 data_loader_fn, batch_size, shuffling_queue_capacity, {"num_epochs": num_epochs, **_pool(workers_count), **reader}
@@ -147,7 +154,7 @@ class SparkDatasetConverter:
             ConfigError, ResourceNotFoundError: as :meth:`make_torch_dataloader`.
             ImportError: TensorFlow is not installed.
         """
-        _check_ranks(reader)
+        is_shard_of_rank(reader)
         loader = self._loader(batch_size or 32, num_epochs, workers_count, shuffling_queue_capacity or 0, reader)
         return _tf_dataset(loader, prefetch)
 
@@ -273,19 +280,27 @@ def _pool(workers_count: int | None) -> dict[str, Any]:
     return {} if workers_count is None else {"workers_count": workers_count}
 
 
-def _check_ranks(reader: Mapping[str, Any]) -> None:
-    """Warn if this is one of several processes of a training, but the arguments name no shard."""
+def rank_and_size() -> tuple[int, int] | tuple[None, None]:
+    """Rank of this process and number of processes of a training, as its launcher (Horovod, MPI, torchrun) says; or Nones."""
     for rank_name, size_name in _RANKS:
         rank, size = os.environ.get(rank_name, ""), os.environ.get(size_name, "")
         if rank.isdecimal() and size.isdecimal():
-            shard = reader.get("cur_shard"), reader.get("shard_count")
-            if int(size) > 1 and shard != (int(rank), int(size)):
-                logger.warning(
-                    "%s=%s and %s=%s: this is one of several training processes, but cur_shard=%s and shard_count=%s; "
-                    "to read only its shard: cur_shard=%s, shard_count=%s",
-                    *(rank_name, rank, size_name, size, *shard, rank, size),
-                )
-            return
+            return int(rank), int(size)
+    return None, None
+
+
+def is_shard_of_rank(reader: Mapping[str, Any]) -> bool:
+    """Whether the arguments ask for the shard of this process; logs a warning if it is one of several, and they do not."""
+    rank, size = rank_and_size()
+    shard = reader.get("cur_shard"), reader.get("shard_count")
+    if size is None or size == 1 or shard == (rank, size):
+        return True
+    logger.warning(
+        "rank %s of %s: this is one of several training processes, but cur_shard=%s and shard_count=%s; to read only its shard: "
+        "cur_shard=%s, shard_count=%s",
+        *(rank, size, *shard, rank, size),
+    )
+    return False
 
 
 @contextlib.contextmanager

@@ -1,0 +1,38 @@
+"""Petastorm's datasets as RDDs of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from data_stack.exception import MissingDependencyError
+
+try:
+    import data_stack_spark.reading
+except ImportError as error:
+    raise MissingDependencyError("data_stack_petastorm.spark_utils", "datastack-spark", "parquet") from error
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import SparkSession
+
+__all__ = ["dataset_as_rdd"]
+
+
+def dataset_as_rdd(
+    dataset_url: str, spark_session: SparkSession, schema_fields: Iterable[Any] | None = None, hdfs_driver: str = "libhdfs3"
+) -> RDD[Any]:
+    """The rows of a dataset as an RDD of named tuples, decoded in Spark's executors.
+
+    Args:
+        dataset_url: of the dataset.
+        spark_session: runs it.
+        schema_fields: fields, or regular expressions of whole names; None for all.
+        hdfs_driver: no effect; pyarrow has one.
+
+    Raises:
+        ResourceNotFoundError: there are no Parquet files.
+        ConfigError: there is no such field.
+    """
+    names = None if schema_fields is None else [getattr(field, "name", field) for field in schema_fields]
+    return data_stack_spark.reading.dataset_as_rdd(dataset_url, spark_session, names)

@@ -1,0 +1,170 @@
+"""Petastorm's converter: its arguments, defaults, warnings and errors, on the layer below."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader
+from data_stack_petastorm.spark import SparkDatasetConverter, make_spark_converter, spark_dataset_converter
+from data_stack_petastorm.spark_utils import dataset_as_rdd
+from data_stack_petastorm.tools.spark_session_cli import add_configure_spark_arguments, configure_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SETTING = SparkDatasetConverter.PARENT_CACHE_DIR_URL_CONF
+
+
+@pytest.fixture
+def frame(spark: SparkSession, tmp_path: Path) -> Iterator[DataFrame]:
+    """40 rows of all kinds of numbers, in one file; the session names the folder of converters."""
+    spark.conf.set(SETTING, f"file://{tmp_path}/cache")
+    yield spark.range(0, 40, 1, 1).selectExpr(
+        "id", "id % 2 = 0 as even", "cast(id as byte) as small", "id / 8D as part", "array(id * 1D, 1D) as pair"
+    )
+    spark.conf.unset(SETTING)
+
+
+def test_defaults_are_petastorms(frame: DataFrame) -> None:
+    converter = make_spark_converter(frame)
+
+    with converter.make_torch_dataloader(num_epochs=1) as loader:
+        batches = list(loader)
+    with converter.make_torch_dataloader() as endless:
+        assert endless.reader.num_epochs is None
+        assert sum(len(batch["id"]) for batch, _ in zip(endless, range(5), strict=False)) > len(converter)
+
+    assert isinstance(endless, DataLoader)
+    assert {name: column.dtype for name, column in batches[0].items()} == {
+        "id": torch.int64, "even": torch.uint8, "small": torch.int8, "part": torch.float32, "pair": torch.float32,
+    }  # fmt: skip
+    assert [len(batch["id"]) for batch in batches] == [32, 8]
+    assert torch.cat([batch["id"] for batch in batches]).sort().values.tolist() == list(range(40))
+    assert (converter.dataset_size, len(converter), len(converter.file_urls)) == (40, 40, 1)
+    assert os.path.isdir(converter.cache_dir_url.removeprefix("file://"))
+    converter.delete()
+    assert not os.path.exists(converter.cache_dir_url.removeprefix("file://"))
+
+
+def test_arguments_reach_the_reader_and_the_loader(frame: DataFrame) -> None:
+    converter: SparkDatasetConverter = pickle.loads(pickle.dumps(make_spark_converter(frame, dtype=None)))  # ours
+
+    with converter.make_torch_dataloader(
+        4, 1, data_loader_fn=BatchedDataLoader, schema_fields=["id", "part"], results_queue_size=9, hdfs_driver="libhdfs",
+        cache_type="null", shard_seed=3, shuffle_row_drop_partitions=1, predicate=None, reader_pool_type="dummy",
+    ) as loader:  # fmt: skip
+        batch = next(iter(loader))
+    with (
+        pytest.raises(TypeError, match="unexpected keyword argument 'xyz'"),
+        converter.make_torch_dataloader(xyz=1),
+    ):
+        pass
+
+    assert isinstance(loader, BatchedDataLoader)
+    assert (list(batch), batch["part"].dtype, loader.reader.stopped) == (["id", "part"], torch.float64, True)
+
+
+def test_executors_use_a_converter_and_make_none(spark: SparkSession, frame: DataFrame) -> None:
+    converter = make_spark_converter(frame)
+
+    def use(_: int) -> tuple[int, str]:
+        try:
+            make_spark_converter(None)  # type: ignore[arg-type]  # a DataFrame cannot be sent
+        except RuntimeError as error:
+            return len(converter.dataset()), str(error)
+        return 0, ""
+
+    ((n_rows, refusal),) = spark.sparkContext.parallelize(range(1), 1).map(use).collect()
+
+    assert n_rows == 40
+    assert "driver" in refusal
+
+
+def test_folders_that_cannot_be_used_are_refused(spark: SparkSession, frame: DataFrame) -> None:
+    for url, message in ((None, "Please set the spark config"), ("/tmp/cache", "scheme-less")):  # not written to
+        spark.conf.unset(SETTING) if url is None else spark.conf.set(SETTING, url)
+        with pytest.raises(ValueError, match=message):
+            make_spark_converter(frame)
+
+
+def test_a_saved_path_is_used_and_left(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(0, 3, 1, 2).write.parquet(f"file://{tmp_path}/saved")
+
+    converter = make_spark_converter(str(tmp_path / "saved"))
+    converter.delete()
+
+    assert (len(converter), len(converter.file_urls)) == (3, 2)
+    assert (tmp_path / "saved").is_dir()
+
+
+def test_what_petastorm_warns_of_is_logged(
+    spark: SparkSession, frame: DataFrame, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "14.3")
+    monkeypatch.setattr(spark_dataset_converter, "_is_spark_local_mode", lambda: False)
+    monkeypatch.setenv("HOROVOD_RANK", "1")
+    monkeypatch.setenv("HOROVOD_SIZE", "3")
+
+    with caplog.at_level(logging.WARNING, "data_stack"):
+        converter = make_spark_converter(frame.repartition(3))
+        converter.make_torch_dataloader(cur_shard=0, shard_count=3)
+
+    for text in ("dbfs fuse path", "median size", "cur_shard=1, shard_count=3"):
+        assert text in caplog.text
+    with pytest.raises(ValueError, match="file:/dbfs"):
+        make_spark_converter("/tmp/saved")  # not written to
+
+
+def test_files_that_do_not_appear_are_waited_for_and_named(frame: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_dataset_converter, "_FILE_AVAILABILITY_WAIT_TIMEOUT_SECS", 0.2)
+    converter = make_spark_converter(frame)
+    converter.delete()
+
+    with (
+        pytest.raises(RuntimeError, match="Timeout while waiting for all parquet-store files"),
+        converter.make_torch_dataloader(),
+    ):
+        pass
+
+
+def test_a_dataset_is_an_rdd_of_named_tuples(spark: SparkSession, frame: DataFrame) -> None:
+    converter = make_spark_converter(frame)
+
+    rows: list[Any] = dataset_as_rdd(converter.cache_dir_url, spark, ["id", "pair"]).collect()
+
+    assert [row._fields for row in rows[:1]] == [("id", "pair")]
+    assert [int(row.id) for row in rows] == list(range(40))
+    np.testing.assert_array_equal(rows[7].pair, [7.0, 1.0])
+
+
+def test_a_command_line_configures_the_session() -> None:
+    class Builder:
+        def __init__(self) -> None:
+            self.found: list[Any] = []
+
+        def config(self, key: str, value: str) -> None:
+            self.found.append((key, value))
+
+        def master(self, name: str) -> None:
+            self.found.append(name)
+
+    builder: Any = Builder()
+    parser = argparse.ArgumentParser()
+    with pytest.raises(RuntimeError, match="add_configure_spark_arguments"):
+        configure_spark(builder, parser.parse_args([]))
+    add_configure_spark_arguments(parser)
+    returned = configure_spark(builder, parser.parse_args(["--master", "local[1]", "--spark-session-config", "a=1", "b=x=2"]))
+
+    assert builder.found == [("a", "1"), ("b", "x=2"), "local[1]"]
+    assert returned is builder
+    with pytest.raises(ValueError, match="key=value"):
+        configure_spark(builder, parser.parse_args(["--spark-session-config", "wrong"]))
