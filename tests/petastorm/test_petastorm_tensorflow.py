@@ -158,8 +158,42 @@ def test_rows_may_be_drawn_from_a_buffer(table: Path) -> None:
     assert found != list(range(N_ROWS))
 
 
-def test_graphs_and_buffers_of_row_groups_are_refused(table: Path) -> None:
-    with pytest.raises(ConfigError, match="make_petastorm_dataset"), tf.Graph().as_default():
-        tf_tensors(reader(table, "id"))
+def test_a_function_takes_the_next_row_in_each_run(table: Path) -> None:
+    rows, sequences = (
+        reader(table, "id", "vector", "day"),
+        make_reader(table, schema_fields=NGram({1: ["id"], 0: ["id"]}, 1, "id")),
+    )
+
+    @tf.function
+    def step() -> Any:
+        row = tf_tensors(rows)
+        assert (row.vector.shape.as_list(), row.day.dtype) == ([2], tf.int64)
+        return row.id, tf_tensors(sequences)
+
+    for number in range(3):
+        found, pair = step()
+        assert int(found) == number
+        assert int(pair[1].id) == int(pair[0].id) + 1
+    assert int(tf_tensors(rows).id) == 3
+    for _ in range(4, N_ROWS):
+        step()
+    with pytest.raises(tf.errors.OutOfRangeError):
+        step()
+
+
+def test_sessions_of_tensorflow_1_run(table: Path) -> None:
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        row = tf_tensors(reader(table, "id", "name", seed=3), 20)
+        found = [session.run(row) for _ in range(N_ROWS)]
+        assert sorted(int(each.id) for each in found) == list(range(N_ROWS)) != [int(each.id) for each in found]
+        assert all(each.name.decode() == f"né {each.id}" for each in found)
+        with pytest.raises(tf.errors.OutOfRangeError):
+            session.run(row)
+        batch = make_petastorm_dataset(reader(table, "id", batched=True)).make_one_shot_iterator().get_next()
+        assert session.run(batch).id.tolist() == list(range(10))
+
+
+def test_buffers_of_row_groups_are_refused(table: Path) -> None:
     with pytest.raises(ConfigError, match="row groups"):
         tf_tensors(reader(table, "id", batched=True), 20)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader import Loader
+from data_stack_petastorm.buffer import shuffle
 from data_stack_petastorm.iteration import Reader, lanes_of, n_rows_of
 
 try:
@@ -128,10 +128,8 @@ class _ReaderLoader(LoaderBase):
         if self._n_passes or getattr(self.reader, "last_row_consumed", False):
             self.reader.reset()
         self._n_passes += 1
-        rows = _rows_of(self.reader)
-        if self.shuffling_queue_capacity:
-            seed = f"{getattr(self.reader, 'seed', 0)} {self._n_passes}"
-            rows = _shuffle(rows, self.shuffling_queue_capacity, random.Random(seed))  # noqa: S311  # no secret
+        seed = f"{getattr(self.reader, 'seed', 0)} {self._n_passes}"
+        rows = shuffle(_rows_of(self.reader), self.shuffling_queue_capacity, seed)
         batch: list[dict[Any, Any]] = []
         for row in rows:
             batch.append(row)
@@ -444,20 +442,6 @@ def _rows_of(reader: Any) -> Iterator[dict[Any, Any]]:
 
 def _as_dict(row: Any) -> dict[Any, Any]:
     return {step: part._asdict() for step, part in row.items()} if isinstance(row, dict) else row._asdict()
-
-
-def _shuffle(rows: Iterator[Any], capacity: int, draws: random.Random) -> Iterator[Any]:
-    """The rows, drawn from a buffer of ``capacity`` of them."""
-    buffer: list[Any] = []
-    for row in rows:
-        if len(buffer) < capacity:
-            buffer.append(row)
-            continue
-        place = draws.randrange(capacity)
-        yield buffer[place]
-        buffer[place] = row
-    draws.shuffle(buffer)
-    yield from buffer
 
 
 # ---------------------------------------------------------------------- columns as tensors

@@ -13,8 +13,10 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet import Field
+from data_stack_petastorm.buffer import shuffle
 from data_stack_petastorm.iteration import Reader
 from data_stack_petastorm.rows import row_type
+from data_stack_petastorm.schemas import as_schema
 
 try:
     import tensorflow as tf
@@ -26,7 +28,7 @@ __all__ = ["make_petastorm_dataset", "tf_tensors"]
 #: What Petastorm makes of dtypes that TensorFlow's operations know little of.
 _PROMOTED: Final = {"u2": np.int32, "u4": np.int64}
 _ROWS_AT_ONCE: Final = 256
-#: What the calls of tf_tensors for a reader go on with.
+#: What the calls of tf_tensors for a reader, and the runs of their graphs, go on with.
 _iterators: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictionary()
 
 
@@ -41,7 +43,8 @@ def make_petastorm_dataset(reader: Any) -> tf.data.Dataset:
     Its signature follows from the reader's schema: dtypes, shapes, None where a size differs. ``uint16`` becomes ``int32`` and
     ``uint32`` ``int64``; text and bytes are ``tf.string``, Decimals their normalised text, dates and times ``int64``, nanoseconds
     since 1970. Rows are read together and taken apart by TensorFlow where all values of a field have one shape. Each iteration
-    over the dataset begins the next epochs of the reader, so ``repeat`` works, and gives another order each time.
+    over the dataset begins the next epochs of the reader, so ``repeat`` works, and gives another order each time. In a graph of
+    TensorFlow 1 the dataset is one of ``tf.compat.v1.data``, with ``make_one_shot_iterator``.
 
     Args:
         reader: of :func:`make_reader`, :func:`make_batch_reader` or several of them.
@@ -50,25 +53,33 @@ def make_petastorm_dataset(reader: Any) -> tf.data.Dataset:
         ConfigError: a field has values that TensorFlow has no tensors for. While iterating: errors are TensorFlow's, with our
             text in them, such as that a field has no value in some row.
     """
-    fields = _fields_of(reader)
-    signature = {key: _spec(field, reader.batched_output) for key, field in fields.items()}
+    fields, signature = _fields_of(reader), _signature_of(reader)
+    is_graph = not (tf.executing_eagerly() or tf.inside_function())
     is_whole = isinstance(reader, Reader) and not reader.batched_output
-    if is_whole and fields and all(None not in field.shape for field in fields.values()):
+    if is_whole and not is_graph and fields and all(None not in field.shape for field in fields.values()):
         batches = reader.loader(_ROWS_AT_ONCE, transform=_Columns(fields))
         together = {key: tf.TensorSpec((None, *spec.shape), spec.dtype) for key, spec in signature.items()}
         dataset = batches.tensorflow().dataset(output_signature=together).unbatch()
         n_rows = tf.data.INFINITE_CARDINALITY if reader.num_epochs is None else len(reader)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(n_rows))
     else:
-        dataset = tf.data.Dataset.from_generator(lambda: _rows(reader, fields), output_signature=signature)
+        kind = tf.compat.v1.data.Dataset if is_graph else tf.data.Dataset  # the former has make_one_shot_iterator
+        dataset = kind.from_generator(lambda: _rows(reader, fields), output_signature=signature)
     return dataset.map(_builder(reader))
 
 
 def tf_tensors(reader: Any, shuffling_queue_capacity: int = 0, min_after_dequeue: int = 0) -> Any:
-    """The next row of a reader as tensors: what one run of Petastorm's graph gives.
+    """The next row of a reader as tensors: eagerly that of this call, in a graph that of each run of it.
 
-    Each call gives the next one. Graphs and sessions of TensorFlow 1 are not supported: a loop over
-    :func:`make_petastorm_dataset` does the same in both modes.
+    ::
+
+        @tf.function
+        def step():
+            row = tf_tensors(reader)
+            ...
+
+    In a ``tf.function``, and in a graph of TensorFlow 1 (``tf.compat.v1.Session``), each run gives the next row. All calls for a
+    reader share its rows.
 
     Args:
         reader: as there.
@@ -77,26 +88,42 @@ def tf_tensors(reader: Any, shuffling_queue_capacity: int = 0, min_after_dequeue
 
     Raises:
         tf.errors.OutOfRangeError: there are no more rows.
-        ConfigError: TensorFlow builds a graph at the moment; or row groups are to be shuffled, which are shuffled by the reader.
+        ConfigError: row groups are to be shuffled, which are shuffled by the reader.
     """
-    if not tf.executing_eagerly():
-        raise ConfigError(
-            "tf_tensors gives values, it builds no graph: take make_petastorm_dataset(reader), which tf.function knows"
-        )
     if reader.batched_output and shuffling_queue_capacity > 0:
         raise ConfigError("a buffer of row groups shuffles no rows: take shuffle_rows=True of the reader, or make_reader")
-    wanted = shuffling_queue_capacity, min_after_dequeue
+    signature = _signature_of(reader)
+
+    def take() -> list[Any]:
+        return _next_values(reader, shuffling_queue_capacity)
+
+    if tf.executing_eagerly():
+        try:
+            tensors = [tf.constant(value, spec.dtype) for value, spec in zip(take(), signature.values(), strict=True)]
+        except StopIteration:
+            raise tf.errors.OutOfRangeError(None, None, "the reader has no more rows") from None
+    else:
+        tensors = tf.numpy_function(take, [], [spec.dtype for spec in signature.values()])
+        for tensor, spec in zip(tensors, signature.values(), strict=True):
+            tensor.set_shape(spec.shape)
+    return _builder(reader)(dict(zip(signature, tensors, strict=True)))
+
+
+def _next_values(reader: Any, capacity: int) -> list[Any]:
+    """The values of the next row, in the order of its signature.
+
+    Raises:
+        StopIteration: there are no more rows.
+    """
     known = _iterators.get(reader)
-    if known is None or known[0] != wanted:
-        dataset = make_petastorm_dataset(reader)
-        if shuffling_queue_capacity > 0:
-            dataset = dataset.shuffle(shuffling_queue_capacity, seed=reader.seed)
-        known = _iterators[reader] = wanted, iter(dataset)
+    if known is None or known[0] != capacity:
+        rows = shuffle(_rows_left(reader, _fields_of(reader)), capacity, getattr(reader, "seed", 0))
+        known = _iterators[reader] = capacity, rows
     try:
-        return next(known[1])
+        return list(next(known[1]).values())
     except StopIteration:
-        del _iterators[reader]  # the next call begins anew
-        raise tf.errors.OutOfRangeError(None, None, "the reader has no more rows") from None
+        del _iterators[reader]  # reset() of the reader begins anew
+        raise
 
 
 # ---------------------------------------------------------------------- fields
@@ -104,9 +131,23 @@ def tf_tensors(reader: Any, shuffling_queue_capacity: int = 0, min_after_dequeue
 
 def _fields_of(reader: Any) -> dict[str, Field]:
     """The fields of a row in order, by name; of an n-gram those of each offset, by offset and name."""
-    if reader.ngram is None:
-        return dict(reader.schema.fields)
-    return {f"{offset} {name}": reader.schema[name] for offset, names in reader.ngram.fields.items() for name in names}
+    fields = as_schema(reader.schema).fields
+    return {
+        name if step is None else f"{step} {name}": fields[name] for step, names in _steps_of(reader).items() for name in names
+    }
+
+
+def _steps_of(reader: Any) -> dict[int | None, tuple[str, ...]]:
+    """The names of the fields at each offset of an n-gram; of a row under None."""
+    ngram = reader.ngram
+    if ngram is None:
+        return {None: tuple(reader.schema.fields)}
+    steps = range(min(ngram.fields), max(ngram.fields) + 1)
+    return {step: tuple(ngram.get_field_names_at_timestep(step)) for step in steps}
+
+
+def _signature_of(reader: Any) -> dict[str, tf.TensorSpec]:
+    return {key: _spec(field, reader.batched_output) for key, field in _fields_of(reader).items()}
 
 
 def _spec(field: Field, batched: bool) -> tf.TensorSpec:
@@ -130,9 +171,7 @@ def _spec(field: Field, batched: bool) -> tf.TensorSpec:
 
 def _builder(reader: Any) -> Callable[..., Any]:
     """Makes a row of its tensors."""
-    name = reader.schema.name
-    steps: Any = [None] if reader.ngram is None else range(min(reader.ngram.fields), max(reader.ngram.fields) + 1)
-    names = {step: tuple(reader.schema.fields if step is None else reader.ngram.fields.get(step, ())) for step in steps}
+    name, names = as_schema(reader.schema).name, _steps_of(reader)
 
     def build(tensors: dict[str, Any]) -> Any:
         rows = {
@@ -162,9 +201,13 @@ class _Columns:
 
 
 def _rows(reader: Any, fields: dict[str, Field]) -> Iterator[dict[str, Any]]:
-    """Row by row, or row group by row group."""
-    if reader.last_row_consumed:
+    """Row by row, or row group by row group; of a reader that has given all of them, the next ones."""
+    if getattr(reader, "last_row_consumed", False):
         reader.reset()
+    yield from _rows_left(reader, fields)
+
+
+def _rows_left(reader: Any, fields: dict[str, Field]) -> Iterator[dict[str, Any]]:
     convert = _column if reader.batched_output else _value
     for row in reader:
         if reader.ngram is None:
