@@ -161,7 +161,8 @@ def test_a_pickled_schema_names_codecs_of_users() -> None:
     state = {"_factor": 4.0, "_names": ("a", "b"), "_dtype": np.float32}
     name = f"{__name__}.ScaledCodec"
     assert pickled.fields[0].codec == PickledCodec("registered", class_name=name, state=state)
-    assert vars(schema_from_pickled(pickled)["x"].codec.codec) == state
+    codec: Any = schema_from_pickled(pickled)["x"].codec
+    assert vars(codec.codec) == state
 
 
 def test_a_codec_whose_attributes_are_no_plain_data_is_refused() -> None:

@@ -34,7 +34,6 @@ from data_stack.formats.parquet.pickled.values import PickledIndex
 from data_stack.formats.parquet.plain_times import plain_time
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Schema
-from data_stack.util.logger import logger
 
 __all__ = [
     "IntersectIndexSelector",
@@ -345,8 +344,12 @@ def indexes_json(indexes: Mapping[str, RowGroupIndex], footers: Footers) -> byte
     return json.dumps({"version": _VERSION, "layout": _layout(footers), "indexes": stored}).encode()
 
 
+#: Values of indexes that Petastorm's guard lets through; no times.
+_UNPICKLED: Final = (str, bytes, int, float, Decimal)
+
+
 def index_metadata(indexes: Mapping[str, RowGroupIndex], footers: Footers, *, for_petastorm: bool) -> dict[bytes, bytes]:
-    """Key-value metadata for ``_common_metadata``, by which selectors find indexes, and Petastorm's, if it is to read them."""
+    """Key-value metadata for ``_common_metadata``, by which selectors find indexes, and Petastorm, if it is to."""
     metadata = {INDEXES_KEY: indexes_json(indexes, footers)}
     if for_petastorm:
         found = {}
@@ -356,11 +359,8 @@ def index_metadata(indexes: Mapping[str, RowGroupIndex], footers: Footers, *, fo
                 if isinstance(index, NotNullIndex)
                 else PickledIndex(name, "single_field", index.field, row_groups=index.row_groups)
             )
-            try:
-                write_pickled_indexes({name: pickled})
+            if all(isinstance(value, _UNPICKLED) for value in index.row_groups):
                 found[name] = pickled
-            except ConfigError as error:
-                logger.info("Petastorm will not find an index: %s", error)
         metadata[PICKLED_INDEXES_KEY] = write_pickled_indexes(found)
     return metadata
 

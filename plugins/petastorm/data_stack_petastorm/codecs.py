@@ -13,7 +13,7 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet import codecs as stored
 from data_stack.formats.parquet.types import arrow_type_named
 from data_stack_petastorm.column_codec import DataframeColumnCodec, UserCodec, spark_type_named
-from data_stack_petastorm.scalars import LenientScalarCodec, fit_number, fit_time
+from data_stack_petastorm.scalars import LenientScalarCodec, fit_number
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -37,15 +37,10 @@ _NUMBERS = {
 }
 
 
-class BinaryCodec(DataframeColumnCodec):
-    """Any codec of data_stack, whose cells are bytes.
+class _BytesCodec(DataframeColumnCodec):
+    """A codec of data_stack, whose cells are bytes."""
 
-    Args:
-        codec: of data_stack.
-    """
-
-    def __init__(self, codec: Codec) -> None:
-        self._codec = codec
+    _codec: Codec
 
     @property
     def stored(self) -> Codec:
@@ -80,31 +75,30 @@ class BinaryCodec(DataframeColumnCodec):
         return codec if dtype.hasobject else codec.adapt(Column(codec.type_name, dtype, field.shape))
 
 
-class NdarrayCodec(BinaryCodec):
+class BinaryCodec(_BytesCodec):
+    """Any codec of data_stack, whose cells are bytes.
+
+    Args:
+        codec: of data_stack.
+    """
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+
+
+class NdarrayCodec(_BytesCodec):
     """Arrays as files of NumPy, ``.npy``."""
 
-    def __init__(self) -> None:
-        """There is nothing to set."""
-
-    @property
-    def stored(self) -> Codec:
-        """``.npy``."""
-        return NpyCodec()
+    _codec = NpyCodec()
 
 
-class CompressedNdarrayCodec(BinaryCodec):
+class CompressedNdarrayCodec(_BytesCodec):
     """Arrays as compressed files of NumPy, ``.npz``."""
 
-    def __init__(self) -> None:
-        """There is nothing to set."""
-
-    @property
-    def stored(self) -> Codec:
-        """``.npz``."""
-        return NpzCodec()
+    _codec = NpzCodec()
 
 
-class CompressedImageCodec(BinaryCodec):
+class CompressedImageCodec(_BytesCodec):
     """Images as files: of shape ``(height, width)`` or ``(height, width, 3)``, in RGB.
 
     Args:
@@ -197,8 +191,6 @@ class ScalarCodec(DataframeColumnCodec):
                 wanted, own = _NUMBERS[name], np.dtype(object if field.numpy_dtype is Decimal else field.numpy_dtype)
                 is_same = own.kind == wanted.kind or (own.kind, wanted.kind) == ("u", "i")
                 return fit_number(own if is_same else wanted, value)
-            if isinstance(value, np.datetime64):
-                return fit_time(name, value)
         except ValueError as error:
             raise ValueError(f"Field {field.name!r}: {error}") from error
         is_integer = name.startswith("decimal") and isinstance(value, (int, np.integer))
@@ -231,16 +223,17 @@ def as_column_codec(codec: Any) -> Any:
     """The codec of a field of data_stack, or of Petastorm's, in Petastorm's spelling; None for what Parquet itself has."""
     if isinstance(codec, UserCodec):
         return codec.codec
-    if isinstance(codec, stored.ScalarCodec):
-        return None if codec.type is None else ScalarCodec(codec.type)
-    if isinstance(codec, stored.ListCodec):
-        return None
-    if isinstance(codec, NpyCodec):
-        return NdarrayCodec()
-    if isinstance(codec, NpzCodec):
-        return CompressedNdarrayCodec()
-    if isinstance(codec, PngCodec):
-        return CompressedImageCodec("png")
+    if isinstance(codec, (stored.ScalarCodec, stored.ListCodec)):
+        return None if codec.type is None or isinstance(codec, stored.ListCodec) else ScalarCodec(codec.type)
     if isinstance(codec, JpgCodec):
         return CompressedImageCodec("jpeg", codec.quality)
+    if isinstance(codec, Codec) and type(codec) in _SPELLINGS:
+        return _SPELLINGS[type(codec)]()
     return BinaryCodec(codec) if isinstance(codec, Codec) else codec
+
+
+_SPELLINGS: dict[type[Codec], type[_BytesCodec]] = {
+    NpyCodec: NdarrayCodec,
+    NpzCodec: CompressedNdarrayCodec,
+    PngCodec: CompressedImageCodec,
+}

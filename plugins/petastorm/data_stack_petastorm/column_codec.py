@@ -1,4 +1,4 @@
-"""What a codec of Petastorm's is, and how those of your own are stored with a dataset: by name and attributes, never pickled."""
+"""What fields and codecs are in Petastorm's spelling; those of your own are stored by name and attributes, never pickled."""
 
 from __future__ import annotations
 
@@ -21,10 +21,41 @@ from data_stack.formats.parquet.types import FieldLike, arrow_for_spark, arrow_t
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-__all__ = ["DataframeColumnCodec", "UserCodec", "spark_type_named"]
+__all__ = ["DataframeColumnCodec", "UnischemaField", "UserCodec", "spark_type_named"]
 
 #: Classes of users by module and name: those that were imported.
 _classes: dict[str, type[DataframeColumnCodec]] = {}
+
+
+class UnischemaField(NamedTuple):
+    """What one column holds. Fields that differ in nothing but their codec are equal.
+
+    Attributes:
+        name: of the column.
+        numpy_dtype: type of the values or of the elements of arrays: a type of NumPy (``np.int64``, ``np.str_``), or ``Decimal``.
+        shape: of each value, ``()`` for scalars, None for a size that differs from value to value.
+        codec: how values are stored, see :mod:`data_stack_petastorm.codecs`, or a codec of data_stack; None for Parquet's own
+            types.
+        nullable: whether a value may be None.
+    """
+
+    name: str
+    numpy_dtype: Any
+    shape: tuple[int | None, ...] = ()
+    codec: Any = None
+    nullable: bool | None = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple) and len(other) == 5 and self[:3] == other[:3] and self[4] == other[4]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self[:3], self[4]))
+
+
+UnischemaField.__module__ = f"{__package__}.unischema"
 
 
 class DataframeColumnCodec(ABC):
@@ -112,19 +143,9 @@ class UserCodec(ArrowCodec):
                 self._type = describe_type(to_arrow_type(type_))
         return type_described(self._type)
 
-    def _field(self, field: FieldLike) -> _NamedField:
+    def _field(self, field: FieldLike) -> UnischemaField:
         numpy_dtype = field.dtype.type if isinstance(field.dtype, np.dtype) else Decimal
-        return _NamedField(field.name, numpy_dtype, field.shape, self.codec, field.nullable)
-
-
-class _NamedField(NamedTuple):
-    """As :class:`~data_stack_petastorm.unischema.UnischemaField`, which uses codecs."""
-
-    name: str
-    numpy_dtype: Any
-    shape: tuple[int | None, ...]
-    codec: Any
-    nullable: bool
+        return UnischemaField(field.name, numpy_dtype, field.shape, self.codec, field.nullable)
 
 
 def spark_type_named(name: str) -> DataType:

@@ -9,7 +9,7 @@ from urllib.parse import ParseResult, unquote, urlparse
 
 import pyarrow.fs as pafs
 
-from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.exception import ConfigError
 
 __all__ = ["FilesystemResolver", "get_dataset_path", "get_filesystem_and_path_or_paths", "normalize_dir_url", "readable_source"]
 
@@ -26,8 +26,8 @@ class FilesystemResolver:
         storage_options: arguments of fsspec's file system.
 
     Raises:
-        ConfigError: the URL has no scheme, no bucket, or a scheme that fsspec does not know.
-        MissingDependencyError: fsspec, or what it needs for the scheme, is not installed.
+        ValueError: the URL has no scheme, no bucket, or a scheme that fsspec does not know.
+        ImportError: fsspec, or what it needs for the scheme, is not installed.
         OSError: HDFS cannot be reached.
     """
 
@@ -110,25 +110,17 @@ def readable_source(dataset_url: Any) -> Any:
     return dataset_url
 
 
-def _factory(url: ParseResult, user: str | None, options: dict[str, Any]) -> Callable[[], Any]:
+def _factory(url: ParseResult, user: str | None, options: dict[str, Any]) -> Any:
     scheme = url.scheme.lower()
     if not scheme:
         raise ConfigError(f"a URL has a scheme: file://{url.path} for a local folder, not {url.path!r:.80}")
     if scheme == "file":
-        local: Callable[[], Any] = pafs.LocalFileSystem
-        return local
+        return pafs.LocalFileSystem
     if scheme == "hdfs":
         port = {} if url.port is None else {"port": url.port}
         return functools.partial(pafs.HadoopFileSystem, url.hostname or "default", user=user, **port)
     if not url.netloc:
         raise ConfigError(f"URLs must be of the form {scheme}://bucket/path, not {url.geturl()!r:.80}")
-    try:
-        import fsspec
+    import fsspec
 
-        fsspec.get_filesystem_class(scheme)
-    except ImportError as error:
-        raise MissingDependencyError(f"a file system for {scheme}://", "fsspec", "cloud") from error
-    except ValueError as error:
-        raise ConfigError(f"there is no file system for {scheme}://: {error}") from error
-    factory: Callable[[], Any] = functools.partial(fsspec.filesystem, scheme, **options)
-    return factory
+    return functools.partial(fsspec.filesystem, scheme, **options)

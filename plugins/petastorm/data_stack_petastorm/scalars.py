@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from decimal import Decimal
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from data_stack.formats.parquet import ScalarCodec
 from data_stack.formats.parquet.types import FieldLike
 
-__all__ = ["LenientScalarCodec", "fit_number", "fit_time"]
+__all__ = ["LenientScalarCodec", "fit_number"]
 
 _NUMBERS = (bool, int, float, Decimal, np.number, np.bool_)
 
@@ -56,18 +55,3 @@ def fit_number(dtype: np.dtype[Any], value: Any) -> Any:
     if not math.isfinite(value) or int(value) != value or not least <= value <= most:
         raise ValueError(f"{value!r:.40} does not fit into {dtype}: it is a fraction, or out of range")
     return bool(value) if dtype.kind == "b" else int(value)
-
-
-def fit_time(type_name: str, value: np.datetime64) -> Any:
-    """A time of numpy as Spark takes it: a date, or a datetime, in UTC for its instants.
-
-    Raises:
-        ValueError: it is finer than the type.
-    """
-    if np.isnat(value):
-        return None
-    time = value.astype("M8[D]" if type_name == "date" else "M8[us]")
-    if time != value:
-        raise ValueError(f"{value} is finer than Spark's {type_name}")
-    found = time.item()
-    return found.replace(tzinfo=datetime.timezone.utc) if type_name == "timestamp" else found

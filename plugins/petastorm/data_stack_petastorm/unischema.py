@@ -7,20 +7,20 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.types import dtype_of_arrow, is_bytes, is_list
+from data_stack.formats.parquet.types import arrow_for_spark, arrow_type_of_dtype, dtype_of_arrow, is_list, name_of_arrow
 from data_stack.util import named_rows
 from data_stack_petastorm.codecs import ScalarCodec, as_column_codec
-from data_stack_petastorm.column_codec import spark_type_named
+from data_stack_petastorm.column_codec import UnischemaField
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 __all__ = [
     "Unischema",
@@ -30,50 +30,6 @@ __all__ = [
     "insert_explicit_nulls",
     "match_unischema_fields",
 ]
-
-#: The type of a column without a codec, by the type of its scalars.
-_SPARK_TYPES = {
-    np.int8: "tinyint",
-    np.uint8: "smallint",
-    np.int16: "smallint",
-    np.uint16: "int",
-    np.int32: "int",
-    np.int64: "bigint",
-    np.float16: "float",
-    np.float32: "float",
-    np.float64: "double",
-    np.bytes_: "string",
-    np.str_: "string",
-    np.bool_: "boolean",
-}
-
-
-class UnischemaField(NamedTuple):
-    """What one column holds. Fields that differ in nothing but their codec are equal.
-
-    Attributes:
-        name: of the column.
-        numpy_dtype: type of the values or of the elements of arrays: a type of NumPy (``np.int64``, ``np.str_``), or ``Decimal``.
-        shape: of each value, ``()`` for scalars, None for a size that differs from value to value.
-        codec: how values are stored, see :mod:`data_stack_petastorm.codecs`, or a codec of data_stack; None for Parquet's own
-            types.
-        nullable: whether a value may be None.
-    """
-
-    name: str
-    numpy_dtype: Any
-    shape: tuple[int | None, ...] = ()
-    codec: Any = None
-    nullable: bool | None = False
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, tuple) and len(other) == 5 and self[:3] == other[:3] and self[4] == other[4]
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash((self[:3], self[4]))
 
 
 class Unischema:
@@ -190,11 +146,10 @@ class Unischema:
             schema = parquet_dataset.pieces[0].get_metadata().schema.to_arrow_schema()
         fields = []
         for column in schema:
-            type_ = column.type.value_type if is_list(column.type) else column.type
-            numpy_type = _numpy_type(type_)
-            if numpy_type is not None:
+            dtype: Any = dtype_of_arrow(column.type.value_type if is_list(column.type) else column.type)
+            if dtype is Decimal or not dtype.hasobject:
                 shape = (None,) if is_list(column.type) else ()
-                fields.append(UnischemaField(column.name, numpy_type, shape, None, column.nullable))
+                fields.append(UnischemaField(column.name, getattr(dtype, "type", dtype), shape, None, column.nullable))
             elif omit_unsupported_fields:
                 warnings.warn(f"Column {column.name!r} has the unsupported type {column.type} and is left out", stacklevel=2)
             else:
@@ -262,40 +217,31 @@ def _encode(field: UnischemaField, value: Any) -> Any:
         if not field.nullable:
             raise ConfigError(f"Field {field.name!r} is not nullable, but its value is None")
         return None
-    codec = as_column_codec(field.codec)
-    if codec is None and not field.shape and (name := default_spark_type(field.numpy_dtype)) is not None:
-        codec = ScalarCodec(name)
-    if codec is not None:
+    if (codec := _codec_of(field)) is not None:
         return codec.encode(field, value)
     return value.tolist() if isinstance(value, np.generic) else value
 
 
-def _spark_type(field: UnischemaField) -> DataType:
+def _spark_type(field: UnischemaField) -> Any:
     """The type of a field's column in Spark."""
-    if (codec := as_column_codec(field.codec)) is not None:
-        found: DataType = codec.spark_dtype()
-        return found
+    if (codec := _codec_of(field)) is not None:
+        return codec.spark_dtype()
     if field.shape:
         raise ConfigError(f"The non-scalar field {field.name!r} has codec set to None: give it one, such as NdarrayCodec()")
-    if (name := default_spark_type(field.numpy_dtype)) is None:
-        raise ConfigError(f"Was not able to map type {field.numpy_dtype} of field {field.name!r} to a spark type")
-    return spark_type_named(name)
+    raise ConfigError(f"Was not able to map type {field.numpy_dtype} of field {field.name!r} to a spark type")
+
+
+def _codec_of(field: UnischemaField) -> Any:
+    name = None if field.codec or field.shape else default_spark_type(field.numpy_dtype)
+    return as_column_codec(field.codec) if name is None else ScalarCodec(name)
 
 
 def default_spark_type(numpy_dtype: Any) -> str | None:
     """Spark's name of the type of a column of scalars without a codec; None if it must be said."""
-    try:
-        return _SPARK_TYPES.get(np.dtype(numpy_dtype).type)
-    except TypeError:  # Decimal is no dtype
+    if numpy_dtype is Decimal or numpy_dtype is None:
         return None
-
-
-def _numpy_type(type_: pa.DataType) -> Any:
-    """The type of NumPy, or Decimal, for scalars of Arrow's type; None where Petastorm has none."""
-    if is_bytes(type_):
-        return np.bytes_
-    dtype = dtype_of_arrow(type_)
-    if dtype is Decimal:
-        return Decimal
-    assert isinstance(dtype, np.dtype)
-    return None if dtype.hasobject else dtype.type
+    dtype = np.dtype(numpy_dtype)
+    if dtype.kind in "SU":
+        return "string"
+    # an integer of 64 bits without a sign is none of Spark's
+    return name_of_arrow(arrow_for_spark(arrow_type_of_dtype(dtype))) if dtype.kind in "biuf" and dtype != np.uint64 else None

@@ -1,24 +1,20 @@
-"""Writes the metadata of Parquet files that are there; a command, too: ``python -m``."""
+"""Writes the metadata of Parquet files that are there."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from pydoc import locate
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Schema, generate_metadata
-from data_stack.formats.parquet.files import open_file_for_arrow
 from data_stack_petastorm.etl.dataset_metadata import footers_of
 from data_stack_petastorm.fs_utils import readable_source
 from data_stack_petastorm.schemas import as_schema
 from data_stack_petastorm.unischema import Unischema
 
-__all__ = ["generate_petastorm_metadata", "main"]
+__all__ = ["generate_petastorm_metadata"]
 
 
 def generate_petastorm_metadata(
@@ -56,36 +52,13 @@ def generate_petastorm_metadata(
 
 def _write_summary(source: Any) -> None:
     """Write ``_metadata``: the footers of all files in one."""
-    files = footers_of(source).files
-    summary: pq.FileMetaData | None = None
-    for path in files.paths:
-        with open_file_for_arrow(files.folder, path) as file:
-            footer = pq.read_metadata(file)
+    footers = footers_of(source)
+    parts = [footers.of(number) for number in range(len(footers.files.paths))]
+    for path, footer in zip(footers.files.paths, parts, strict=True):
         footer.set_file_path(path)
-        if summary is None:
-            summary = footer
-        else:
-            summary.append_row_groups(footer)
-    if summary is not None:
-        sink = pa.BufferOutputStream()
-        summary.write_metadata_file(sink)
-        with files.folder.create("_metadata") as target:
-            target.write(sink.getvalue().to_pybytes())
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command; options of Spark are taken, and have no effect."""
-    parser = argparse.ArgumentParser(description="Add the metadata of a schema to Parquet files")
-    parser.add_argument("--dataset_url", required=True, help="URL or path of the dataset")
-    parser.add_argument("--unischema_class", help="the schema by module and name; without, the one that is there")
-    parser.add_argument("--use-summary-metadata", action="store_true", help="also write _metadata")
-    for name in ("--master", "--spark-driver-memory", "--hdfs-driver"):
-        parser.add_argument(name, help="has no effect")
-    given = parser.parse_args(arguments)
-    generate_petastorm_metadata(None, given.dataset_url, given.unischema_class, given.use_summary_metadata)
-
-
-_main = main
-
-if __name__ == "__main__":
-    main()
+    for footer in parts[1:]:
+        parts[0].append_row_groups(footer)
+    sink = pa.BufferOutputStream()
+    parts[0].write_metadata_file(sink)
+    with footers.files.folder.create("_metadata") as target:
+        target.write(sink.getvalue().to_pybytes())

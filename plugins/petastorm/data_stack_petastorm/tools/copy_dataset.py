@@ -1,19 +1,18 @@
-"""Copies a dataset: some fields, rows without nulls; a command, too: ``python -m``."""
+"""Copies a dataset: some fields, rows without nulls."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import Any
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet import copy_dataset as copy
+from data_stack.io.folder import folder_of
 from data_stack_petastorm.etl.dataset_metadata import footers_of, get_schema_from_dataset_url
 from data_stack_petastorm.fs_utils import readable_source
 from data_stack_petastorm.unischema import match_unischema_fields
 
-__all__ = ["args_parser", "copy_dataset", "main"]
+__all__ = ["copy_dataset"]
 
 
 def copy_dataset(
@@ -41,7 +40,7 @@ def copy_dataset(
         hdfs_driver: has no effect.
 
     Raises:
-        ConfigError: no field matches, or there is a dataset at the target already.
+        ConfigError: no field matches, or there is something at the target already.
         ResourceNotFoundError: there is no dataset at the source.
     """
     schema, source = get_schema_from_dataset_url(source_url), readable_source(source_url)
@@ -49,7 +48,7 @@ def copy_dataset(
     if field_regex and not fields:
         raise ConfigError(f"Regular expressions ({field_regex}) do not match any fields ({', '.join(schema.fields)})")
     target = readable_source(target_url)
-    if not overwrite_output and _exists(target):
+    if not overwrite_output and folder_of(target).list_files():
         raise ConfigError(f"{target_url!r} already exists: take overwrite_output, or another folder")
     footers = footers_of(source)
     n_bytes = sum(footers.size(number) for number in range(len(footers.files.paths)))
@@ -62,48 +61,3 @@ def copy_dataset(
         file_mb=512.0 if not partitions_count else 1e9 if partitions_count == 1 else n_bytes / 1e6 / partitions_count,
         overwrite=overwrite_output,
     )
-
-
-def _exists(target: Any) -> bool:
-    try:
-        ParquetDataset(target)
-    except LookupError:
-        return False
-    return True
-
-
-def args_parser() -> argparse.ArgumentParser:
-    """The options of the command; those of Spark are taken, and have no effect."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("source_url", help="URL or path of the dataset")
-    parser.add_argument("target_url", help="URL or path of the copy")
-    parser.add_argument("--overwrite-output", action="store_true", help="remove what is at the target first")
-    parser.add_argument("--field-regex", nargs="+", help="regular expressions of the fields to copy")
-    parser.add_argument("--not-null-fields", nargs="+", help="leave rows out that have a null in one of these")
-    parser.add_argument("--partition-count", type=int, help="files of the copy, about")
-    parser.add_argument("--row-group-size-mb", type=int, help="MB of each row group")
-    for name in ("--hdfs-driver", "--master"):
-        parser.add_argument(name, help="has no effect")
-    parser.add_argument("--spark-session-config", nargs="+", help="has no effect")
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
-    given = args_parser().parse_args(arguments)
-    copy_dataset(
-        None,
-        given.source_url,
-        given.target_url,
-        given.field_regex,
-        given.not_null_fields,
-        given.overwrite_output,
-        given.partition_count,
-        given.row_group_size_mb,
-    )
-
-
-_main = main
-
-if __name__ == "__main__":
-    main()
