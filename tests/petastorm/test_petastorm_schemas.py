@@ -165,7 +165,12 @@ def test_a_pickled_schema_names_codecs_of_users() -> None:
     assert vars(codec.codec) == state
 
 
-def test_a_codec_whose_attributes_are_no_plain_data_is_refused() -> None:
+def test_a_codec_whose_class_is_of_a_function_or_whose_attributes_are_no_plain_data_is_refused() -> None:
+    class LocalCodec(ScaledCodec):
+        """Not to be found by its name."""
+
+    with pytest.raises(ConfigError, match="top of a module"):
+        UserCodec(LocalCodec(1.0)).to_json()
     codec = ScaledCodec(1.0)
     codec._names = (print,)  # type: ignore[assignment]
 

@@ -113,7 +113,7 @@ class UserCodec(ArrowCodec):
         """Plain data, from which the codec is made again."""
         cls = type(self.codec)
         name = f"{cls.__module__}.{cls.__qualname__}"
-        if _classes.get(name) is not cls:
+        if _classes.get(name) is not cls or "<locals>" in name:
             raise ConfigError(f"the codec {name} could not be found again by its name: define its class at the top of a module")
         return {
             "codec": self.kind,

@@ -41,7 +41,7 @@ class FilesystemResolver:
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._url = urlparse(dataset_url) if isinstance(dataset_url, str) else dataset_url
-        self._factory = _factory(self._url, user, dict(storage_options or {}))
+        self._factory: Callable[[], Any] = _factory(self._url, user, dict(storage_options or {}))
         self._filesystem = self._factory()
 
     def parsed_dataset_url(self) -> ParseResult:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.exception import ConfigError
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.inference import read_schema
@@ -71,14 +71,12 @@ def materialize_dataset(
         filesystem_factory: returns a file system to read the footers from; None: the one of the URL.
 
     Raises:
-        MissingDependencyError: there is no ``datastack-spark``.
+        ImportError: there is no ``data_stack_spark``: install ``plugins/spark``.
         ConfigError: Spark has no type for a field, or files do not fit the schema.
         ResourceNotFoundError: there are no Parquet files after the block.
     """
-    try:
-        from data_stack_spark import materialize_dataset as materialize
-    except ImportError as error:
-        raise MissingDependencyError("materialize_dataset", "datastack-spark", "spark") from error
+    from data_stack_spark import materialize_dataset as materialize
+
     found: AbstractContextManager[None] = materialize(
         spark, dataset_url, as_schema(schema), row_group_size_mb, use_summary_metadata, filesystem_factory
     )
