@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,9 @@ def test_text_of_row_groups_is_an_array_of_fixed_width_where_that_holds_it(tmp_p
 
     assert batch.plain.dtype == np.dtype("<U3")
     assert [getattr(batch, name).tolist() for name in texts] == list(texts.values())
-    assert [row.nul for row in make_reader(tmp_path, shuffle_row_groups=False)] == texts["nul"]
+    rows = list(make_reader(tmp_path, shuffle_row_groups=False))
+    assert [[getattr(row, name) for row in pickle.loads(pickle.dumps(rows))] for name in texts] == list(texts.values())
+    assert [type(value) for value in (rows[0].nul, rows[1].nul, rows[0].bytes)] == [str, np.str_, np.bytes_]
 
 
 # ------------------------------------------------------------------ transforms
@@ -285,7 +288,8 @@ def test_errors_are_also_those_that_programs_catch(frames: Path, tmp_path: Path)
             make(frames, reader_pool_type="bogus")
         with pytest.warns(UserWarning, match="shard_seed was deprecated"):
             make(frames, shard_seed=3)
-        for url in (None, 123, []):
+        bad: list[Any] = [None, 123, []]
+        for url in bad:
             with pytest.raises(ValueError):
                 make(url)
     with pytest.raises(NoDataAvailableError, match="Number of row-groups in the dataset: 3"):

@@ -10,7 +10,7 @@ import pandas as pd
 __all__ = ["ListFrame", "ListSeries"]
 
 
-class ListSeries(pd.Series):  # type: ignore[type-arg]  # generic in the stubs only
+class ListSeries(pd.Series):
     """A Series that takes a list for an array."""
 
     @property

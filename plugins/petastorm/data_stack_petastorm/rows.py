@@ -82,7 +82,8 @@ def _values(column: npt.NDArray[Any], text: Callable[[Any], Any] | None) -> Iter
     if column.ndim > 1 and column.nbytes > _LARGEST_VIEW * len(column):
         return map(np.ndarray.copy, column)  # on access: into memory that the row before has just left
     if text is not None and column.dtype == object:
-        return [None if value is None else text(value) for value in column]
+        nul: Any = "\0" if text is np.str_ else b"\0"  # at an end, NumPy's pickles lose it
+        return [value if value is None or value.endswith(nul) else text(value) for value in column]
     return list(column)
 
 
