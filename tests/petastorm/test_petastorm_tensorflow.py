@@ -139,6 +139,15 @@ def test_what_tensorflow_has_no_tensors_for_is_told_at_once(tmp_path: Path) -> N
         make_petastorm_dataset(make_reader(tmp_path))
 
 
+def test_structs_of_a_table_are_left_out_with_a_warning(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "pair": [{"a": 1}, {"a": 2}]}), tmp_path / "a.parquet")
+
+    with pytest.warns(UserWarning, match="'pair' are left out"):
+        dataset = make_petastorm_dataset(make_batch_reader(tmp_path))
+
+    assert [batch._fields for batch in dataset] == [("id",)]
+
+
 def test_rows_come_one_by_one_until_there_are_no_more(table: Path) -> None:
     rows = reader(table, "id", "name")
 
@@ -164,7 +173,7 @@ def test_a_function_takes_the_next_row_in_each_run(table: Path) -> None:
         make_reader(table, schema_fields=NGram({1: ["id"], 0: ["id"]}, 1, "id")),
     )
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]  # no types in TensorFlow
     def step() -> Any:
         row = tf_tensors(rows)
         assert (row.vector.shape.as_list(), row.day.dtype) == ([2], tf.int64)

@@ -95,6 +95,18 @@ def test_what_torch_has_no_tensors_for_is_an_error_with_the_field(
         list(loader_class(reader(table, [field]), 60))
 
 
+@pytest.mark.parametrize(
+    "collate_fn", [decimal_friendly_collate, lambda rows: {key: [row[key] for row in rows] for key in rows[0]}]
+)
+def test_structs_of_a_table_are_left_out_with_a_warning(tmp_path: Path, collate_fn: Any) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "pair": [{"a": 1}, {"a": 2}]}), tmp_path / "a.parquet")
+
+    with pytest.warns(UserWarning, match="'pair' are left out"):
+        loader = DataLoader(make_batch_reader(tmp_path, reader_pool_type="dummy"), 2, collate_fn)
+
+    assert [list(batch) for batch in loader] == [["id"]]
+
+
 def first_and_last(rows: list[dict[str, Any]]) -> tuple[Any, ...]:
     return rows[0]["id"], rows[-1]["id"], type(rows[0]["flag"])
 

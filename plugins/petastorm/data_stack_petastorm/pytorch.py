@@ -15,6 +15,7 @@ from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader import Loader
 from data_stack_petastorm.buffer import shuffle
+from data_stack_petastorm.columns import names_left_out
 from data_stack_petastorm.iteration import Reader, lanes_of, n_rows_of
 
 try:
@@ -89,6 +90,9 @@ class _ReaderLoader(LoaderBase):
         self.shuffling_queue_capacity = shuffling_queue_capacity
         self._drop_last, self._collate = bool(drop_last), collate_fn
         self._n_passes, self._is_entered = 0, False
+        self._left_out = names_left_out(reader, warns=True)
+        if isinstance(collate_fn, _RowCollate):
+            collate_fn.left_out = self._left_out
         self._loader = self._new_loader()
 
     def _new_loader(self, lanes: tuple[int, int] | None = None) -> Loader | None:
@@ -122,7 +126,7 @@ class _ReaderLoader(LoaderBase):
         if self._collate is not None:
             return iter(self._loader) if self._loader is not None else map(self._collate, self._batches_of_rows())
         batches = self._loader.torch() if self._loader is not None else map(collate, self._batches_of_rows())
-        return (_by_field(batch, self._field) for batch in batches)
+        return (_by_field(batch, self._field, self._left_out) for batch in batches)
 
     def _batches_of_rows(self) -> Iterator[list[dict[Any, Any]]]:
         if self._n_passes or getattr(self.reader, "last_row_consumed", False):
@@ -389,9 +393,10 @@ class _RowCollate:
         if not callable(function):
             raise ConfigError(f"collate_fn is a function of a list of rows, not {function!r:.80}")
         self._function, self._is_batched = function, is_batched
+        self.left_out: frozenset[str] = frozenset()
 
     def __call__(self, rows: list[Any]) -> Any:
-        return self._function([_by_field(row, self._sanitize) for row in rows])
+        return self._function([_by_field(row, self._sanitize, self.left_out) for row in rows])
 
     def _sanitize(self, name: str, value: Any) -> Any:
         if self._is_batched and isinstance(value, _OBJECTS):
@@ -447,11 +452,12 @@ def _as_dict(row: Any) -> dict[Any, Any]:
 # ---------------------------------------------------------------------- columns as tensors
 
 
-def _by_field(batch: Mapping[Any, Any], function: Callable[..., Any]) -> dict[Any, Any]:
-    """What a function makes of name and column (or value) of each field; of n-grams for each offset."""
+def _by_field(batch: Mapping[Any, Any], function: Callable[..., Any], left_out: frozenset[str] = frozenset()) -> dict[Any, Any]:
+    """What a function makes of name and column (or value) of each field but some; of n-grams for each offset."""
     return {
         key: _by_field(value, function) if isinstance(value, dict) and not isinstance(key, str) else function(key, value)
         for key, value in batch.items()
+        if key not in left_out
     }
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet import Field
 from data_stack_petastorm.buffer import shuffle
+from data_stack_petastorm.columns import names_left_out
 from data_stack_petastorm.iteration import Reader
 from data_stack_petastorm.rows import row_type
 from data_stack_petastorm.schemas import as_schema
@@ -49,10 +50,14 @@ def make_petastorm_dataset(reader: Any) -> tf.data.Dataset:
     Args:
         reader: of :func:`make_reader`, :func:`make_batch_reader` or several of them.
 
+    Warns:
+        UserWarning: structs, maps or nested lists of a :func:`make_batch_reader` are left out.
+
     Raises:
         ConfigError: a field has values that TensorFlow has no tensors for. While iterating: errors are TensorFlow's, with our
             text in them, such as that a field has no value in some row.
     """
+    names_left_out(reader, warns=True)
     fields, signature = _fields_of(reader), _signature_of(reader)
     is_graph = not (tf.executing_eagerly() or tf.inside_function())
     is_whole = isinstance(reader, Reader) and not reader.batched_output
@@ -92,6 +97,7 @@ def tf_tensors(reader: Any, shuffling_queue_capacity: int = 0, min_after_dequeue
     """
     if reader.batched_output and shuffling_queue_capacity > 0:
         raise ConfigError("a buffer of row groups shuffles no rows: take shuffle_rows=True of the reader, or make_reader")
+    names_left_out(reader, warns=True)
     signature = _signature_of(reader)
 
     def take() -> list[Any]:
@@ -141,7 +147,8 @@ def _steps_of(reader: Any) -> dict[int | None, tuple[str, ...]]:
     """The names of the fields at each offset of an n-gram; of a row under None."""
     ngram = reader.ngram
     if ngram is None:
-        return {None: tuple(reader.schema.fields)}
+        left_out = names_left_out(reader)
+        return {None: tuple(name for name in reader.schema.fields if name not in left_out)}
     steps = range(min(ngram.fields), max(ngram.fields) + 1)
     return {step: tuple(ngram.get_field_names_at_timestep(step)) for step in steps}
 
