@@ -101,7 +101,7 @@ def test_digits_are_trained_on_tensors_of_a_transform_that_names_no_fields(spark
     with DataLoader(make_reader(url, num_epochs=2, transform_spec=transform, seed=1, shuffle_rows=True), batch_size=32) as loader:
         for row in loader:
             losses.append(nn.functional.nll_loss(model(row["image"]), row["digit"]))
-            losses[-1].backward()
+            torch.autograd.backward(losses[-1])
             n_rows += len(row["digit"])
 
     assert (n_rows, row["image"].shape[1:], row["image"].dtype) == (120, (1, 28, 28), torch.float32)
@@ -140,7 +140,7 @@ def test_vectors_of_spark_are_trained_on_without_an_end_and_tested_once(spark: S
 
     with converters[0].make_torch_dataloader(batch_size=16) as loader:
         for step, batch in enumerate(loader):
-            nn.functional.cross_entropy(model(batch["features"]), batch["label"]).backward()
+            torch.autograd.backward(nn.functional.cross_entropy(model(batch["features"]), batch["label"]))
             if step > 5:
                 break
     with converters[1].make_torch_dataloader(num_epochs=1) as loader:

@@ -130,7 +130,7 @@ class _ReaderLoader(LoaderBase):
 
     def _batches_of_rows(self) -> Iterator[list[dict[Any, Any]]]:
         if self._n_passes or getattr(self.reader, "last_row_consumed", False):
-            self.reader.reset()
+            getattr(self.reader, "restart", self.reader.reset)()  # also in the middle of rows
         self._n_passes += 1
         seed = f"{getattr(self.reader, 'seed', 0)} {self._n_passes}"
         rows = shuffle(_rows_of(self.reader), self.shuffling_queue_capacity, seed)
