@@ -19,7 +19,7 @@ from sizes import sized
 PROGRAM = Path(__file__).parent / "programs" / "demo_dataset.py"
 NOT_READY, READY = 0, 3
 #: Crashes are tried at this many places, spread over all changes of files, and at each of the last ones.
-N_SPREAD, N_LAST = sized(2, 16), sized(1, 8)
+N_SPREAD, N_LAST = sized(5, 16), sized(2, 8)
 #: Each process of the demo is a fork of one that has imported data_stack.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["data_stack.dataset.declarative", "data_stack.io.progress", "pytest"])
@@ -99,8 +99,8 @@ def test_killed_anywhere_the_next_run_finishes_and_nothing_half_ready_is_served(
 
     with ThreadPoolExecutor(2) as threads:
         ends = list(threads.map(end_at, places))
-    # The number of operations differs by a few from run to run, so the last place may not be reached.
-    assert ends.count(-signal.SIGKILL) >= N_SPREAD
+    # The number of operations differs by a few from run to run, so the last places may not be reached.
+    assert ends.count(-signal.SIGKILL) >= N_SPREAD - 1
 
 
 def test_killed_anywhere_while_replacing_an_earlier_version_either_version_is_whole(

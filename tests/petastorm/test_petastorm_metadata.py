@@ -25,6 +25,7 @@ from data_stack_petastorm.fs_utils import FilesystemResolver, get_filesystem_and
 from data_stack_petastorm.generator import generate_datapoint
 from data_stack_petastorm.schemas import as_schema
 from data_stack_petastorm.test_util.reader_mock import ReaderMock, schema_data_generator_example
+from data_stack_petastorm.tools import copy_dataset as copy_dataset_tool
 from data_stack_petastorm.tools.copy_dataset import copy_dataset
 from data_stack_petastorm.unischema import Unischema, UnischemaField
 from data_stack_petastorm.utils import DecodeFieldError, decode_row
@@ -141,6 +142,11 @@ def test_a_copy_has_the_fields_that_match_and_no_nulls(drives: str, tmp_path: Pa
         copy_dataset(None, drives, str(tmp_path / "copy"), None, None, False, None, None)
     with pytest.raises(ConfigError, match="do not match any fields"):
         copy_dataset(None, drives, str(tmp_path / "other"), ["bogus"], None, False, None, None)
+
+    copy_dataset_tool._main([drives, str(tmp_path / "cli"), "--field-regex", "id", "ev.*", "--not-null-fields", "event"])
+    assert list(ParquetDataset(tmp_path / "cli")) == list(ParquetDataset(tmp_path / "copy"))
+    petastorm_generate_metadata._main(["--dataset_url", f"file://{tmp_path}/cli", "--use-summary-metadata"])
+    assert (tmp_path / "cli/_metadata").is_file()
 
 
 def test_file_systems_of_urls(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
 from pydoc import locate
 from typing import Any
 
@@ -62,3 +64,18 @@ def _write_summary(source: Any) -> None:
     parts[0].write_metadata_file(sink)
     with footers.files.folder.create("_metadata") as target:
         target.write(sink.getvalue().to_pybytes())
+
+
+def _main(args: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description="Write the metadata of a Parquet dataset, as `data-stack parquet generate-metadata`."
+    )
+    parser.add_argument("--dataset_url", required=True)
+    parser.add_argument("--unischema_class", help="module and name of the schema; default: the one that the dataset has")
+    parser.add_argument("--use-summary-metadata", action="store_true", help="also write _metadata")
+    given = parser.parse_args(args)
+    generate_petastorm_metadata(None, given.dataset_url, given.unischema_class, given.use_summary_metadata)
+
+
+if __name__ == "__main__":
+    _main()

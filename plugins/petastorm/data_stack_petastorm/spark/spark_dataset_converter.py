@@ -277,7 +277,7 @@ def _check_dataset_file_median_size(url_list: Sequence[str]) -> None:
     sizes = sorted(map(os.path.getsize, paths))
     if len(sizes) > 1 and sizes[len(sizes) // 2] < _SMALL_FILE_BYTES:
         logger.warning(
-            "The median size %d B (< 50 MB) of %d Parquet files is small, %d B together: fewer and larger ones, by df.coalesce(n) "
+            "The median size %d B (< 50 MB) of %d Parquet files is small, %d B together: fewer, larger ones, by df.coalesce(n) "
             "or df.repartition(n), may be read faster. The first is %s",
             *(sizes[len(sizes) // 2], len(sizes), sum(sizes), url_list[0]),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,3 +62,29 @@ def copy_dataset(
         file_mb=512.0 if not partitions_count else 1e9 if partitions_count == 1 else n_bytes / 1e6 / partitions_count,
         overwrite=overwrite_output,
     )
+
+
+def _main(sys_argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Copy a Petastorm dataset. `data-stack parquet copy` has more options.")
+    parser.add_argument("source_url")
+    parser.add_argument("target_url")
+    parser.add_argument("--overwrite-output", action="store_true")
+    parser.add_argument("--partition-count", type=int)
+    parser.add_argument("--row-group-size-mb", type=float)
+    parser.add_argument("--field-regex", nargs="+")
+    parser.add_argument("--not-null-fields", nargs="+")
+    given = parser.parse_args(sys_argv)
+    copy_dataset(
+        None,
+        given.source_url,
+        given.target_url,
+        given.field_regex,
+        given.not_null_fields,
+        given.overwrite_output,
+        given.partition_count,
+        given.row_group_size_mb,
+    )
+
+
+if __name__ == "__main__":
+    _main()
