@@ -67,9 +67,7 @@ def _write_summary(source: Any) -> None:
 
 
 def _main(args: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description="Write the metadata of a Parquet dataset."
-    )
+    parser = argparse.ArgumentParser(description="Write the metadata of a Parquet dataset.")
     parser.add_argument("--dataset_url", required=True)
     parser.add_argument("--unischema_class", help="module and name of the schema; default: the one that the dataset has")
     parser.add_argument("--use-summary-metadata", action="store_true", help="also write _metadata")
