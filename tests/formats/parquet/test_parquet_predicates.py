@@ -68,7 +68,7 @@ def selected_by_pyarrow(filters: Any) -> list[bool]:
         pc.match_substring_regex(col("name"), "^[ab]$"),
         ~(col("speed") * 2 - 1 > col("x")),
     ],
-    ids=str,
+    ids=["and", "or", "expression", "regex", "arithmetic"],
 )
 def test_expressions_and_filters_select_what_pyarrow_selects(filters: Any) -> None:
     predicate = as_predicate(filters)
