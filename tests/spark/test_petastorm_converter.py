@@ -58,10 +58,13 @@ def test_defaults_are_petastorms(frame: DataFrame) -> None:
 def test_arguments_reach_the_reader_and_the_loader(frame: DataFrame) -> None:
     converter: SparkDatasetConverter = pickle.loads(pickle.dumps(make_spark_converter(frame, dtype=None)))  # ours
 
-    with converter.make_torch_dataloader(
-        4, 1, data_loader_fn=BatchedDataLoader, schema_fields=["id", "part"], results_queue_size=9, hdfs_driver="libhdfs",
-        cache_type="null", shard_seed=3, shuffle_row_drop_partitions=1, predicate=None, reader_pool_type="dummy",
-    ) as loader:  # fmt: skip
+    with (
+        pytest.warns(UserWarning, match="shard_seed"),
+        converter.make_torch_dataloader(
+            4, 1, data_loader_fn=BatchedDataLoader, schema_fields=["id", "part"], results_queue_size=9, hdfs_driver="libhdfs",
+            cache_type="null", shard_seed=3, shuffle_row_drop_partitions=1, predicate=None, reader_pool_type="dummy",
+        ) as loader,
+    ):  # fmt: skip
         batch = next(iter(loader))
     with (
         pytest.raises(TypeError, match="unexpected keyword argument 'xyz'"),
