@@ -17,6 +17,9 @@ EXTRAS = {
     "video": ["av>=14.0"],
     "zstd": ["zstandard>=0.21"],
     "yaml": ["PyYAML>=6.0"],
+    "polars": ["polars>=1.30"],
+    "plots": ["matplotlib>=3.8"],
+    "browse": ["starlette>=0.46", "uvicorn>=0.34"],
 }
 EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]
 TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
@@ -32,20 +35,26 @@ EXTRAS["test"] = [
     "hypothesis>=6.100",
     "ipykernel>=6.0",
     "moto[s3]>=5.1",  # an S3 server; its extra "server" would add twenty packages for other services
+    "dask[dataframe]>=2025.1",  # dask, datasets and duckdb open our Parquet folders
+    "datasets>=4.0",
+    "duckdb>=1.2",
     "flask>=2.2",
     "flask-cors>=4.0",
     "nbclient>=0.10",
     "nbformat>=5.9",
     "paramiko>=3.4",  # an SFTP server
+    "playwright>=1.50",  # drives Debian's Chromium in `make test-full`
     "pytest>=8.0",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
     "trustme>=1.1",
 ]
+EXTRAS["docs"] = ["furo>=2024.8", "matplotlib>=3.8", "myst-nb>=1.3", "sphinx>=8.1"]
 EXTRAS["bench"] = ["pooch>=1.8"]
 EXTRAS["dev"] = [
     *EXTRAS["test"],
     *EXTRAS["bench"],
+    *EXTRAS["docs"],
     "mypy>=1.11",
     "pandas-stubs",
     "pre-commit>=3.5",
@@ -74,6 +83,7 @@ setup(
         "platformdirs>=4.0",
         "pluggy>=1.5",
         "certifi",
+        "rich>=13.7",
         "tqdm>=4.65",
         "urllib3>=2.6.3",
         "xxhash>=3.4",  # checksums of blocks
