@@ -78,6 +78,7 @@ setup(
         "click>=8.1",
         "cloudpickle>=2.2",  # pickles functions of scripts and notebooks for worker processes
         "h5py>=3.10",
+        "license-expression>=30.3",
         "msgpack>=1.0.5",
         "numpy>=1.24",
         "platformdirs>=4.0",

@@ -37,6 +37,7 @@
     ├── ModelNotTrainedError                          a fitted state was asked for before fitting
     ├── PreparationError                              a dataset's preparation failed
     ├── IncompleteCopyError                           a part of what should be copied is damaged or missing; the rest is copied
+    ├── LicenceDeniedError (PermissionError)          the licence of a dataset is against the policy of this process
     ├── PluginError                                   a plugin could not be loaded, or broke its contract
     ├── MissingDependencyError (ImportError)          an optional package is not installed
     └── UnpicklableResourceError (TypeError)          a resource around a private buffer cannot cross processes
@@ -287,6 +288,10 @@ class SeveralCorruptSourceErrors(SeveralRetrievalErrors, CorruptSourceError):
 
 class ConfigError(DataStackError, ValueError):
     """A configuration names an unknown option or holds a value that is not allowed."""
+
+
+class LicenceDeniedError(DataStackError, PermissionError):
+    """The policy of this process denies the licence of a dataset; nothing was retrieved."""
 
 
 class RecipeError(ConfigError):

@@ -12,7 +12,8 @@ from data_stack.io.identifiers import check_identifier
 
 __all__ = ["Manifest", "ResourceRecord", "SourceRecord"]
 
-FORMAT = 1
+FORMAT = 2
+_FORMATS = (1, FORMAT)  # format 1 lacks framework and seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class Manifest:
         prepared: the resources that ``open`` reads.
         adopted: True if the store was complete without a manifest, and the resources were not prepared by data_stack.
         created: time of writing, ISO 8601 in UTC.
+        framework: the data_stack that prepared it, ``"datastack 0.1.0"``; None if an earlier one did.
+        seconds: the preparation took; None if unknown.
     """
 
     name: str
@@ -74,6 +77,8 @@ class Manifest:
     prepared: tuple[ResourceRecord, ...]
     adopted: bool
     created: str
+    framework: str | None = None
+    seconds: float | None = None
 
     @property
     def size(self) -> int:
@@ -92,8 +97,10 @@ class Manifest:
             DatasetFileCorruptError: it is damaged, or of an unknown format.
         """
         fields = JsonObject.unseal(data, "manifest")
-        if (number := fields.size("format")) != FORMAT:
-            raise DatasetFileCorruptError(f"manifest has format {number}, but this version of data_stack reads format {FORMAT}")
+        if (number := fields.size("format")) not in _FORMATS:
+            raise DatasetFileCorruptError(
+                f"manifest has format {number}, but this version of data_stack reads formats up to {FORMAT}; update data_stack"
+            )
         manifest = cls(
             name=fields.text("name"),
             version=fields.text("version"),
@@ -103,6 +110,8 @@ class Manifest:
             prepared=tuple(resource_record(each) for each in fields.objects("prepared")),
             adopted=fields.flag("adopted"),
             created=fields.text("created"),
+            framework=fields.optional_text("framework") if number >= FORMAT else None,
+            seconds=fields.optional_seconds("seconds") if number >= FORMAT else None,
         )
         fields.done()
         manifest._check()

@@ -443,9 +443,16 @@ class Preparation:
             name=self._name,
             version=self._definition.card.version,
             factory=self._definition.factory,
-            distribution=next(iter(distributions_of(self._definition.factory.partition(":")[0].partition(".")[0])), None),
+            distribution=_distribution_of(self._definition.factory),
             sources=tuple(sources),
             prepared=tuple(prepared),
             adopted=adopted,
             created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            framework=_distribution_of(__name__),
+            seconds=None if adopted else round(sum(seconds for _, seconds in self._timings), 3),
         )
+
+
+def _distribution_of(module: str) -> str | None:
+    """The installed distribution of a module or class, with its version."""
+    return next(iter(distributions_of(module.partition(":")[0].partition(".")[0])), None)

@@ -82,6 +82,13 @@ class JsonObject:
         """A number of bytes or null."""
         return self.value(name) if self._fields.get(name, 0) is None else self.size(name)
 
+    def optional_seconds(self, name: str) -> float | None:
+        """A duration or null."""
+        value = self.value(name)
+        if value is None or (type(value) in (int, float) and value >= 0):
+            return None if value is None else float(value)
+        return self._wrong(name, value, "a number of seconds")
+
     def hexadecimal(self, name: str, n_digits: int) -> str:
         """A digest."""
         value = self.value(name)

@@ -36,7 +36,8 @@ def load(
         splits = data_stack.load("digits", storage="/data/sets")     # {"train": …, "test": …}
 
     Args:
-        name: of the dataset, see :func:`datasets`; ``"distribution:name"`` where several distributions provide the name.
+        name: of the dataset, see :func:`datasets`; ``"name@version"`` for a certain version, ``"distribution:name"`` where
+            several distributions provide the name.
         split: name of the split; None for all of them.
         storage: where the dataset is kept: a connector, a path or a URL; None for ``$DATA_STACK_HOME``, or else the user's
             cache folder.
@@ -48,7 +49,8 @@ def load(
         declares no splits returns its one iterator instead.
 
     Raises:
-        DatasetNotFoundError: no dataset has that name; AmbiguousDatasetError: two plugins have it.
+        DatasetNotFoundError: no dataset has that name or version; AmbiguousDatasetError: two plugins have it.
+        LicenceDeniedError: the policy of this process denies its licence, see :func:`data_stack.policy`.
         ConfigError: there is no such split (UnknownSplitError) or option, or no such store.
         PluginError: its plugin is broken, or returned no samples.
         RetrievalError, PreparationError, StorageError: it could not be prepared.

@@ -375,6 +375,9 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
     _require(is_known, f"a dataset is told by its resources, or by a fingerprint of its samples, not {shorten(samples)}", node)
     try:
         description = repository.describe(name)
+        if description.version != version and version in repository.versions(name):
+            name = f"{name}@{version}"
+            description = repository.describe(name)
         _require(
             description.version == version,
             f"the recipe is of version {version or 'unknown'} of dataset {name!r}; installed is version "

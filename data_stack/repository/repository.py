@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from data_stack.dataset.manifest import Manifest
@@ -17,6 +17,7 @@ from data_stack.plugins.dataset_class import check_dataset_class, make_factory
 from data_stack.plugins.manager import PluginManager, default_manager
 from data_stack.plugins.record import PluginRecord
 from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.policy import current_policies
 from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class DatasetRepository:
             DatasetNotFoundError: no dataset has that name; AmbiguousDatasetError: two plugins have it.
             PluginError: its plugin is broken.
         """
+        self.check_licence(identifier)
         return self.get_factory(identifier).get_dataset_iterator(config)
 
     # ------------------------------------------------------------------ more
@@ -135,7 +137,8 @@ class DatasetRepository:
         """Load the samples of a dataset; prepare them first if necessary.
 
         Args:
-            identifier: name of the dataset; ``"distribution:name"`` where several distributions provide the name.
+            identifier: name of the dataset; ``"name@version"`` for a certain version, ``"distribution:name"`` where several
+                distributions provide the name.
             split: name of the split; None for all of them.
             storage: where the dataset is kept: a connector, a path or a URL; None for the default store.
             progress: draw bars; see :func:`data_stack.load`.
@@ -147,11 +150,13 @@ class DatasetRepository:
             returns without a split.
 
         Raises:
-            DatasetNotFoundError: no dataset has that name; AmbiguousDatasetError: two plugins have it.
+            DatasetNotFoundError: no dataset has that name or version; AmbiguousDatasetError: two plugins have it.
+            LicenceDeniedError: the policy of this process denies its licence.
             ConfigError: there is no such split (UnknownSplitError) or option, or no such store.
             PluginError: its plugin is broken, or returned no samples.
             RetrievalError, PreparationError, StorageError: it could not be prepared.
         """
+        self.check_licence(identifier)
         factory = self.get_factory(identifier, storage)
 
         def load_split(name: str | None) -> InformedDatasetIteratorIF:
@@ -187,6 +192,18 @@ class DatasetRepository:
             )
         return factory
 
+    def check_licence(self, identifier: str) -> None:
+        """Refuse a dataset whose licence the policy of this process denies; see :func:`data_stack.policy`. Retrieves nothing.
+
+        Raises:
+            LicenceDeniedError: its licence is denied, or unknown where there is a policy.
+            DatasetNotFoundError, AmbiguousDatasetError, PluginError: as for :meth:`load`.
+        """
+        if policies := current_policies():
+            licence = self.describe(identifier).license
+            for each in policies:
+                each.check(identifier, licence)
+
     def describe(self, identifier: str) -> DatasetDescription:
         """Licence, splits, options and so on of a dataset. Imports its plugin, prepares nothing.
 
@@ -194,7 +211,7 @@ class DatasetRepository:
             DatasetNotFoundError, AmbiguousDatasetError, PluginError: as for :meth:`load`.
         """
         factory = self._factory_or_class(identifier)
-        provider = self._provider(identifier)
+        provider = self._provider(self._provided_name(identifier))
         dataset_class = factory if isinstance(factory, type) else type(factory)
         card = getattr(factory, "card", None)
         return DatasetDescription(
@@ -226,11 +243,43 @@ class DatasetRepository:
         A name that two distributions provide is listed as ``distribution:name`` for each.
         """
         names = self._plugins.dataset_names() if self._plugins is not None else []
-        return sorted({*names, *self._registered})
+        return sorted({*(name for name in names if "@" not in name), *self._registered})
+
+    def versions(self, identifier: str) -> _Names:
+        """The versions of a dataset that can be loaded, as ``name@version``, the one of plain ``name`` first. Imports its plugin.
+
+        A plugin keeps an old version by another entry point: ``"digits@1.0.0" = "package:OldDigitsFactory"``.
+
+        Raises:
+            DatasetNotFoundError, AmbiguousDatasetError, PluginError: as for :meth:`load`.
+        """
+        current = getattr(getattr(self._find_factory(identifier), "card", None), "version", None)
+        names = {*self._registered, *(self._plugins.dataset_names() if self._plugins is not None else ())}
+        kept = sorted((name.rpartition("@")[2] for name in names if name.rpartition("@")[0] == identifier), reverse=True)
+        return [each for each in dict.fromkeys([current, *kept]) if each is not None]
 
     # ------------------------------------------------------------------ inside
 
     def _factory_or_class(self, identifier: object) -> _Factory:
+        """The factory of ``name`` or ``name@version``; one that is provided under just that name comes first."""
+        provided = self._provided_name(identifier)
+        found = self._find_factory(provided)
+        version = str(identifier)[len(str(provided)) + 1 :]
+        if provided == identifier or getattr(getattr(found, "card", None), "version", None) == version:
+            return found
+        offered = ", ".join(self.versions(str(provided))) or "none that is named"
+        raise DatasetNotFoundError(
+            f"dataset {provided!r:.80} is installed without version {version!r:.40}; it offers: {offered}. Install a release of "
+            f"its plugin that has this version, or load {provided!r:.80} as it is"
+        )
+
+    def _provided_name(self, identifier: Any) -> Any:
+        """``name@version`` without the version, unless something is provided under just that name."""
+        name, at, _ = identifier.rpartition("@") if isinstance(identifier, str) else ("", "", "")
+        is_plain = not name or not at or identifier in self._registered or self._provider(identifier) is not None
+        return identifier if is_plain else name
+
+    def _find_factory(self, identifier: object) -> _Factory:
         if isinstance(identifier, str) and identifier in self._registered:
             return self._registered[identifier]
         if self._plugins is None or not isinstance(identifier, str):
@@ -248,14 +297,16 @@ class DatasetRepository:
         """What a recipe records of a loaded dataset."""
         description = self.describe(identifier)
         return {
-            "name": identifier,
+            "name": _without_version(identifier, description.version),
             "version": description.version,
             "split": split,
             "config": dict(config),
             "resources": _resources(factory),
             "license": description.license,
             "homepage": description.homepage,
+            "citation": description.citation,
             "distribution": description.distribution,
+            "preparation": _preparation(factory),
         }
 
     def _provider(self, identifier: str) -> PluginRecord | None:
@@ -301,7 +352,7 @@ def _add_meta(
             f"the factory of dataset {identifier!r} returned {given!r:.80}; it must return (iterator, IteratorMeta)"
         )
     iterator, iterator_meta = given
-    name = identifier.rpartition(":")[2]
+    name = _without_version(identifier.rpartition(":")[2], origin.get("version"))
     meta = MetaFactory.get_dataset_meta(
         identifier=name if split is None else f"{name}/{split}", dataset_name=name, dataset_tag=split, iterator_meta=iterator_meta
     )
@@ -315,12 +366,25 @@ def _add_meta(
     return InformedDatasetIterator(iterator, meta, origin=origin)
 
 
+def _without_version(identifier: str, version: str | None) -> str:
+    name, at, asked = identifier.rpartition("@")
+    return name if at and asked == version else identifier
+
+
 def _resources(factory: BaseDatasetFactory) -> dict[str, str] | None:
     """The SHA-256 of the prepared resources, by name; None if no manifest lists them all."""
     manifest = getattr(factory, "_opened_manifest", None)
     records = manifest.prepared if isinstance(manifest, Manifest) else ()
     digests = {each.identifier: each.sha256 for each in sorted(records, key=lambda each: each.identifier) if each.sha256}
     return digests if digests and len(digests) == len(records) else None
+
+
+def _preparation(factory: BaseDatasetFactory) -> dict[str, Any] | None:
+    """The manifest of what the factory opened, as plain data."""
+    manifest = getattr(factory, "_opened_manifest", None)
+    if not isinstance(manifest, Manifest):
+        return None
+    return {key: value for key, value in asdict(manifest).items() if key != "prepared"}  # their digests are in the recipe
 
 
 def _names(declared: Any) -> tuple[str, ...] | None:

@@ -42,6 +42,12 @@ def test_a_manifest_survives_being_stored() -> None:
     assert Manifest.from_json(MANIFEST.to_json()) == MANIFEST
 
 
+def test_a_manifest_of_the_format_before_is_read() -> None:
+    older = {name: value for name, value in fields().items() if name not in ("framework", "seconds")}
+
+    assert Manifest.from_json(seal_json({**older, "format": 1})) == MANIFEST
+
+
 def test_a_manifest_cut_short_anywhere_is_refused() -> None:
     data = MANIFEST.to_json().rstrip()
 
@@ -71,7 +77,7 @@ RESOURCE: dict[str, list[Any]] = {
     "x": [1],
 }
 WRONG: dict[str, list[Any]] = {
-    "format": [2, True],
+    "format": [1, 3, True],
     "name": [None, "../other"],
     "version": [1],
     "distribution": [3],
@@ -79,6 +85,8 @@ WRONG: dict[str, list[Any]] = {
     "prepared": ["preprocessed/train.npy", [{}]],
     "adopted": [1],
     "created": ["yesterday"],
+    "framework": [1],
+    "seconds": [-1, "1", True],
     "unknown": [1],
 }
 

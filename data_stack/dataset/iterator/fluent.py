@@ -325,6 +325,24 @@ class FluentIterator(Generic[_Stack, _Fold]):
         """The stack as a tree, with lengths, costs and licences; prints as text, shows as HTML in a notebook."""
         return OPERATIONS["explain"](self)
 
+    def licences(self) -> Any:
+        """The licences of all datasets in the stack, with what they ask: attribution, share-alike and so on."""
+        return OPERATIONS["licences"](self)
+
+    def citation(self, *, with_data_stack: bool = False) -> str:
+        """BibTeX entries of all datasets in the stack, each once; that of data_stack at the end, if asked."""
+        return OPERATIONS["citation"](self, with_data_stack)  # type: ignore[no-any-return]
+
+    def provenance(self) -> list[dict[str, Any]]:
+        """Of each dataset in the stack: who prepared it, when, and from which sources. Plain JSON data.
+
+        Returns:
+            Dicts with ``name``, ``version``, ``split``, ``config``, ``distribution`` (of the plugin, now installed), and
+            ``preparation``: None for a dataset that stores nothing, else a dict with ``created`` (ISO 8601, UTC), ``seconds``
+            it took, ``factory``, ``distribution`` and ``framework`` that prepared it, ``adopted`` and ``sources``.
+        """
+        return OPERATIONS["provenance"](self)  # type: ignore[no-any-return]
+
     def report(self, report_format: str = "data_class", **options: Any) -> Any:
         """See ``DatasetIteratorReportGenerator.generate_report``."""
         return OPERATIONS["report"](self, report_format, **options)

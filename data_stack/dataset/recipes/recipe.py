@@ -38,6 +38,7 @@ __all__ = [
     "describe_layer",
     "fingerprint",
     "list_draws",
+    "list_origins",
     "node_digests",
     "recipe",
     "samples_content",
@@ -365,6 +366,17 @@ def list_draws(iterator: DatasetIteratorIF) -> list[InMemoryDatasetIterator]:
             if layer.name == "in_memory":
                 found.append(layer.iterator)
     return found
+
+
+def list_origins(iterator: DatasetIteratorIF) -> tuple[list[Mapping[str, Any]], int]:
+    """What a repository noted of the datasets in a stack, and how many of the stack's sources it did not load."""
+    origins, n_others = [], 0
+    for layer in _layers_below(iterator, probed=False):
+        if layer.name == DATASET:
+            origins.append(layer.iterator._origin)
+        else:
+            n_others += not layer.of
+    return origins, n_others
 
 
 def _is_random(layer: Layer) -> bool:
