@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from data_stack.cli.settings import (
     echo,
     parse_options,
     pass_settings,
+    print_blocks,
     print_columns,
+    print_facts,
     print_json,
 )
 from data_stack.dataset.reports.markup import size_text
@@ -35,7 +38,7 @@ _split = click.option("--split", metavar="SPLIT", help="One split.  [default: al
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
-@click.version_option(package_name="datastack", message="data-stack %(version)s")
+@click.version_option(package_name="datastack", message=f"data-stack %(version)s, Python {sys.version.split()[0]}")
 @common_options
 def data_stack() -> None:
     """List, prepare, show, verify and copy datasets."""
@@ -106,8 +109,7 @@ def info(settings: Settings, name: str) -> None:
     prepared = "yes" if facts["prepared"] else "no" if facts["reason"] is None else f"no: {facts['reason']}"
     rows += [("prepared", prepared), ("stored", ", ".join(facts["stored_versions"]) or "none")]
     rows.append(("store", facts["storage"]))
-    for key, value in rows:
-        echo(f"{key:<10}{value}")
+    print_facts(rows)
     for source in facts["sources"]:
         digest = (
             f"sha256 {source['sha256']}" if source["sha256"] else f"md5 {source['md5_sum']}" if source["md5_sum"] else "NO DIGEST"
@@ -216,7 +218,7 @@ def report(
         head = f'<head><meta charset="utf-8"/><title>{html.escape(name)}</title></head>'
         echo(f"<!DOCTYPE html>\n<html>{head}<body>\n{document.to_html()}\n</body></html>")
     else:
-        echo(str(document))
+        print_blocks(document.document())
 
 
 @data_stack.command()
@@ -300,13 +302,11 @@ def doctor(context: click.Context, settings: Settings) -> None:
     if settings.as_json:
         print_json(findings)
         context.exit(0 if findings["healthy"] else 1)
-    for key, value in findings["environment"].items():
-        echo(f"{key:<14}{value}")
+    print_facts(list(findings["environment"].items()))
     for original in findings["originals"]:
-        echo(f"\nin the way: {original}")
+        echo(f"\nin the way: {original}", style="red")
     echo()
-    for key, value in findings["store"].items():
-        echo(f"{key:<14}{size_text(value) if key == 'free' else value}")
+    print_facts([(key, size_text(value) if key == "free" else str(value)) for key, value in findings["store"].items()])
     echo()
     print_columns(
         [("package", "version", "for")]
@@ -322,6 +322,7 @@ def doctor(context: click.Context, settings: Settings) -> None:
     )
     for each in findings["plugins"]:
         if each["error"] is not None:
-            echo(f"\n{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}")
-    echo("\nall is well" if findings["healthy"] else "\nsomething is broken, see above")
+            echo(f"\n{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}", style="red")
+    healthy = findings["healthy"]
+    echo("\nall is well" if healthy else "\nsomething is broken, see above", style="green" if healthy else "red")
     context.exit(0 if findings["healthy"] else 1)

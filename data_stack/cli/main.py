@@ -16,7 +16,7 @@ import click
 from data_stack.cli.commands import data_stack
 from data_stack.cli.convert import convert_dataset
 from data_stack.cli.parquet import parquet
-from data_stack.cli.settings import Settings, echo
+from data_stack.cli.settings import SWITCHES, Settings, echo
 from data_stack.cli.stores import copy, du, gc, remove, verify
 from data_stack.dataset.reports.markup import printable
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
@@ -24,7 +24,6 @@ from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackErr
 __all__ = ["PrintableFormatter", "main"]
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
-_OFFLINE = "DATA_STACK_OFFLINE"
 
 for _command in (verify, copy, remove, gc, du, convert_dataset, parquet):
     data_stack.add_command(_command)
@@ -40,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     handler = logging.StreamHandler()  # stderr
     handler.setFormatter(PrintableFormatter("%(levelname)s: %(message)s"))
     logger = logging.getLogger("data_stack")
-    level, offline = logger.level, os.environ.get(_OFFLINE)
+    level, switches = logger.level, {name: os.environ.get(name) for name in SWITCHES.values()}
     logger.addHandler(handler)
     try:
         code = data_stack.main(args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings)
@@ -66,9 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-        os.environ.pop(_OFFLINE, None)
-        if offline is not None:
-            os.environ[_OFFLINE] = offline
+        for name, value in switches.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 class PrintableFormatter(logging.Formatter):
@@ -101,5 +101,5 @@ def _show_traceback(settings: Settings) -> None:
 
 def _fail(message: str, code: int) -> int:
     with contextlib.suppress(OSError):  # stderr may be closed too
-        echo(f"data-stack: {message}", err=True)
+        echo(f"data-stack: {message}", err=True, style="red")
     return code

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from data_stack.cli.settings import Settings, common_options, echo, locate, pass_settings, print_json
-from data_stack.dataset.reports.markup import columns
+from data_stack.cli.settings import Settings, common_options, echo, locate, pass_settings, print_columns, print_facts, print_json
 
 __all__ = ["parquet"]
 
@@ -43,8 +42,8 @@ def info(settings: Settings, source: str, values: bool) -> None:
     fields, indexes, schema = facts.pop("fields"), facts.pop("indexes"), facts.pop("schema")
     _tell(settings, {**facts, "schema": schema["name"]})
     echo()
-    for line in columns([tuple(fields[0]), *(tuple(map(_text, field.values())) for field in fields)] if fields else []):
-        echo(line)
+    if fields:
+        print_columns([tuple(fields[0]), *(tuple(map(_text, field.values())) for field in fields)])
     echo(f"\nrow-group indexes: {indexes if isinstance(indexes, str) else len(indexes)}")
     for index in indexes if isinstance(indexes, list) else ():
         count = f"{index['n_values']:,} values" if "n_values" in index else f"not null in {index['n_row_groups']:,} row groups"
@@ -157,8 +156,7 @@ def _tell(settings: Settings, facts: dict[str, Any]) -> None:
     if settings.as_json:
         print_json(facts)
         return
-    for key, value in facts.items():
-        echo(f"{key:<21}{_text(value)}")
+    print_facts([(key, _text(value)) for key, value in facts.items()])
 
 
 def _text(value: Any) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -13,13 +14,16 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from data_stack.dataset.reports.markup import columns, printable
+from data_stack.dataset.reports.markup import Block, Facts, Heading, Table, as_text, columns, fact_lines, printable
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from data_stack.io.storage_connectors import StorageConnector
 
 __all__ = [
+    "SWITCHES",
     "Settings",
     "common_options",
     "dataset_options",
@@ -27,13 +31,26 @@ __all__ = [
     "locate",
     "parse_options",
     "pass_settings",
+    "print_blocks",
     "print_columns",
+    "print_facts",
     "print_json",
+    "terminal",
+    "uses_colours",
 ]
 
 _STORAGE_HELP = """The store: a folder, or a URL: mongodb://…, s3://…, file://…, a plugin's scheme.
 [env: DATA_STACK_HOME; default: the user's cache folder]"""
 
+
+#: The options that set an environment variable.
+SWITCHES = {"offline": "DATA_STACK_OFFLINE", "no_color": "NO_COLOR"}
+
+#: Words of a table that are drawn in a colour.
+_STYLES = {"ok": "green", "broken": "red", "blocked": "yellow", "shadowed": "yellow"}
+
+#: As rich describes the lines of a table: one below the header.
+_UNDERLINE = "    \n    \n -  \n" + 5 * "    \n"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -122,6 +139,7 @@ def locate(text: str) -> Any:
 def common_options(command: _Command) -> _Command:
     """Give a command, or the group before it, the options of :class:`Settings`; where both have one, the later counts."""
     for names, options in (
+        (("--no-color",), {"is_flag": True, "default": None, "help": "Use no colours. [env: NO_COLOR]"}),
         (("--debug",), {"is_flag": True, "default": None, "help": "Show tracebacks and all log messages."}),
         (("--offline",), {"is_flag": True, "default": None, "help": "Use no network. [env: DATA_STACK_OFFLINE]"}),
         (("--json", "as_json"), {"is_flag": True, "default": None, "help": "Print JSON on standard output."}),
@@ -134,8 +152,8 @@ def common_options(command: _Command) -> _Command:
 def _take(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value is None:
         return
-    if parameter.name == "offline":
-        os.environ["DATA_STACK_OFFLINE"] = "1"  # legacy factories read it too; main restores it
+    if parameter.name in SWITCHES:
+        os.environ[SWITCHES[parameter.name]] = "1"  # legacy factories and rich read them too; main restores them
         return
     settings = context.ensure_object(Settings)
     setattr(settings, str(parameter.name), value)
@@ -153,12 +171,86 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str), file=settings.stdout if settings else None)
 
 
-def echo(text: str = "", *, err: bool = False) -> None:
-    """Write lines on stdout or stderr, with control characters escaped."""
-    click.echo(printable(text, keep="\n\t"), err=err)
+def uses_colours(stream: TextIO) -> bool:
+    """Whether ``stream`` is a terminal with colours, and the user has not switched them off."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+def echo(text: str = "", *, err: bool = False, style: str | None = None) -> None:
+    """Write lines on stdout or stderr, with control characters escaped; ``style`` is a colour, for terminals."""
+    shown = printable(text, keep="\n\t")
+    has_style = style is not None and uses_colours(sys.stderr if err else sys.stdout)
+    click.echo(click.style(shown, fg=style) if has_style else shown, err=err, color=has_style)
+
+
+def terminal() -> Console | None:
+    """Standard output if it is a terminal; None for a pipe or a file, which get plain lines of any length."""
+    if not sys.stdout.isatty():
+        return None
+    from rich.console import Console
+
+    return Console(
+        markup=False,  # no text of a dataset is markup
+        emoji=False,
+        highlight=False,
+        force_jupyter=False,
+        force_terminal=True,
+        color_system="auto" if uses_colours(sys.stdout) else None,
+        width=shutil.get_terminal_size().columns,
+    )
 
 
 def print_columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> None:
     """Print a table whose first row is its header; the columns numbered in ``right`` are flush right."""
-    for line in columns(rows, right):
-        echo(line)
+    console = terminal()
+    if console is None:
+        for line in columns(rows, right):
+            echo(line)
+        return
+    from rich.box import Box
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    table = Grid(box=Box(_UNDERLINE), show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), border_style="dim")
+    for number, name in enumerate(rows[0]):
+        table.add_column(Text(printable(name)), justify="right" if number in right else "left", overflow="fold")
+    for row in rows[1:]:
+        table.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in row))
+    console.print(table)
+
+
+def print_facts(rows: Sequence[tuple[str, str]]) -> None:
+    """Print names and values in two columns."""
+    console = terminal()
+    if console is None:
+        for line in fact_lines(rows):
+            echo(line)
+        return
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    table = Grid.grid(padding=(0, 2))
+    table.add_column(style="bold", overflow="fold", min_width=min(24, max((len(name) for name, _ in rows), default=0)))
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    console.print(table)
+
+
+def print_blocks(blocks: Sequence[Block]) -> None:
+    """Print a document; on a terminal its paragraphs and tables fit the width."""
+    console = terminal()
+    if console is None:
+        echo(as_text(blocks))
+        return
+    from rich.text import Text
+
+    for number, block in enumerate(blocks):
+        if number:
+            echo()
+        if isinstance(block, Facts):
+            print_facts(block.rows)
+        elif isinstance(block, Table):
+            print_columns([block.header, *block.limit_rows()], block.right)
+        else:
+            console.print(Text(as_text([block]), "bold" if isinstance(block, Heading) else ""))

@@ -47,7 +47,7 @@ def verify(context: click.Context, settings: Settings, names: tuple[str, ...], n
         print_json(asdict(found))
         context.exit(1 if found.state == "faulty" else 0)
     for fault in found.faults:
-        echo(f"FAULT  {fault.identifier}: {fault.problem}")
+        echo(f"FAULT  {fault.identifier}: {fault.problem}", style="red")
     echo(
         f"{found.state}: read {found.n_resources} resources, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from "
         f"{found.storage}; {len(found.faults)} faults"
@@ -116,7 +116,7 @@ def copy(
     for skipped in report.skipped:
         echo(f"left   {skipped.identifier}: {skipped.problem}")
     for fault in report.faults:
-        echo(f"FAULT  {fault.identifier}: {fault.problem}")
+        echo(f"FAULT  {fault.identifier}: {fault.problem}", style="red")
     if report.faults:
         echo(f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}")
     context.exit(1 if report.faults else 0)
@@ -158,7 +158,7 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
         return
     for each in report.removed:
         what = f"{each.folder}: {each.n_resources} resources, {size_text(each.n_bytes)}"
-        click.echo(f"{'would remove' if dry_run else 'removed'} {what}")
+        echo(f"{'would remove' if dry_run else 'removed'} {what}")
 
 
 @click.command()

@@ -18,6 +18,7 @@ __all__ = [
     "as_markdown",
     "as_text",
     "columns",
+    "fact_lines",
     "number_text",
     "printable",
     "readable",
@@ -151,23 +152,42 @@ def as_text(blocks: Iterable[Block]) -> str:
 def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
     """The lines of a table whose first row is its header; the columns numbered in ``right`` are flush right."""
     rows = [[printable(cell) for cell in row] for row in rows]  # untrusted names and labels
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     for number, row in enumerate(rows):
         cells = enumerate(zip(row, widths, strict=True))
-        yield "  ".join(text.rjust(width) if column in right else text.ljust(width) for column, (text, width) in cells).rstrip()
+        yield "  ".join(_pad(text, width, column in right) for column, (text, width) in cells).rstrip()
         if number == 0:
             yield "  ".join(("-" if text else " ") * width for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def fact_lines(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Names and values in two columns."""
+    width = max((_width(printable(name)) for name, _ in rows), default=0)
+    yield from (f"{_pad(printable(name), width)}  {printable(fact)}".rstrip() for name, fact in rows)
+
+
+def _pad(text: str, width: int, right: bool = False) -> str:
+    room = " " * (width - _width(text))
+    return room + text if right else text + room
+
+
+def _width(text: str) -> int:
+    """The columns of a terminal that ``text`` takes; Chinese characters and emoji take two each."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _text_lines(block: Block) -> Iterator[str]:
     if isinstance(block, Heading):
         yield printable(block.text)
-        yield ("=" if block.level == 1 else "-") * len(printable(block.text))
+        yield ("=" if block.level == 1 else "-") * _width(printable(block.text))
     elif isinstance(block, Paragraph):
         yield printable(block.text, keep="\n")
     elif isinstance(block, Facts):
-        width = max((len(name) for name, _ in block.rows), default=0)
-        yield from (f"{printable(name):<{width}}  {printable(fact)}" for name, fact in block.rows)
+        yield from fact_lines(block.rows)
     else:
         yield from columns([block.header, *block.limit_rows()], block.right)
 
