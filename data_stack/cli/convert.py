@@ -19,6 +19,7 @@ from data_stack.cli.settings import (
     pass_settings,
     print_json,
 )
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["convert_dataset"]
 
@@ -104,8 +105,10 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
     except DatasetNotFoundError:
         name, _, split = text.rpartition(":")
         if not name or not split or "/" in split:
+            near = did_you_mean(text, repository.list())
             raise ConfigError(
-                f"{text!r} is no file or folder, and no dataset of that name is installed; `data-stack list` shows those that are"
+                f"{text!r} is no file or folder, and no dataset of that name is installed{near}; "
+                f"`data-stack list` shows those that are"
             ) from None
     loaded = repository.load(name, split, connector, **options)
     if not isinstance(loaded, dict):

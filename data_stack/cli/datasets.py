@@ -12,6 +12,7 @@ from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.inventory import take_inventory
 from data_stack.repository.repository import default_repository
+from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from data_stack.dataset.engine import PreparationEngine
@@ -151,7 +152,7 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> 
         raise ConfigError("--processes are those of this machine; leave it out, or use --engine processes")
     engines = default_manager().engines()
     if kind not in engines:
-        known = ", ".join(["processes", *sorted(engines)])
+        known = ["processes", *sorted(engines)]
         hint = ": the package datastack-spark brings it, plugins/spark in a clone of data_stack" if kind == "spark" else ""
-        raise ConfigError(f"there is no engine {kind!r:.60}{hint}; there are: {known}")
+        raise ConfigError(f"there is no engine {kind!r:.60}{did_you_mean(kind, known)}{hint}; there are: {', '.join(known)}")
     return engines[kind](master, attempts=3)

@@ -155,7 +155,7 @@ def _codec_of(name: str, codecs: Codecs, nesting: int) -> Codec:
         return _as_codec(name, provided[name])
     names = sorted({*codecs, *provided, *(name for name, each in known.items() if not each.is_around)})
     raise ConfigError(
-        f"there is no type of column {name!r:.80}{did_you_mean(name[:80], names)}; there are: {', '.join(names)}, "
+        f"there is no type of column {name!r:.80}{did_you_mean(name, names)}; there are: {', '.join(names)}, "
         f"and zstd(…) around each. Give codecs={{{name!r:.80}: …}} a Codec, a pair of functions (encode, decode), "
         f"or None for bytes as they are; types that plugins bring are known after `import data_stack.repository`"
     )

@@ -22,6 +22,7 @@ from data_stack.dataset.reports.column_report import ColumnReport
 from data_stack.dataset.reports.report import DatasetIteratorReport, plain_report
 from data_stack.dataset.reports.target_distribution import MOST_VALUES_OF_A_TARGET, n_values_of, target_distribution
 from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator"]
 
@@ -79,8 +80,9 @@ class DatasetIteratorReportGenerator:
         try:
             wanted = formats(report_format)
         except ValueError:
-            known = ", ".join(repr(each.value) for each in formats)
-            raise ConfigError(f"there is no report format {report_format!r}: there are {known}") from None
+            known = [each.value for each in formats]
+            near, names = did_you_mean(report_format, known), ", ".join(map(repr, known))
+            raise ConfigError(f"there is no report format {report_format!r}{near}: there are {names}") from None
         report = _Reporter(measure_speed).report(iterator)
         report.columns = _columns_of(iterator)
         if statistics and report.columns:

@@ -18,6 +18,7 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
 from data_stack.io.positional import PositionalFile, lend_or_open, name_of, reading
 from data_stack.io.resources import StreamedTextResource
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["CSVDatasetIterator", "read_csv", "read_csv_matrix"]
 
@@ -194,7 +195,8 @@ class _Table:
             raise ConfigError(f"column {column!r} of {self.name!r} is given by name, but the file has no header")
         if names.count(column) != 1:
             raise DatasetFileCorruptError(
-                f"{self.name!r} has {names.count(column)} columns named {column!r}; it has {', '.join(map(repr, names[:20]))}"
+                f"{self.name!r} has {names.count(column)} columns named {column!r}{did_you_mean(column, names)}; "
+                f"it has {', '.join(map(repr, names[:20]))}"
             )
         return names.index(column)
 

@@ -22,6 +22,7 @@ from data_stack.io.positional import (
     reading,
 )
 from data_stack.util.request_limit import check_request
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["NpzDatasetIterator", "NumpyDatasetIterator", "npz_keys", "read_npy", "read_npz", "write_npy", "write_npz"]
 
@@ -91,8 +92,11 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
         def open_column(key: str) -> Column:
             if key not in arrays or not arrays[key].ndim:
                 with zipfile.ZipFile(self._file.open_buffered()) as archive:
-                    there = ", ".join(repr(name.removesuffix(".npy")) for name in archive.namelist()[:20])
-                raise DatasetFileCorruptError(f"{self._file.name!r} has no column {key!r}; it has {there}")
+                    names = [name.removesuffix(".npy") for name in archive.namelist()]
+                there = ", ".join(map(repr, names[:20]))
+                raise DatasetFileCorruptError(
+                    f"{self._file.name!r} has no column {key!r}{did_you_mean(key, names)}; it has {there}"
+                )
             return ArrayColumn(arrays[key])
 
         return self._open_each(open_column)

@@ -14,6 +14,7 @@ from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.stacking import Batch, Column, keys_of
 from data_stack.exception import ConfigError
 from data_stack.loader.ragged import Ragged, common_dtype, fill, join, value_arrays
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["Collation", "Concatenated", "Padded"]
 
@@ -190,7 +191,7 @@ def _columns(batch: Batch) -> dict[Any, Column]:
 def _chosen(columns: Mapping[Any, Column], keys: Sequence[ColumnKey] | None, batch: Batch) -> list[tuple[Any, str]]:
     """The columns to collate, in the order of the batch: key, and name for messages."""
     if missing := [key for key in keys or () if key not in columns]:
-        raise ConfigError(f"the batch has no column {missing[0]!r}, only {list(columns)}")
+        raise ConfigError(f"the batch has no column {missing[0]!r}{did_you_mean(missing[0], columns)}, only {list(columns)}")
     is_bare = not isinstance(batch, (dict, tuple))
     return [(key, "the column" if is_bare else f"column {key!r}") for key in columns if keys is None or key in keys]
 

@@ -16,8 +16,7 @@ from data_stack.exception import (
 from data_stack.io.copying import CopyFault, CopyReport, Parcel, Seal, Wanted, check_apart, copy_parcels
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
-from data_stack.repository.inventory import StoredVersion, take_inventory
-from data_stack.util.suggestions import did_you_mean
+from data_stack.repository.inventory import StoredVersion, describe_absence, take_inventory
 
 __all__ = ["copy_datasets"]
 
@@ -83,7 +82,7 @@ def _choose(source: StorageConnector, name: str | None) -> tuple[list[Parcel], l
     if name is None and not stored.is_listed:
         raise UnsupportedStorageOperationError(f"{source!r} cannot list its resources; name the datasets to copy")
     if name is not None and not stored.versions and not stored.loose:
-        raise DatasetNotFoundError(_absence(source, name))
+        raise DatasetNotFoundError(describe_absence(source, name))
     parcels, skipped, faults = list[Parcel](), list[CopyFault](), list[CopyFault]()
     for version in stored.versions.values():
         if version.manifest is not None:
@@ -116,11 +115,3 @@ def _parcel(source: StorageConnector, version: StoredVersion, manifest: Manifest
     mark = Journal(fingerprint(manifest.name, manifest.version, manifest.factory, manifest.sources))
     seal = Seal(f"{folder}/{MANIFEST}", version.data or b"", f"{folder}/{JOURNAL}", mark.to_json())
     return Parcel(folder, tuple(wanted), seal)
-
-
-def _absence(source: StorageConnector, name: str) -> str:
-    stored = take_inventory(source)
-    if not stored.is_listed:
-        return f"no dataset {name!r} in {source!r}; prepare it there first (data-stack prepare {name})"
-    there = sorted({each.name for each in stored.versions.values() if each.data is not None})
-    return f"no dataset {name!r} in {source!r}{did_you_mean(name, there)}; it has: {', '.join(there[:20]) or 'none'}"

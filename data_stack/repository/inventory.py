@@ -22,8 +22,18 @@ from data_stack.io.parallel import Workers
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, existing_storage
 from data_stack.repository.repository import default_repository
+from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["DatasetUsage", "DiskUsage", "ExpectedResource", "Inventory", "StoredVersion", "disk_usage", "take_inventory"]
+__all__ = [
+    "DatasetUsage",
+    "DiskUsage",
+    "ExpectedResource",
+    "Inventory",
+    "StoredVersion",
+    "describe_absence",
+    "disk_usage",
+    "take_inventory",
+]
 
 _MARKS = (MANIFEST, JOURNAL)
 
@@ -185,8 +195,18 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
         (inventory.loose if version is None else version.identifiers).append(identifier)
     for name in names if must_exist else ():
         if not any(identifier.startswith(f"{name}/") for identifier in inventory.resources()):
-            raise DatasetNotFoundError(f"nothing of a dataset {name!r} is in {connector!r}; `data-stack du` shows what there is")
+            raise DatasetNotFoundError(describe_absence(connector, name))
     return inventory
+
+
+def describe_absence(connector: StorageConnector, name: str) -> str:
+    """Say that nothing of a dataset is stored, and what is."""
+    stored = take_inventory(connector)
+    if not stored.is_listed:
+        return f"nothing of a dataset {name!r} is in {connector!r}; prepare it there first (data-stack prepare {name})"
+    there = sorted(stored.prepared_versions)
+    near = did_you_mean(name, [*there, *stored.versions])
+    return f"nothing of a dataset {name!r} is in {connector!r}{near}; it has: {', '.join(there[:20]) or 'none'}"
 
 
 def _folders_of_plugins(names: Sequence[str]) -> Iterator[str]:

@@ -180,7 +180,7 @@ def _check_node(number: int, fields: Any) -> _Node:
         raise RecipeError(f"a layer is a text, or null; this is {shorten(layer)}", number)
     node = _Node(number, layer, of, arguments)
     if layer is not None and layer != DATASET and layer not in import_layers():
-        _refuse(node, f"this version of data_stack has no such layer{did_you_mean(layer[:80], import_layers())}")
+        _refuse(node, f"this version of data_stack has no such layer{did_you_mean(layer, import_layers())}")
     is_below = _is_list_of(int, of) and all(0 <= below < number for below in of)
     _require(is_below, f"a node is stacked on nodes before it, by their numbers; this is {shorten(of)}", node)
     are_named = isinstance(arguments, dict) and _is_list_of(str, list(arguments))
@@ -423,7 +423,8 @@ def _stack_layer(node: _Node, below: list[Any], arguments: dict[str, Any]) -> An
         _refuse(node, f"its meta is {shorten(meta)}")
     unknown = arguments.keys() - description.arguments.keys()
     if unknown:
-        _refuse(node, f"it has no arguments {_list(unknown)}; it has {_list(description.arguments)}")
+        near = did_you_mean(min(unknown), description.arguments)
+        _refuse(node, f"it has no arguments {_list(unknown)}{near}; it has {_list(description.arguments)}")
     if len(description.of) != len(below) or any(one is not other for one, other in zip(description.of, below, strict=True)):
         _refuse(node, f"it cannot be stacked on {len(below)} iterators")
     return made

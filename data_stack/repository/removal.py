@@ -21,7 +21,7 @@ from data_stack.io.storage_connectors.connector import Garbage, StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.partials import remove_locally
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.inventory import StoredVersion, take_inventory
+from data_stack.repository.inventory import StoredVersion, describe_absence, take_inventory
 
 __all__ = ["RemovalReport", "RemovedVersion", "collect_garbage", "remove_dataset"]
 
@@ -117,7 +117,7 @@ def remove_dataset(
         raise DatasetNotFoundError(
             f"no version {version!r} of dataset {name!r} is in {connector!r}; it has: {known}"
             if version is not None and known
-            else f"nothing of a dataset {name!r} is in {connector!r}; `data-stack du` shows what there is"
+            else describe_absence(connector, name)
         )
     removed = [_remove(connector, each, dry_run) for each in chosen]
     if others:

@@ -37,7 +37,7 @@ def attach_stub(
 
     def import_name(name: str) -> Any:
         if name not in origins:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
         module, attribute = origins[name]
         if module == package:
             return import_module(f"{module}.{attribute}")  # the import binds the name

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from itertools import islice
 
 __all__ = ["did_you_mean"]
 
+_MOST_CHARACTERS, _MOST_NAMES = 100, 10_000  # of hostile files
 
-def did_you_mean(wrong: object, known: Iterable[str]) -> str:
-    """``" (did you mean 'train'?)"``, or an empty string without a similar name."""
-    near = difflib.get_close_matches(str(wrong), known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+
+def did_you_mean(wrong: object, known: Iterable[object]) -> str:
+    """``" (did you mean 'train'?)"``, or an empty string if no string of ``known`` is similar; upper and lower case are equal."""
+    names = {
+        name.casefold(): name for name in islice(known, _MOST_NAMES) if isinstance(name, str) and len(name) <= _MOST_CHARACTERS
+    }
+    near = difflib.get_close_matches(str(wrong)[:_MOST_CHARACTERS].casefold(), names, n=1)
+    return f" (did you mean {names[near[0]]!r}?)" if near else ""

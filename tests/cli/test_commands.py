@@ -207,7 +207,10 @@ def test_offline_holds_for_factories_in_the_original_manner_too(command: Any, in
         (["report", "digits", "--split", "trian"], "did you mean 'train'"),
         (["report", "digits", "-O", "color"], "KEY=VALUE"),
         (["list", "--storage", "nosuch://place"], "nosuch://"),
-        (["lst"], "No such command"),
+        (["lst"], "Did you mean 'list'?"),
+        (["list", "--jsn"], "Did you mean '--json'?"),
+        (["convert", "digit", "there"], "did you mean 'digits'"),
+        (["prepare", "digits", "--engine", "sparc"], "did you mean 'spark'"),
         (["show", "digits", "-o", "x.png", "-n", "0"], "0"),
     ],
 )

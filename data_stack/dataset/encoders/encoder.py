@@ -16,6 +16,7 @@ from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.sklearn_state import load_transformer
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError, MissingDependencyError, ModelNotTrainedError
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["BUILT_IN_KINDS", "Encoder", "Fitting", "Learner", "WholeColumn", "check_choice", "restore"]
 
@@ -287,7 +288,7 @@ def restore(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
     kind, config, learned, fitted_on = state["kind"], state["config"], state["learned"], state["fitted_on"]
     if not isinstance(kind, str) or kind not in kinds:
         raise ConfigError(
-            f"there is no kind of encoder {shorten(kind)}; known are: {', '.join(sorted(kinds))}. "
+            f"there is no kind of encoder {shorten(kind)}{did_you_mean(kind, kinds)}; known are: {', '.join(sorted(kinds))}. "
             "One of a plugin is rebuilt by data_stack.repository.encoders"
         )
     if not isinstance(config, dict) or not (learned is None or isinstance(learned, dict)):
@@ -321,5 +322,7 @@ def _short_range(ends: Any) -> range:
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
     """Return ``value``, or raise ConfigError if it is not one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
-        raise ConfigError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r:.80}")
+        raise ConfigError(
+            f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r:.80}{did_you_mean(value, choices)}"
+        )
     return value

@@ -20,6 +20,7 @@ from data_stack.dataset.encoders.transformer import EncoderLike, SklearnEncoder,
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
 from data_stack.util.stacked_values import stack_values
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["FeatureEncoder"]
 
@@ -359,13 +360,16 @@ class _FeatureRows:
         if not isinstance(self._features, range):
             if feature not in self._features and self.n_rows:
                 known = ", ".join(map(repr, self._features[:20]))
-                raise ConfigError(f"rows have no feature {feature!r}: they have {known}")
+                raise ConfigError(f"rows have no feature {feature!r}{did_you_mean(feature, self._features)}: they have {known}")
             return feature
         n_features = len(self._features)
         position = self._names.get(feature, feature) if isinstance(feature, str) else feature
         if isinstance(position, str) or not -n_features <= position < n_features:
             known = f"feature_names are {', '.join(self._names)}" if self._names else "there are no feature_names"
-            raise ConfigError(f"rows have no feature {feature!r}: they have the positions 0 to {n_features - 1}; {known:.200}")
+            raise ConfigError(
+                f"rows have no feature {feature!r}{did_you_mean(feature, self._names)}: "
+                f"they have the positions 0 to {n_features - 1}; {known:.200}"
+            )
         return position % n_features
 
 

@@ -15,6 +15,7 @@ from data_stack.dataset.iterator.registry import LAYERS
 from data_stack.dataset.iterator.stacking import Batch, Column
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.exception import ConfigError
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = [
     "AccessedDatasetIterator",
@@ -330,7 +331,9 @@ def column_key_by(meta: DatasetMetaIF, samples: SampleAccess, key: ColumnKey) ->
         return key
     names = _names_by(meta, samples)
     if names and key not in names:
-        raise ConfigError(f"samples have no column {key!r}: they have the columns {', '.join(map(repr, names))}")
+        raise ConfigError(
+            f"samples have no column {key!r}{did_you_mean(key, names)}: they have the columns {', '.join(map(repr, names))}"
+        )
     return names.index(key) if names else key
 
 

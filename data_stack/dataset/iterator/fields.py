@@ -26,6 +26,7 @@ from data_stack.dataset.iterator.stacking import column_of
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["DictsDatasetIterator", "FieldsDatasetIterator", "RenamedDatasetIterator", "TuplesDatasetIterator"]
 
@@ -57,7 +58,9 @@ class _Plan:
             return self.keys[self.names.index(key)]
         if self.names is None and hasattr(key, "__index__") and -len(self.keys) <= operator.index(key) < len(self.keys):
             return self.keys[operator.index(key)]
-        raise ConfigError(f"samples have no column {key!r}: {_describe(len(self.keys) if self.names is None else self.names)}")
+        raise ConfigError(
+            f"samples have no column {key!r}: {_describe(len(self.keys) if self.names is None else self.names, key)}"
+        )
 
 
 _Planner = Callable[[_Form], _Plan]
@@ -318,17 +321,17 @@ def _find(columns: Sequence[ColumnKey], form: _Form) -> tuple[ColumnKey, ...]:
         if isinstance(form, int) and not isinstance(column, str):
             place = column + form if column < 0 else column
         if place not in (range(form) if isinstance(form, int) else form):
-            raise ConfigError(f"samples have no column {column!r}: {_describe(form)}")
+            raise ConfigError(f"samples have no column {column!r}: {_describe(form, column)}")
         if place in found:
             raise ConfigError(f"column {column!r} of {form} is column {place!r}, which is selected twice")
         found.append(place)
     return tuple(found)
 
 
-def _describe(form: _Form | Sequence[ColumnKey] | None) -> str:
+def _describe(form: _Form | Sequence[ColumnKey] | None, wrong: ColumnKey | None = None) -> str:
     if isinstance(form, int):
         return f"they have the columns 0 to {form - 1}" if form else "they have no columns"
-    return f"they have the columns {_list(form or ())}"
+    return f"they have the columns {_list(form or ())}{did_you_mean(wrong, form or ())}"
 
 
 def _list(names: Sequence[ColumnKey]) -> str:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError
 from data_stack.util.exact import as_array, common_dtype
 from data_stack.util.stacked_values import exact_array, objects, stack_values
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = [
     "Batch",
@@ -46,7 +47,7 @@ def value_of(sample: Any, key: int | str) -> Any:
         return sample[key]
     except (LookupError, TypeError) as error:
         if isinstance(sample, Mapping):
-            known = "its keys are " + ", ".join(map(repr, sample))
+            known = "its keys are " + ", ".join(map(repr, sample)) + did_you_mean(key, sample)
         elif isinstance(sample, (tuple, list)):
             known = f"it has the columns 0 to {len(sample) - 1}"
         else:
@@ -118,7 +119,7 @@ def column_of(batch: tuple[Column, ...] | dict[str, Column], key: int | str) -> 
         column: Column = batch[key]  # type: ignore[index]  # the key suits the batch, or fails
         return column
     except (LookupError, TypeError) as error:
-        known = ", ".join(map(repr, batch)) if isinstance(batch, dict) else f"0 to {len(batch) - 1}"
+        known = ", ".join(map(repr, batch)) + did_you_mean(key, batch) if isinstance(batch, dict) else f"0 to {len(batch) - 1}"
         raise ConfigError(f"samples have no column {key!r}: they have the columns {known}") from error
 
 

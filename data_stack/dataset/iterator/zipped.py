@@ -25,6 +25,7 @@ from data_stack.dataset.iterator.stacking import column_of
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["ZippedDatasetIterator"]
 
@@ -160,7 +161,9 @@ class _ZippedAccess(SampleAccess):
         if places is None:
             places = self._places = _places_of([part.sample(0) for part in self._parts])
         if key not in places:
-            raise ConfigError(f"samples have no column {key!r}: they have the columns {', '.join(map(repr, places))}")
+            raise ConfigError(
+                f"samples have no column {key!r}{did_you_mean(key, places)}: they have the columns {', '.join(map(repr, places))}"
+            )
         return places[key]
 
 

@@ -26,6 +26,7 @@ from data_stack.dataset.splits.splitting import (
     positions_of_parts,
 )
 from data_stack.exception import ConfigError
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["Fold", "FoldPartIterator", "PartName", "SplitPartIterator"]
 
@@ -228,7 +229,8 @@ class SplitPartIterator(DatasetIteratorView):
         if positions is None:
             positions_of = divide_positions(dataset_iterator, self._division)
             if part not in positions_of:
-                raise ConfigError(f"there is no part {part!r}; the parts are {', '.join(map(repr, positions_of))}")
+                near, names = did_you_mean(part, positions_of), ", ".join(map(repr, positions_of))
+                raise ConfigError(f"there is no part {part!r}{near}; the parts are {names}")
             positions = positions_of[part]
         super().__init__(dataset_iterator, positions)
         self._gives_list = False  # indices are an array, also where positions are kept as a range

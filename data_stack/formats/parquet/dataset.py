@@ -29,6 +29,7 @@ from data_stack.formats.parquet.selecting import as_predicate
 from data_stack.formats.parquet.selection import Gathering, Located, Selection, select
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.request_limit import current_request, decoding_for
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["ParquetDataset"]
 
@@ -327,7 +328,9 @@ class _ParquetAccess(SourceAccess):
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         for key in keys:
             if key not in self.source.schema:
-                raise ConfigError(f"a sample has no column {key!r:.80}; it has {', '.join(map(repr, self.source._names))}")
+                names = self.source._names
+                known = ", ".join(map(repr, names))
+                raise ConfigError(f"a sample has no column {key!r:.80}{did_you_mean(key, names)}; it has {known}")
         if positions is None:
             positions = np.arange(self.n_samples, dtype=np.int64)
         return self.source._read([str(key) for key in keys], positions)

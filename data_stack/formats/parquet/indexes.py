@@ -34,6 +34,7 @@ from data_stack.formats.parquet.pickled.values import PickledIndex
 from data_stack.formats.parquet.plain_times import plain_time
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Schema
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = [
     "IntersectIndexSelector",
@@ -168,10 +169,11 @@ class SingleIndexSelector:
         Raises:
             ConfigError: the dataset has no index of that name.
         """
-        index = indexes.get(self._index_name)
+        name = self._index_name
+        index = indexes.get(name)
         if index is None:
             existing = ", ".join(map(repr, sorted(indexes))) or "none: build one, or use a predicate"
-            raise ConfigError(f"the dataset has no row-group index {self._index_name!r}; it has {existing}")
+            raise ConfigError(f"the dataset has no row-group index {name!r}{did_you_mean(name, indexes)}; it has {existing}")
         values = self._values or (None,) * isinstance(index, NotNullIndex)
         return {group for value in values for group in index.row_groups_with(value)}
 

@@ -155,7 +155,7 @@ class Schema:
     def __getitem__(self, name: str) -> Field:
         if name not in self._fields:
             raise ConfigError(
-                f"schema {self._name!r} has no field {name!r:.60}{did_you_mean(str(name)[:60], list(self._fields))}; "
+                f"schema {self._name!r} has no field {name!r:.60}{did_you_mean(name, self._fields)}; "
                 f"it has: {', '.join(self._fields)}"
             )
         return self._fields[name]
@@ -280,5 +280,5 @@ def match_names(choice: Any, names: Sequence[str]) -> list[str]:
         raise ConfigError(f"a choice of fields is a name, a regular expression or a field, not {choice!r:.80}") from error
     if not matches:
         name = choice if isinstance(choice, str) else choice.pattern
-        raise ConfigError(f"there is no field {name!r:.60}{did_you_mean(name[:60], list(names))}; there are: {', '.join(names)}")
+        raise ConfigError(f"there is no field {name!r:.60}{did_you_mean(name, names)}; there are: {', '.join(names)}")
     return matches

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.exception import ConfigError
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = [
     "FieldDtype",
@@ -106,7 +107,10 @@ def arrow_type_named(name: Any) -> pa.DataType:
         precision, scale = int(decimal[1]), int(decimal[2])
         return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
     if str(name) not in _BY_NAME:
-        raise ConfigError(f"there is no type of scalars {name!r:.60}; there are: {', '.join(_BY_NAME)}, decimal(precision,scale)")
+        raise ConfigError(
+            f"there is no type of scalars {name!r:.60}{did_you_mean(name, _BY_NAME)}; "
+            f"there are: {', '.join(_BY_NAME)}, decimal(precision,scale)"
+        )
     return _BY_NAME[str(name)]
 
 

@@ -41,6 +41,7 @@ from data_stack.formats.parquet.writer_part import (
 )
 from data_stack.io.folder import folder_of
 from data_stack.io.progress import with_bar
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["ParquetWriter"]
 
@@ -119,7 +120,8 @@ class ParquetWriter:
         if isinstance(partition_by, str):
             raise ConfigError(f"partition_by is a list of columns, such as [{partition_by!r}]")
         if compression not in COMPRESSIONS:
-            raise ConfigError(f"there is no compression {compression!r:.40}; there are: {', '.join(COMPRESSIONS)}")
+            known, near = ", ".join(COMPRESSIONS), did_you_mean(compression, COMPRESSIONS)
+            raise ConfigError(f"there is no compression {compression!r:.40}{near}; there are: {known}")
         self._format = FileFormat(
             int(_at_least("row_group_mb", row_group_mb, 0) * _MEGABYTE) or 1,
             None if row_group_rows is None else int(_at_least("row_group_rows", row_group_rows, 1)),

@@ -179,7 +179,7 @@ class Cells:
         if unknown:
             raise ConfigError(
                 f"{what} has {', '.join(map(repr, unknown))}, which is no field"
-                f"{did_you_mean(str(unknown[0])[:60], list(self._names))}; the schema has: {', '.join(sorted(self._names))}"
+                f"{did_you_mean(unknown[0], self._names)}; the schema has: {', '.join(sorted(self._names))}"
             )
         if missing:
             raise ConfigError(

@@ -432,7 +432,8 @@ class _RecordAccess(SourceAccess):
         reader = self.source
         for key in keys:
             if key not in reader._codecs:
-                raise ConfigError(f"a sample has no column {key!r:.80}; it has {', '.join(map(repr, reader._keys))}")
+                known = ", ".join(map(repr, reader._keys))
+                raise ConfigError(f"a sample has no column {key!r:.80}{did_you_mean(key, reader._keys)}; it has {known}")
         names, places = [str(key) for key in keys], range(reader._length) if positions is None else positions
         return reader._read(names, places, stacked=True)
 
@@ -491,4 +492,4 @@ def _names_of(names: Any) -> list[str]:
 def _check_column(name: object, known: Collection[str]) -> None:
     """Refuse a column that is not there."""
     if name not in known:
-        raise ConfigError(f"there is no column {name!r:.80}{did_you_mean(str(name), known)}; there are: {', '.join(known)}")
+        raise ConfigError(f"there is no column {name!r:.80}{did_you_mean(name, known)}; there are: {', '.join(known)}")

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -17,6 +16,7 @@ from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.storage_connectors.writer import COPY_BYTES, ResourceWriter
 from data_stack.util.request_limit import check_request
+from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -171,8 +171,7 @@ class Archive(ABC):
             raise ValueError(f"archive {self._name!r} is closed")
 
     def _no_member(self, name: str, names: Collection[str] = ()) -> ArchiveError:
-        similar = get_close_matches(name, names, n=1)
-        return ArchiveError(f"{self._name!r} has no file {name!r}" + (f"; did you mean {similar[0]!r}?" if similar else ""))
+        return ArchiveError(f"{self._name!r} has no file {name!r}{did_you_mean(name, names)}")
 
     def _identifier(self, name: str, prefix: str, rename: Mapping[str, str] | Callable[[str], str] | None) -> str:
         if rename is not None:

@@ -14,6 +14,7 @@ from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import CHUNK_BYTES, delay_last_chunk, stream_of, with_head
 from data_stack.io.positional import name_of
 from data_stack.io.storage_connectors.writer import can_seek
+from data_stack.util.suggestions import did_you_mean
 
 #: What a decompressor may allocate for itself. ``xz -9`` needs 65 MiB, ``zstd --long`` 128 MiB.
 _MAX_WINDOW_BYTES: Final = 1 << 27
@@ -57,7 +58,7 @@ def open_decompressed(stream: Any, *, compression: str | None = None, limits: Ar
         if compression is None:
             raise ArchiveError(f"{name!r} is not compressed by gzip, bzip2, xz or zstd: it begins with {head[:6]!r}")
     elif compression not in _MAGICS:
-        raise ConfigError(f"compression is one of {', '.join(_MAGICS)}, not {compression!r}")
+        raise ConfigError(f"compression is one of {', '.join(_MAGICS)}, not {compression!r}{did_you_mean(compression, _MAGICS)}")
     return stream_of(delay_last_chunk(_limit(decompress_chunks(stream, name, compression, limits), name, limits)), name)
 
 

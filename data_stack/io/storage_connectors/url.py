@@ -16,6 +16,7 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.io.url import StorageURL
+from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from data_stack.io.storage_connectors.cached import CachedStorageConnector
@@ -61,7 +62,8 @@ def storage_connector_from_url(
         schemes = {**schemes, **more_schemes()}
     if scheme not in schemes:
         raise ConfigError(
-            f"no storage for URLs that begin with {scheme}://; there are: {', '.join(f'{s}://' for s in sorted(schemes))}. "
+            f"no storage for URLs that begin with {scheme}://{did_you_mean(scheme, schemes)}; "
+            f"there are: {', '.join(f'{each}://' for each in sorted(schemes))}. "
             f"Others come with plugins; `data-stack doctor` shows those that are installed."
         )
     cache = _cache_of(url)

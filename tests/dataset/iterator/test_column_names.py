@@ -60,7 +60,7 @@ def test_a_meta_of_names_is_one_of_positions_to_programs(flowers: InformedDatase
 
 
 def test_a_name_that_there_is_not_is_refused_where_it_is_asked_for(flowers: InformedDatasetIteratorIF) -> None:
-    message = "no column 'specis': they have the columns 'size', 'species', 'number'"
+    message = r"no column 'specis' \(did you mean 'species'\?\): they have the columns 'size', 'species', 'number'"
 
     asked: list[Callable[[], Any]] = [
         lambda: flowers.read_column("specis"),

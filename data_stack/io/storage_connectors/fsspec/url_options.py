@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 
 from data_stack.exception import ConfigError
 from data_stack.io.url import parse_option
+from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["parse_options"]
 
@@ -44,7 +45,8 @@ def parse_options(scheme: str, query: str) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for name, text in given:
         if name not in known:
-            raise ConfigError(f"unknown option in a {scheme}:// URL; its options are {', '.join(sorted(known))}")
+            near, names = did_you_mean(name, known), ", ".join(sorted(known))
+            raise ConfigError(f"unknown option in a {scheme}:// URL{near}; its options are {names}")
         *above, last = known[name].split(".")
         target = arguments
         for each in above:

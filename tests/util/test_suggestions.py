@@ -1,0 +1,63 @@
+"""Suggestions for misspelled names, and the errors that offer them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import data_stack
+from data_stack import SequenceDatasetIterator
+from data_stack.formats.parquet import ParquetWriter
+from data_stack.util.suggestions import did_you_mean
+
+
+@pytest.mark.parametrize(
+    ("wrong", "known", "near"),
+    [
+        ("trian", ["test", "train"], "train"),
+        ("TRAIN", ["test", "train"], "train"),
+        ("Lable", ["Label", 3, ("a", "b"), None], "Label"),
+        ("x", ["train"], None),
+        ("train", [], None),
+        (np.int64(3), [1, 2], None),
+    ],
+)
+def test_the_nearest_name_is_suggested(wrong: object, known: list[Any], near: str | None) -> None:
+    assert did_you_mean(wrong, known) == ("" if near is None else f" (did you mean {near!r}?)")
+
+
+def test_long_and_many_names_take_no_time() -> None:
+    start = time.perf_counter()
+
+    did_you_mean("a" * 10_000_000, (f"{'a' * 200}{number}" for number in range(10**9)))
+
+    assert time.perf_counter() - start < 5
+
+
+SAMPLES = [{"image": number, "label": number % 2} for number in range(4)]
+ROWS = SequenceDatasetIterator([SAMPLES]).map(lambda row: row[0])
+TUPLES = SequenceDatasetIterator([[1], [2]])
+
+
+@pytest.mark.parametrize(
+    ("use", "near"),
+    [
+        (lambda: data_stack.load("digit"), "digits"),
+        (lambda: data_stack.load("digits", "Train", storage="memory://"), "train"),
+        (lambda: data_stack.load("digits", "train", storage="memory://", splits=1), "split"),
+        (lambda: data_stack.load("digits", "test", storage="memory://").read_column("lable"), "label"),
+        (lambda: data_stack.load("digits", storage="memroy://x"), "memory"),
+        (lambda: ROWS.read_column("lable"), "label"),
+        (lambda: ROWS.select("imgae")[0], "image"),
+        (lambda: TUPLES.report("jsn"), "json"),
+        (lambda: TUPLES.encode({1: data_stack.encoder("categorcal")}), "categorical"),
+        (lambda: ParquetWriter("x", compression="ztsd"), "zstd"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_one(use: Callable[[], Any], near: str) -> None:
+    with pytest.raises(data_stack.DataStackError, match=rf"\(did you mean '{near}'\?\)"):
+        use()
