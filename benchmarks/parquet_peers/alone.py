@@ -378,7 +378,7 @@ def memory(way: str, folder: Path, n_epochs: int) -> dict[str, Any]:
                 peak, asked = max(peak, proportional_bytes(os.getpid())), time.perf_counter()
         peaks.append(peak)
     close()
-    footer = pq.read_metadata(next(path.rglob("*.parquet")))
+    footer = pq.read_metadata(next(path.rglob("part-*.parquet")))
     group = footer.row_group(0)
     group_bytes = sum(group.column(leaf).total_uncompressed_size for leaf in range(group.num_columns))
     return {

@@ -65,7 +65,7 @@ def info(settings: Settings, source: str, values: bool) -> None:
 @common_options
 @pass_settings
 def generate(settings: Settings, source: str, schema_file: str | None, petastorm: bool) -> None:
-    """Rebuild the manifest and _common_metadata of a Parquet dataset from the footers of its files.
+    """Rebuild the manifest of a Parquet dataset from the footers of its files.
 
     Use it for datasets that other tools wrote or appended to. It reads no rows and needs no Spark.
     """

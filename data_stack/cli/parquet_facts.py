@@ -14,7 +14,6 @@ from data_stack.formats.parquet.files import find_files, partition_names
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.indexes import read_indexes
 from data_stack.formats.parquet.inference import read_schema
-from data_stack.formats.parquet.metadata import ParquetManifest
 from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY
 from data_stack.formats.parquet.schema import SCHEMA_KEY
 from data_stack.formats.parquet.types import dtype_name
@@ -64,7 +63,7 @@ def facts_of(source: Any, *, with_values: bool = False) -> dict[str, Any]:
         "partition_by": in_folders,
         "created_by": sorted(created_by),
         "manifest": _state_of_manifest(footers),
-        "metadata": [key.decode("utf-8", "backslashreplace")[:80] for key in sorted(metadata) if key != b"ARROW:schema"],
+        "metadata": [key.decode("utf-8", "backslashreplace")[:80] for key in sorted(metadata)],
         "schema_from": "data_stack" if SCHEMA_KEY in metadata else "Petastorm" if UNISCHEMA_KEY in metadata else "the columns",
         "schema": schema.to_json(),
         "fields": [
@@ -84,7 +83,7 @@ def facts_of(source: Any, *, with_values: bool = False) -> dict[str, Any]:
 
 
 def _state_of_manifest(footers: Footers) -> str:
-    manifest = None if footers.files.given else ParquetManifest.read(footers.files.folder)
+    manifest = None if footers.files.given else footers.manifest
     if manifest is None:
         return "none"
     listed = {file.name: file.row_groups for file in manifest.files}

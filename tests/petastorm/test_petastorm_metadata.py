@@ -33,7 +33,7 @@ from data_stack_petastorm.utils import DecodeFieldError, decode_row
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.parquet import ScalarCodec as StoredScalarCodec
-from data_stack.formats.parquet.metadata import read_common_metadata
+from data_stack.formats.parquet.metadata import read_metadata
 from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY, UNISCHEMA_KEY
 from data_stack.formats.parquet.pickled import read_pickled_indexes, read_pickled_schema
 from data_stack.io.folder import folder_of
@@ -90,7 +90,7 @@ def test_petastorm_finds_the_indexes_but_those_of_times(drives: str) -> None:
     indexes = get_row_group_indexes(pq.ParquetDataset(drives))
     assert indexes["car"].get_row_group_indexes("car 2") == indexes["tags"].get_row_group_indexes(np.str_("t11")) == {2}
     assert (indexes["event"].get_row_group_indexes(), set(indexes)) == ({3}, {"id", "car", "tags", "when", "event"})
-    _, metadata = read_common_metadata(folder_of(drives)) or (None, {})
+    _, metadata = read_metadata(folder_of(drives)) or (None, {})
     pickled = Petastorms(io.BytesIO(metadata[PICKLED_INDEXES_KEY])).load()
     assert {name: found._column_name for name, found in pickled.items()} == {n: n for n in ("id", "car", "tags", "event")}
     assert pickled["id"]._index_data[np.int64(7)] == {1}
@@ -99,7 +99,7 @@ def test_petastorm_finds_the_indexes_but_those_of_times(drives: str) -> None:
 
 
 def test_petastorm_reads_lists_of_text_as_lists_and_no_float16(drives: str, tmp_path: Path) -> None:
-    _, metadata = read_common_metadata(folder_of(drives)) or (None, {})
+    _, metadata = read_metadata(folder_of(drives)) or (None, {})
 
     assert b"cbuiltins\nstr\n" in metadata[UNISCHEMA_KEY]
     assert [field.numpy_type for field in read_pickled_schema(metadata[UNISCHEMA_KEY]).fields][2] == "str_"

@@ -31,7 +31,7 @@ _SUFFIXES: Final[Mapping[str, str]] = {
     ".pq": "parquet",
 }
 #: What lies beside Parquet files; their own module needs pyarrow.
-_PARQUET_NAMES: Final = frozenset({"_common_metadata", "_metadata", "_data_stack_manifest.json", "_data_stack_progress"})
+_PARQUET_NAMES: Final = frozenset({"_common_metadata", "_metadata", "_data_stack_manifest.parquet", "_data_stack_progress"})
 _MOST_FOLDERS_LOOKED_INTO: Final = 3
 
 

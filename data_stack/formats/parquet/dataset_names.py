@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["COMMON_METADATA", "PARQUET_MANIFEST", "PROGRESS_FOLDER", "SUFFIXES", "is_data_file", "is_hidden"]
+__all__ = ["COMMON_METADATA", "PARQUET_MANIFEST", "PROGRESS_FOLDER", "PROGRESS_NOTE", "SUFFIXES", "is_data_file", "is_hidden"]
 
 #: A Parquet footer without rows that tells of all files, as Spark and Petastorm write it.
 COMMON_METADATA: Final = "_common_metadata"
-#: Which files there are; written last.
-PARQUET_MANIFEST: Final = "_data_stack_manifest.json"
+#: Which files there are, in the metadata of a Parquet footer without rows; written last. It is Parquet because Polars and
+#: Hugging Face's datasets read all files of a folder.
+PARQUET_MANIFEST: Final = "_data_stack_manifest.parquet"
 #: What a writer that has not finished has completed. Files that no manifest lists are its; while it is there they are not rows.
 PROGRESS_FOLDER: Final = "_data_stack_progress"
+PROGRESS_NOTE: Final = f"{PROGRESS_FOLDER}/manifest.json"
 #: Of files of rows; Hive writes them without one.
 SUFFIXES: Final = (".parquet", ".parq", ".pq")
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingFileError, ResourceNotFoundError, StorageError
-from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PROGRESS_FOLDER, SUFFIXES, is_hidden
-from data_stack.formats.parquet.metadata import ParquetManifest
+from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST, PROGRESS_FOLDER, SUFFIXES, is_hidden
+from data_stack.formats.parquet.metadata import ParquetManifest, find_metadata
 from data_stack.io.folder import TEMPORARY, Folder, folder_of
 from data_stack.io.lent_resources import LentResource
 from data_stack.io.location import location_of
@@ -43,12 +43,14 @@ class ParquetFiles:
         paths: of each, relative to it.
         partitions: of each, the text of the values in the names of its folders (``day=2024-01-01``), None for null.
         given: whether the files were named one by one.
+        beside: the paths of ``_common_metadata`` and of the manifest, if they are there.
     """
 
     folder: Folder
     paths: tuple[str, ...]
     partitions: tuple[Mapping[str, str | None], ...] = field(default=())
     given: bool = False
+    beside: tuple[str, ...] = ()
 
     def open(self, number: int) -> Any:
         """A file for pyarrow to read, in a ``with`` block.
@@ -79,19 +81,22 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
     """
     folder, paths = folder_and_paths(source, prefix, filesystem=filesystem)
     given = paths is not None
-    if paths is None:
+    if paths is not None:
+        beside = find_metadata(folder, filter(folder.has_file, (COMMON_METADATA, PARQUET_MANIFEST)))
+    else:
         tree = folder.list_files()
+        beside = find_metadata(folder, tree)
         if any(path.startswith(f"{PROGRESS_FOLDER}/") for path in tree):  # a writer is at work, or was interrupted
             tree = _finish(folder)
         paths = [path for path in tree if not is_hidden(path)]
         # what carries no suffix is Parquet too (Hive writes so), unless others say what they are
         named = [path for path in paths if path.endswith(SUFFIXES)]
         paths = named or [path for path in paths if "." not in PurePosixPath(path).name]
-        if not paths and not folder.has_file(COMMON_METADATA):
+        if not paths and not beside:
             if folder.path is not None and not folder.path.exists():
                 raise MissingFileError(str(folder.path))
             raise ResourceNotFoundError(f"there are no Parquet files in {folder.name or folder!r}")
-    return ParquetFiles(folder, tuple(paths), tuple({} if given else partition_of(path) for path in paths), given)
+    return ParquetFiles(folder, tuple(paths), tuple({} if given else partition_of(path) for path in paths), given, beside)
 
 
 def _finish(folder: Folder) -> list[str]:

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,11 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, ResourceChangedError, StorageError
-from data_stack.formats.parquet.dataset_names import COMMON_METADATA
-from data_stack.formats.parquet.files import ParquetFiles, open_file_for_arrow
+from data_stack.formats.parquet.files import ParquetFiles
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
-from data_stack.formats.parquet.metadata import ParquetFileRecord, ParquetManifest
-from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.parquet.metadata import MANIFEST_KEY, ParquetFileRecord, ParquetManifest, read_metadata
 from data_stack.io.content import contents_of_resources
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
@@ -78,10 +76,8 @@ class Footers:
 
     def __init__(self, files: ParquetFiles, *, lazily: bool = False, verified: bool = True) -> None:
         self.files, self._is_verified = files, verified
-        self._manifest: ParquetManifest | None = None
         self._footers: list[_Footer | None] = [None] * len(files.paths)
         self._digests: list[bytes | None] = [None] * len(files.paths)
-        self._common: pq.FileMetaData | None = None
         if lazily:
             self._set_row_groups([], np.empty(0, np.int64))
         else:
@@ -153,34 +149,38 @@ class Footers:
         # touched, or copied to where it was; or of a store that does not tell versions
         self._footers[file] = replace(known, version=version)
 
-    @property
-    def common(self) -> pq.FileMetaData | None:
-        """What stands beside the files in ``_common_metadata``; None without that file.
+    @functools.cached_property
+    def beside(self) -> tuple[pa.Schema, dict[bytes, bytes]] | None:
+        """Schema and key-value metadata of what lies beside the files; None if nothing does.
 
         Raises:
             DatasetFileCorruptError: it is damaged.
         """
-        folder = self.files.folder
-        if self._common is None and folder.has_file(COMMON_METADATA):
-            name = folder.full_name(COMMON_METADATA)
-            with reading_parquet(name), open_file_for_arrow(folder, COMMON_METADATA) as source:
-                self._common, _ = _parse(_tail(source, name), None)
-        return self._common
+        return read_metadata(self.files.folder, self.files.beside)
 
     @property
-    def metadata(self) -> Mapping[bytes, bytes]:
+    def metadata(self) -> dict[bytes, bytes]:
         """The key-value metadata of the dataset: those beside the files, else those of the first file."""
-        footer = self.common or (self.of(0) if self.files.paths else None)
-        return dict((footer.metadata if footer is not None else None) or {})
+        found = (self.of(0).metadata if self.files.paths else None) if self.beside is None else self.beside[1]
+        return {key: value for key, value in (found or {}).items() if key not in (MANIFEST_KEY, b"ARROW:schema")}
+
+    @functools.cached_property
+    def manifest(self) -> ParquetManifest | None:
+        """The manifest beside the files; None without one.
+
+        Raises:
+            DatasetFileCorruptError: it is damaged, or of another version.
+        """
+        name = self.files.folder.full_name(self.files.beside[-1]) if self.files.beside else ""
+        return None if self.beside is None else ParquetManifest.from_metadata(self.beside[1], name)
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the first file; without files, of ``_common_metadata``."""
-        footer = self.of(0) if self.files.paths else self.common
-        if footer is None:
-            return pa.schema([])
-        with reading_parquet(self.files.name(0) if self.files.paths else COMMON_METADATA):
-            return footer.schema.to_arrow_schema()
+        """The columns of the first file; without files, those that the metadata beside them tell."""
+        if not self.files.paths:
+            return pa.schema([]) if self.beside is None else self.beside[0]
+        with reading_parquet(self.files.name(0)):
+            return self.of(0).schema.to_arrow_schema()
 
     def name_of(self, group: int) -> str:
         """What to call a row group in messages."""
@@ -222,11 +222,9 @@ class Footers:
 
     def _record(self, file: int, file_bytes: int) -> ParquetFileRecord | None:
         """What the manifest says of a file; None if nothing, or of one of another size: other tools have replaced it."""
-        if not self._is_verified:
+        if not self._is_verified or self.manifest is None:
             return None
-        if self._manifest is None:
-            self._manifest = ParquetManifest.read(self.files.folder) or ParquetManifest(Schema("", ()), ())
-        record = self._manifest.file(self.files.paths[file])
+        record = self.manifest.file(self.files.paths[file])
         return record if record is not None and record.size == file_bytes else None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -239,8 +237,7 @@ class Footers:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.files, self._digests, self._common = state["files"], state["digests"], None
-        self._is_verified, self._manifest = state["verified"], None
+        self.files, self._digests, self._is_verified = state["files"], state["digests"], state["verified"]
         self._footers = [None] * len(self.files.paths)
         self._set_row_groups(state["counts"], state["n_rows"])
 
@@ -263,7 +260,7 @@ def _tail(source: Any, name: str) -> bytes:
     return tail[len(tail) - length :]
 
 
-def _parse(tail: bytes, file_bytes: int | None) -> tuple[pq.FileMetaData, FooterFacts]:
+def _parse(tail: bytes, file_bytes: int) -> tuple[pq.FileMetaData, FooterFacts]:
     """The footer at the end of a file, as pyarrow has it, and checked."""
     metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
     return metadata, footer_facts(tail[:-8], file_bytes)

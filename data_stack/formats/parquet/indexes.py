@@ -27,7 +27,7 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.inference import read_schema
-from data_stack.formats.parquet.metadata import INDEXES_KEY, read_common_metadata, write_common_metadata
+from data_stack.formats.parquet.metadata import INDEXES_KEY, write_metadata
 from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY, UNISCHEMA_KEY
 from data_stack.formats.parquet.pickled import read_pickled_indexes, write_pickled_indexes
 from data_stack.formats.parquet.pickled.values import PickledIndex
@@ -277,17 +277,12 @@ def build_indexes(
         raise ConfigError("indexes lie beside the files of a dataset: give its folder, not one file or a list of them")
     schema = read_schema(footers)
     built = make_indexes(footers, schema, indexes)
-    folder = footers.files.folder
-    common = read_common_metadata(folder)
-    arrow_schema, metadata = (footers.arrow_schema, dict(footers.metadata)) if common is None else common
     kept: dict[str, RowGroupIndex] = {}
     with contextlib.suppress(ConfigError, DatasetFileCorruptError):  # of other row groups, or damaged
         kept = read_indexes(footers)
     kept.update(built)
-    metadata.pop(b"ARROW:schema", None)
-    write_common_metadata(
-        folder, arrow_schema, {**metadata, **index_metadata(kept, footers, for_petastorm=UNISCHEMA_KEY in metadata)}
-    )
+    metadata = {**footers.metadata, **index_metadata(kept, footers, for_petastorm=UNISCHEMA_KEY in footers.metadata)}
+    write_metadata(footers.files.folder, footers.arrow_schema, metadata, footers.files.paths, footers.manifest)
     return kept
 
 
@@ -319,8 +314,7 @@ def read_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
         ConfigError: they are of other row groups than the dataset has now.
         DatasetFileCorruptError: they are damaged, or hostile.
     """
-    common = footers.common
-    metadata: Mapping[bytes, bytes] = (common.metadata if common is not None else None) or {}
+    metadata = footers.beside[1] if footers.beside is not None else {}
     if INDEXES_KEY in metadata:
         return _parse(metadata[INDEXES_KEY], footers)
     if PICKLED_INDEXES_KEY not in metadata:
@@ -351,7 +345,7 @@ _UNPICKLED: Final = (str, bytes, int, float, Decimal)
 
 
 def index_metadata(indexes: Mapping[str, RowGroupIndex], footers: Footers, *, for_petastorm: bool) -> dict[bytes, bytes]:
-    """Key-value metadata for ``_common_metadata``, by which selectors find indexes, and Petastorm, if it is to."""
+    """Key-value metadata, by which selectors find indexes, and Petastorm, if it is to."""
     metadata = {INDEXES_KEY: indexes_json(indexes, footers)}
     if for_petastorm:
         found = {}

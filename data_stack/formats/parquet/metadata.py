@@ -1,10 +1,10 @@
-"""What lies beside the files of a Parquet dataset: the manifest that lists them, and ``_common_metadata``."""
+"""What lies beside the files of a Parquet dataset: the manifest that lists them, and Petastorm's ``_common_metadata``."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,17 +12,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_stack.dataset.strict_json import JsonObject, seal_json
-from data_stack.exception import DatasetFileCorruptError
+from data_stack.exception import DatasetFileCorruptError, UnsupportedStorageOperationError
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST
 from data_stack.formats.parquet.schema import Schema
 from data_stack.io.folder import Folder
 
-__all__ = ["INDEXES_KEY", "ParquetFileRecord", "ParquetManifest", "read_common_metadata", "write_common_metadata"]
+__all__ = [
+    "INDEXES_KEY",
+    "MANIFEST_KEY",
+    "ParquetFileRecord",
+    "ParquetManifest",
+    "find_metadata",
+    "is_petastorms",
+    "read_metadata",
+    "write_metadata",
+]
 
-#: Where the row-group indexes stand in the key-value metadata of ``_common_metadata``.
+#: Where row-group indexes and manifest stand in the key-value metadata of the manifest's file.
 INDEXES_KEY: Final = b"data_stack.row_group_indexes"
+MANIFEST_KEY: Final = b"data_stack.manifest"
 
 _FORMAT: Final = "data_stack parquet 5"
+_MANIFEST: Final = re.compile(rf"(?:[^/=]*=[^/]*/)*{re.escape(PARQUET_MANIFEST)}")
 _NUMBERS: Final = re.compile(r"(?:\d{1,19}(?:,\d{1,19})*)?")
 
 
@@ -86,7 +97,7 @@ class ParquetFileRecord:
 
 @dataclass(frozen=True)
 class ParquetManifest:
-    """The content of ``_data_stack_manifest.json``: which files a dataset has, and what is in them.
+    """The content of ``_data_stack_manifest.parquet``: which files a dataset has, and what is in them.
 
     It is written last, so that a dataset with a manifest is complete; a file of a partition or of a later writer that it does not
     list is not part of the dataset while ``_data_stack_progress`` is there (a writer is appending). It knows of no changes that
@@ -171,18 +182,19 @@ class ParquetManifest:
         Raises:
             DatasetFileCorruptError, ConfigError: as :meth:`from_json`.
         """
-        if not folder.has_file(PARQUET_MANIFEST):
-            return None
-        return cls.from_json(folder.read(PARQUET_MANIFEST), folder.full_name(PARQUET_MANIFEST))
+        paths = find_metadata(folder)
+        found = read_metadata(folder, paths)
+        return None if found is None else cls.from_metadata(found[1], folder.full_name(paths[-1]))
 
-    def write(self, folder: Folder) -> None:
-        """Store it, in the place of an older one.
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[bytes, bytes], what: str) -> ParquetManifest | None:
+        """The manifest in key-value metadata; None without one. Raises as :meth:`from_json`."""
+        return cls.from_json(metadata[MANIFEST_KEY], what) if MANIFEST_KEY in metadata else None
 
-        Raises:
-            StorageError: it could not be written; an older one is still there.
-        """
-        with folder.create(PARQUET_MANIFEST) as file:
-            file.write(self.to_json())
+
+def is_petastorms(key: bytes) -> bool:
+    """Whether a key of the metadata is Petastorm's."""
+    return key.startswith(b"dataset-toolkit.")
 
 
 def _parse_names(text: str, what: str) -> tuple[str, ...]:
@@ -200,38 +212,88 @@ def _parse_names(text: str, what: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def read_common_metadata(folder: Folder) -> tuple[pa.Schema, dict[bytes, bytes]] | None:
-    """Schema of the files and key-value metadata in ``_common_metadata``; None without that file.
+def find_metadata(folder: Folder, names: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The paths of ``_common_metadata`` and of the manifest, the manifest last; of each only if it is there.
+
+    The manifest of a dataset with partitions lies in the folder of one of them: elsewhere, DuckDB and Polars would take it for a
+    file of no partition.
+
+    Args:
+        folder: of the dataset.
+        names: of all files in it; None to list them.
+    """
+    if names is None:
+        try:
+            names = folder.list_files()
+        except UnsupportedStorageOperationError:
+            names = filter(folder.has_file, (COMMON_METADATA, PARQUET_MANIFEST))
+    names = list(names)
+    manifests = [name for name in names if _MANIFEST.fullmatch(name)]
+    common = (COMMON_METADATA,) if COMMON_METADATA in names else ()
+    return common + tuple(sorted(manifests, key=lambda name: name.count("/"))[-1:])
+
+
+def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> tuple[pa.Schema, dict[bytes, bytes]] | None:
+    """Schema of the files and key-value metadata in what lies beside them; None if nothing does.
+
+    Args:
+        folder: of the dataset.
+        paths: as :func:`find_metadata` returns them; None to find them.
 
     Raises:
-        DatasetFileCorruptError: it is damaged.
+        DatasetFileCorruptError: a file is damaged.
     """
-    if not folder.has_file(COMMON_METADATA):
-        return None
-    data = folder.read(COMMON_METADATA)
-    try:
-        footer = pq.read_metadata(pa.BufferReader(data))
-        schema = footer.schema.to_arrow_schema()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DatasetFileCorruptError(
-            f"{folder.full_name(COMMON_METADATA)} is damaged: {error!s:.200}. Remove it, or make it anew: "
-            f"data-stack parquet generate-metadata"
-        ) from error
-    return schema, {key: value for key, value in (footer.metadata or {}).items() if key != b"ARROW:schema"}
+    schema = None
+    metadata: dict[bytes, bytes] = {}
+    for path in find_metadata(folder) if paths is None else paths:
+        try:
+            footer = pq.read_metadata(pa.BufferReader(folder.read(path)))
+            schema = footer.schema.to_arrow_schema()
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise DatasetFileCorruptError(
+                f"{folder.full_name(path)} is damaged: {error!s:.200}. Remove it, and make it anew: "
+                f"data-stack parquet generate-metadata"
+            ) from error
+        metadata.update(footer.metadata or {})
+    metadata.pop(b"ARROW:schema", None)
+    return None if schema is None else (schema, metadata)
 
 
-def write_common_metadata(folder: Folder, schema: pa.Schema, metadata: Mapping[bytes, bytes]) -> None:
-    """Store ``_common_metadata``, in the place of an older one.
+def write_metadata(
+    folder: Folder,
+    schema: pa.Schema,
+    metadata: Mapping[bytes, bytes],
+    files: Sequence[str],
+    manifest: ParquetManifest | None,
+) -> None:
+    """Store what lies beside the files, in the place of what was there: Petastorm's ``_common_metadata``, and the manifest last.
 
     Args:
         folder: of the dataset.
         schema: of the columns of the files.
         metadata: key-value metadata, instead of that of ``schema``.
+        files: the paths of the files of rows.
+        manifest: None where the dataset has none.
 
     Raises:
-        StorageError: it could not be written; an older one is still there.
+        StorageError: it could not be written; an older manifest is still there.
     """
+    if any(map(is_petastorms, metadata)):
+        _write_footer(
+            folder, COMMON_METADATA, schema, {key: metadata[key] for key in metadata if not key.startswith(b"data_stack.")}
+        )
+    ours = {key: metadata[key] for key in metadata if not is_petastorms(key)}
+    if manifest is not None:
+        ours[MANIFEST_KEY] = manifest.to_json()
+    parent, slash, _ = min(files, default="").rpartition("/")
+    path = next((path for path in find_metadata(folder) if "/" in path), f"{parent}{slash}{PARQUET_MANIFEST}")
+    _write_footer(folder, path, schema, ours)
+    if "/" in path and folder.can_delete:
+        folder.delete(PARQUET_MANIFEST)  # which it had before it had partitions
+
+
+def _write_footer(folder: Folder, path: str, schema: pa.Schema, metadata: Mapping[bytes, bytes]) -> None:
     sink = pa.BufferOutputStream()
     pq.write_metadata(schema.with_metadata(dict(metadata)), sink)
-    with folder.create(COMMON_METADATA) as file:
+    with folder.create(path) as file:
         file.write(sink.getvalue().to_pybytes())

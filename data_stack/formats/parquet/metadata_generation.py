@@ -1,4 +1,4 @@
-"""Makes the manifest and ``_common_metadata`` of Parquet files that others wrote, or appended to."""
+"""Makes the manifest of Parquet files that others wrote, or appended to."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from data_stack.formats.parquet.metadata import (
     INDEXES_KEY,
     ParquetFileRecord,
     ParquetManifest,
-    read_common_metadata,
-    write_common_metadata,
+    write_metadata,
 )
 from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY, ROW_GROUPS_KEY, UNISCHEMA_KEY, petastorm_metadata
 from data_stack.formats.parquet.row_groups import RowGroups
@@ -47,17 +46,17 @@ def generate_metadata(
     schema: Schema | None = None,
     petastorm: bool = False,
 ) -> MetadataReport:
-    """Write the manifest and ``_common_metadata`` of a dataset, out of the footers of its files; no row is read.
+    """Write the manifest of a dataset, out of the footers of its files; no row is read.
 
-    For datasets that other tools wrote, or appended to, or removed files from. Petastorm's metadata are kept where they are, with
-    the row groups that there are now.
+    For datasets that other tools wrote, or appended to, or removed files from. Petastorm's ``_common_metadata`` is kept
+    where it is, with the row groups that there are now.
 
     Args:
         source: a folder, a storage connector or the URL of one.
         prefix: folder below it.
         schema: of the rows, partition columns included; None for the one that is there (ours, or Petastorm's), or that the
             columns tell.
-        petastorm: write the metadata that Petastorm needs, too.
+        petastorm: write the ``_common_metadata`` that Petastorm needs, too.
 
     Raises:
         ResourceNotFoundError: there are no Parquet files.
@@ -88,15 +87,12 @@ def generate_metadata(
         if schema is None and UNISCHEMA_KEY in metadata:  # as Petastorm wrote it
             made = {ROW_GROUPS_KEY: made[ROW_GROUPS_KEY]}
         metadata |= made
-    metadata.pop(b"ARROW:schema", None)
     try:
-        before = ParquetManifest.read(files.folder)
+        before = footers.manifest
     except DatasetFileCorruptError:  # damaged, or of an earlier version: this is how it is made anew
         before = None
     manifest = ParquetManifest(found, records, tuple(partition_names(files.partitions)), 0 if before is None else before.n_parts)
-    common = read_common_metadata(files.folder)
-    write_common_metadata(files.folder, footers.arrow_schema if files.paths or common is None else common[0], metadata)
-    manifest.write(files.folder)
+    write_metadata(files.folder, footers.arrow_schema, metadata, files.paths, manifest)
     return MetadataReport(manifest, written if schema is None else "given", drops)
 
 

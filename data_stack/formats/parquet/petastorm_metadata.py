@@ -36,7 +36,6 @@ __all__ = [
     "PICKLED_INDEXES_KEY",
     "ROW_GROUPS_KEY",
     "UNISCHEMA_KEY",
-    "is_petastorms",
     "petastorm_metadata",
     "schema_from_pickled",
     "schema_to_pickled",
@@ -48,11 +47,6 @@ UNISCHEMA_KEY: Final = b"dataset-toolkit.unischema.v1"
 ROW_GROUPS_KEY: Final = b"dataset-toolkit.num_row_groups_per_file.v1"
 #: Its row-group indexes, pickled.
 PICKLED_INDEXES_KEY: Final = b"dataset-toolkit.rowgroups_index.v1"
-
-
-def is_petastorms(key: bytes) -> bool:
-    """Whether a key of the metadata is Petastorm's."""
-    return key.startswith(b"dataset-toolkit.")
 
 
 def petastorm_metadata(schema: Schema, files: Sequence[ParquetFileRecord]) -> dict[bytes, bytes]:

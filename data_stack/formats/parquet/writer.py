@@ -22,10 +22,11 @@ from data_stack.formats.parquet.indexes import index_metadata, make_indexes
 from data_stack.formats.parquet.metadata import (
     INDEXES_KEY,
     ParquetManifest,
-    read_common_metadata,
-    write_common_metadata,
+    is_petastorms,
+    read_metadata,
+    write_metadata,
 )
-from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY, is_petastorms, petastorm_metadata
+from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY, petastorm_metadata
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_cells import CellBatch, Cells, Partitions, column_values, plain_value
 from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat, GrowingParquetFile
@@ -289,7 +290,7 @@ class ParquetWriter:
                 self._part.complete(is_noted=True)
 
     def close(self) -> None:
-        """Complete the dataset: all files, ``_common_metadata``, and the manifest last. Closing again does nothing.
+        """Complete the dataset: all files, and the manifest last. Closing again does nothing.
 
         Raises:
             ConfigError: there is neither a schema nor a row that tells one.
@@ -409,25 +410,24 @@ class ParquetWriter:
         noted = part.noted
         if self._manifest is None or noted.files or self._indexes or self._petastorm:
             manifest = ParquetManifest(noted.schema, (*self._before, *noted.files), noted.partition_by, noted.n_parts)
-            self._write_common(noted.schema, manifest)
-            manifest.write(self._folder)
+            self._write_metadata(noted.schema, manifest)
         clear_progress(self._folder)
 
-    def _write_common(self, schema: Schema, manifest: ParquetManifest) -> None:
+    def _write_metadata(self, schema: Schema, manifest: ParquetManifest) -> None:
         metadata: dict[bytes, bytes] = {}
-        common = read_common_metadata(self._folder) if self._folder.can_delete else None
-        if common is not None:
-            metadata = {key: value for key, value in common[1].items() if key != INDEXES_KEY}  # they are of other row groups
+        before = read_metadata(self._folder) if self._folder.can_delete else None
+        if before is not None:
+            metadata = {key: value for key, value in before[1].items() if key != INDEXES_KEY}  # they are of other row groups
         metadata |= schema.metadata()
         if self._petastorm or any(map(is_petastorms, metadata)):
             metadata = {key: value for key, value in metadata.items() if not is_petastorms(key)}
             metadata |= petastorm_metadata(schema, manifest.files)
+        names = tuple(file.name for file in manifest.files)
         if self._indexes:
-            names = tuple(file.name for file in manifest.files)
             footers = Footers(ParquetFiles(self._folder, names, tuple(map(partition_of, names))))
             made = make_indexes(footers, schema, self._indexes)
             metadata |= index_metadata(made, footers, for_petastorm=UNISCHEMA_KEY in metadata)
-        write_common_metadata(self._folder, self._cells.arrow_schema, metadata)
+        write_metadata(self._folder, self._cells.arrow_schema, metadata, names, manifest)
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.exception import ConfigError, DataStackError
-from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST, PROGRESS_FOLDER, is_data_file
-from data_stack.formats.parquet.metadata import ParquetFileRecord, ParquetManifest
+from data_stack.formats.parquet.dataset_names import PROGRESS_FOLDER, PROGRESS_NOTE, is_data_file
+from data_stack.formats.parquet.metadata import ParquetFileRecord, ParquetManifest, find_metadata
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_cells import CellBatch
 from data_stack.formats.parquet.writer_files import FileFormat, GrowingParquetFile
@@ -123,7 +123,8 @@ class WriterPart:
 
     def _note(self) -> None:
         if self._folder.can_delete:
-            self.noted.write(self._folder.subfolder(PROGRESS_FOLDER))
+            with self._folder.create(PROGRESS_NOTE) as file:
+                file.write(self.noted.to_json())
         self._n_noted = len(self.noted.files)
 
     def _add_to_folder(self, folder: str, batch: pa.RecordBatch) -> None:
@@ -170,7 +171,9 @@ def read_progress(folder: Folder) -> ParquetManifest | None:
     Raises:
         DatasetFileCorruptError: it is damaged.
     """
-    return ParquetManifest.read(folder.subfolder(PROGRESS_FOLDER)) if folder.can_delete else None
+    if not folder.can_delete or not folder.has_file(PROGRESS_NOTE):
+        return None
+    return ParquetManifest.from_json(folder.read(PROGRESS_NOTE), folder.full_name(PROGRESS_NOTE))
 
 
 def clear_progress(folder: Folder) -> None:
@@ -189,11 +192,18 @@ def clear_left_over(folder: Folder, known: Iterable[ParquetFileRecord], *, was_b
         was_begun: whether there are notes, and so may be such files.
 
     Raises:
-        ConfigError: there is a file that neither the manifest nor the notes list, and that belongs to no such part.
+        ConfigError: a file of these is missing; or there is one that neither the manifest nor the notes list, and that belongs to
+            no such part.
     """
     if not folder.can_delete:
         return
     there, names = folder.list_files(), {file.name for file in known}
+    missing = sorted(names.difference(there))
+    if missing:
+        raise ConfigError(
+            f"{folder.full_name(missing[0])!r} is missing, which the manifest lists. Restore it from a copy; or "
+            f"`data-stack parquet generate-metadata` makes a manifest of the files that are there"
+        )
     stray = [name for name in there if is_data_file(name) and name not in names]
     for name in stray:
         if not was_begun or not PART_FILE.fullmatch(name):
@@ -215,11 +225,12 @@ def remove_dataset(folder: Folder) -> None:
         StorageError: something could not be deleted.
     """
     if not folder.can_delete:
-        if folder.has_file(PARQUET_MANIFEST):
+        if find_metadata(folder):
             raise ConfigError(f"{folder.name!r} holds a Parquet dataset, which cannot be removed from this store")
         return
     names = folder.list_files()
-    for name in [*filter(names.__contains__, (PARQUET_MANIFEST, COMMON_METADATA, "_metadata")), *filter(is_data_file, names)]:
+    beside = find_metadata(folder, names)
+    for name in [*reversed(beside), *filter("_metadata".__eq__, names), *filter(is_data_file, names)]:
         folder.delete(name)
     clear_progress(folder)
 

@@ -43,8 +43,8 @@ def materialize_dataset(
 
     While the block runs, the session writes row groups of the given size and timestamps as microseconds. After it, the driver
     reads the footers of all files (no Spark job), compares them with the schema, and writes the manifest and ``_common_metadata``
-    (our schema, and what Petastorm and Spark look for, so that Petastorm can read the dataset if it knows the fields). A block
-    that appends to a dataset, or writes nothing, renews the metadata for all of its files.
+    (so that Petastorm can read the dataset if it knows the fields). A block that appends to a dataset, or writes nothing, renews
+    the metadata for all of its files.
 
     If the block raises, the metadata stays as it was. Row-group indexes are built afterwards.
 

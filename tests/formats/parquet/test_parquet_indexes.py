@@ -27,7 +27,7 @@ from data_stack.formats.parquet.indexes import (
     index_of_json,
     index_of_pickled,
 )
-from data_stack.formats.parquet.metadata import INDEXES_KEY, read_common_metadata, write_common_metadata
+from data_stack.formats.parquet.metadata import INDEXES_KEY, read_metadata, write_metadata
 from data_stack.formats.parquet.pickled import read_pickled_indexes
 from data_stack.io.folder import folder_of
 
@@ -134,10 +134,10 @@ WRONG = [
 def test_json_that_holds_no_indexes_is_an_error_of_ours(tmp_path: Path, content: Any) -> None:
     pq.write_table(pa.table({"f": [1, 2]}), tmp_path / "a.parquet")
     build_indexes(tmp_path, [SingleFieldIndex("n", "f")])
-    arrow_schema, metadata = read_common_metadata(folder_of(tmp_path)) or pytest.fail("there is none")
+    arrow_schema, metadata = read_metadata(folder_of(tmp_path)) or pytest.fail("there is none")
     stored = json.loads(metadata[INDEXES_KEY])
     stored["indexes"] = [{**stored["indexes"][0], **content} if content else {}]
-    write_common_metadata(folder_of(tmp_path), arrow_schema, {**metadata, INDEXES_KEY: json.dumps(stored).encode()})
+    write_metadata(folder_of(tmp_path), arrow_schema, {**metadata, INDEXES_KEY: json.dumps(stored).encode()}, ["a.parquet"], None)
 
     with pytest.raises(DatasetFileCorruptError, match="row-group indexes"):
         ParquetDataset(tmp_path, row_groups=SingleIndexSelector("n", [1]))

@@ -12,6 +12,7 @@ import pytest
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
+from data_stack.formats.parquet.metadata import MANIFEST_KEY
 from data_stack.formats.parquet.metadata_generation import generate_metadata
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
@@ -88,8 +89,8 @@ def test_generated_metadata_of_files_of_one_size_replace_those_of_the_files_befo
 def test_a_manifest_of_an_earlier_version_is_refused_and_made_anew(foreign: Path) -> None:
     from data_stack.dataset.strict_json import seal_json
 
-    manifest = foreign / "_data_stack_manifest.json"
-    manifest.write_bytes(seal_json({"format": "data_stack parquet 3", "files": []}))
+    earlier = pa.schema([], metadata={MANIFEST_KEY: seal_json({"format": "data_stack parquet 3", "files": []})})
+    pq.write_metadata(earlier, foreign / "_data_stack_manifest.parquet")
     with pytest.raises(DatasetFileCorruptError, match=r"parquet 3'.*generate-metadata` makes it anew"):
         ParquetDataset(foreign)
 

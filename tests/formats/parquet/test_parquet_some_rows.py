@@ -114,7 +114,7 @@ def test_a_damaged_cell_is_named_by_its_row_and_only_if_it_is_taken(tmp_path: Pa
     with ParquetWriter(tmp_path, schema) as writer:
         for n in range(20):
             writer.append({"n": n, "i": np.full((3, 3), n, np.uint8)})
-    (file,) = tmp_path.glob("*.parquet")
+    (file,) = tmp_path.glob("part-*.parquet")
     table = pq.read_table(file)
     cells = table.column("i").to_pylist()
     cells[13] = b"no image"

@@ -51,7 +51,7 @@ def test_files_and_row_groups_have_the_rows_that_were_asked_for(tmp_path: Path) 
 
     files = [tmp_path / f"part-{number:06d}.parquet" for number in range(3)]
     assert [groups(file) for file in files] == [[15, 15, 10], [15, 15, 10], [15, 5]]
-    assert names(tmp_path) == ["_common_metadata", "_data_stack_manifest.json", *(file.name for file in files)]
+    assert names(tmp_path) == ["_data_stack_manifest.parquet", *(file.name for file in files)]
 
 
 def test_row_groups_have_about_the_size_that_was_asked_for(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_row_groups_have_about_the_size_that_was_asked_for(tmp_path: Path) -> No
         for start in range(0, len(values), 1000):
             writer.append_columns({"v": values[start : start + 1000]})
 
-    files = sorted(tmp_path.glob("*.parquet"))
+    files = sorted(tmp_path.glob("part-*.parquet"))
     for metadata in map(pq.read_metadata, files[:-1]):
         *sizes, last = (metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
         assert len(sizes) > 1
@@ -88,14 +88,19 @@ def test_the_manifest_says_what_the_files_hold(tmp_path: Path) -> None:
 def test_every_damage_of_a_manifest_is_noticed(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path, SCHEMA) as writer:
         writer.append(row(0))
-    path = tmp_path / "_data_stack_manifest.json"
-    data = path.read_bytes()
+    path = tmp_path / "_data_stack_manifest.parquet"
+    data, manifest = path.read_bytes(), ParquetManifest.read(folder_of(tmp_path))
+    assert manifest is not None
+    start, n_bytes = data.index(manifest.to_json()), len(manifest.to_json())
 
-    for at in range(0, len(data) - 1, 7):
+    for at in range(start, start + n_bytes - 1, 7):
         path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-        with pytest.raises(DatasetFileCorruptError, match=r"_data_stack_manifest\.json"):
+        with pytest.raises(DatasetFileCorruptError, match=r"_data_stack_manifest\.parquet"):
             ParquetManifest.read(folder_of(tmp_path))
-    hostile = json.loads(data)
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(DatasetFileCorruptError, match=r"_data_stack_manifest\.parquet is damaged.*Remove it"):
+        ParquetDataset(tmp_path)
+    hostile = json.loads(manifest.to_json())
     hostile["files"][0]["name"] = "../secret.parquet"
     with pytest.raises(DatasetFileCorruptError):
         ParquetManifest.from_json(json.dumps(hostile).encode())
@@ -143,7 +148,7 @@ def test_rows_of_partitions_and_files_of_a_size_go_together(tmp_path: Path) -> N
         for number in range(100):
             writer.append(row(number, day="a" if number % 10 else "b"))
 
-    assert all(sum(groups(file)) <= 5 for file in tmp_path.rglob("*.parquet"))
+    assert all(sum(groups(file)) <= 5 for file in tmp_path.rglob("part-*.parquet"))
     assert sorted(ParquetDataset(tmp_path).read_column("id").tolist()) == list(range(100))
     assert ParquetDataset(tmp_path).read_batch(range(100))["day"].tolist().count("b") == 10
 

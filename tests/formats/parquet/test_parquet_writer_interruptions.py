@@ -25,7 +25,8 @@ KILLER = """
 import os, shutil, signal, sys, traceback
 import numpy as np
 import pandas  # pyarrow does it, and each child would anew
-from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
+from data_stack.formats.parquet import Field, ParquetDataset, ParquetManifest, ParquetWriter, Schema
+from data_stack.io.folder import folder_of
 import data_stack.formats.parquet.selecting
 import data_stack.formats.parquet.writer_part
 
@@ -69,8 +70,8 @@ def check():
     dataset = ParquetDataset(folder)
     assert sorted(dataset.read_column("id").tolist()) == list(range(22))
     assert all((row["x"] == row["id"]).all() for row in dataset)
-    left = [name for name in os.listdir(folder) if name.startswith((".", "_"))]
-    assert sorted(left) == ["_common_metadata", "_data_stack_manifest.json"], left
+    left = [name for _, _, names in os.walk(folder) for name in names if name.startswith((".", "_"))]
+    assert sorted(left) == ["_data_stack_manifest.parquet"], left
 
 def write_and_append():
     write(0, 12)
@@ -78,7 +79,7 @@ def write_and_append():
 
 def go_on():
     # What is complete is never lost: the first run completed 12 rows, if its manifest was there.
-    n_there = len(ParquetDataset(folder)) if os.path.exists(folder + "/_data_stack_manifest.json") else 0
+    n_there = len(ParquetDataset(folder)) if os.path.isdir(folder) and ParquetManifest.read(folder_of(folder)) else 0
     write(n_there, 22)
 
 stride = int(sys.argv[3])
@@ -169,8 +170,7 @@ def test_a_full_disk_is_said_and_what_was_complete_is_gone_on_with(tmp_path: Pat
         append(writer, 120, 200)
     assert ParquetDataset(tmp_path).read_column("id").tolist() == list(range(200))
     assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("part-")) == [
-        "_common_metadata",
-        "_data_stack_manifest.json",
+        "_data_stack_manifest.parquet"
     ]
 
 
@@ -212,7 +212,7 @@ def test_damage_of_what_an_interrupted_writer_noted_is_noticed(tmp_path: Path) -
     with pytest.raises(KeyError), ParquetWriter(tmp_path, SCHEMA, rows_per_file=50) as writer:
         append(writer, 0, 120)
         raise KeyError
-    note = tmp_path / "_data_stack_progress" / "_data_stack_manifest.json"
+    note = tmp_path / "_data_stack_progress" / "manifest.json"
     data = note.read_bytes()
 
     note.write_bytes(data.replace(b"50", b"51", 1))

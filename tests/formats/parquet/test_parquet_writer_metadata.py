@@ -201,7 +201,7 @@ def test_a_copy_holds_the_fields_and_rows_that_were_asked_for(tmp_path: Path) ->
     assert len(ParquetDataset(tmp_path / "b", row_groups=SingleIndexSelector("by_car", ["car 2"]))) == 5
     assert (tmp_path / "b" / "car=car%202").is_dir()
     cells = pa.concat_tables(
-        pq.read_table(file, columns=["image"], partitioning=None) for file in (tmp_path / "b").rglob("*.parquet")
+        pq.read_table(file, columns=["image"], partitioning=None) for file in (tmp_path / "b").rglob("part-*.parquet")
     )
     assert set(cells.column("image").to_pylist()) <= set(pq.read_table(tmp_path / "a").column("image").to_pylist())
 
@@ -242,3 +242,15 @@ def test_an_interrupted_copy_goes_on_and_others_are_refused(tmp_path: Path) -> N
     written(tmp_path / "c", 30)
     with pytest.raises(ConfigError, match="more than are to be copied"):
         copy_dataset(tmp_path / "a", tmp_path / "c")
+
+
+def test_a_partition_copied_alone_is_appended_to_once_its_manifest_is_made_anew(tmp_path: Path) -> None:
+    written(tmp_path / "all", partition_by=["car"])
+    shutil.copytree(tmp_path / "all" / "car=car%200", tmp_path / "some" / "car=car%200")
+    with pytest.raises(ConfigError, match=r"car%201.*is missing.*generate-metadata"):
+        ParquetWriter(tmp_path / "some")
+
+    generate_metadata(tmp_path / "some")
+
+    with ParquetWriter(tmp_path / "some") as writer:
+        assert len(writer) == 7
