@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,18 +42,19 @@ def test_our_own_dataset_finds_rows_and_indexes(folder: Path) -> None:
 
 
 def test_polars_reads_a_folder(folder: Path) -> None:
-    polars = pytest.importorskip("polars")
+    import polars
 
     for frame in (polars.read_parquet(f"{folder}/"), polars.scan_parquet(folder).collect()):
         assert is_whole(frame["id"].to_list(), frame.columns)
 
 
 def test_duckdb_reads_a_folder(folder: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
+    import duckdb
+
     levels = "*/*/" if partitions_of(folder) else ""
 
     for source in (f"'{folder}/{levels}*.parquet'", f"read_parquet('{folder}/**/*.parquet')"):
-        found = duckdb.sql(f"select * from {source} where image is not null")
+        found: Any = duckdb.sql(f"select * from {source} where image is not null")
         assert is_whole([row[0] for row in found.fetchall()], found.columns)
 
 
@@ -65,7 +67,7 @@ def test_pandas_and_pyarrow_read_a_folder(folder: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # of dask's own code, by pandas 3.1
 def test_dask_reads_a_folder(folder: Path) -> None:
-    dataframe = pytest.importorskip("dask.dataframe")
+    import dask.dataframe as dataframe
 
     frame = dataframe.read_parquet(folder).compute(scheduler="sync")
 
@@ -74,7 +76,8 @@ def test_dask_reads_a_folder(folder: Path) -> None:
 
 @pytest.mark.parametrize("by_name", [True, False])
 def test_hugging_face_loads_a_folder(folder: Path, by_name: bool, tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = importlib.import_module("datasets")  # it has no types
+
     source: dict[str, Any] = {"path": "parquet", "data_dir": str(folder)} if by_name else {"path": str(folder)}
 
     loaded = datasets.load_dataset(**source, split="train", cache_dir=tmp_path)
@@ -83,7 +86,8 @@ def test_hugging_face_loads_a_folder(folder: Path, by_name: bool, tmp_path: Path
 
 
 def test_what_petastorm_needs_keeps_polars_away_from_the_folder_but_not_from_its_files(tmp_path: Path) -> None:
-    polars = pytest.importorskip("polars")
+    import polars
+
     folder = write_layout(tmp_path / "petastorm", "petastorm")
     assert (folder / COMMON_METADATA).exists()
 
