@@ -22,7 +22,7 @@ TENSORFLOW ?= tensorflow-cpu
 
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")'
 
-.PHONY: help quickstart test test-full test-all lint types unit bench count clean
+.PHONY: help quickstart test test-full test-all lint types unit bench docs notebooks count clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,12 +52,18 @@ test-all: test .venv-all/.installed  ## test, and the tests of TensorFlow and JA
 bench: $(VENV)/.installed  ## run all benchmarks; benchmarks/README.md has figures and commands
 	@for script in $(filter-out benchmarks/harness.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
+docs: $(VENV)/.installed  ## build the site with pages, notebooks and API reference in docs/_build/html
+	$(BIN)/python tools/build_docs.py
+
+notebooks: $(VENV)/.installed  ## run the notebooks and keep their output in them
+	$(BIN)/python tools/run_notebooks.py
+
 count:  ## count lines of code per folder, without docstrings and comments; list long files and functions
 	@$(PYTHON) tools/count_code.py data_stack plugins
 	@$(PYTHON) tools/count_code.py --large data_stack plugins || true
 
 clean:  ## remove the environments and all generated files
-	rm -rf $(VENV) .venv-all .venv-quickstart .quickstart quickstart.png build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
+	rm -rf $(VENV) .venv-all .venv-quickstart .quickstart quickstart.png docs/_build build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
