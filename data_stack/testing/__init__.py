@@ -22,10 +22,10 @@ except ImportError as error:
     raise MissingDependencyError("data_stack.testing", "pytest", "test") from error
 
 # Before any of them is imported: a failed assert then shows its values, as in a test module.
-pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("factories", "iterators", "storage")))
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("datasets", "iterators", "storage")))
 
-from data_stack.testing.factories import DatasetFactoryContract  # noqa: E402
+from data_stack.testing.datasets import DatasetContract  # noqa: E402
 from data_stack.testing.iterators import DatasetIteratorContract  # noqa: E402
 from data_stack.testing.storage import StorageConnectorContract  # noqa: E402
 
-__all__ = ["DatasetFactoryContract", "DatasetIteratorContract", "StorageConnectorContract"]
+__all__ = ["DatasetContract", "DatasetIteratorContract", "StorageConnectorContract"]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +11,12 @@ from data_stack_digits import DigitsFactory
 from sklearn.datasets import load_digits
 
 from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.testing import DatasetContract
+
+
+class TestDigits(DatasetContract):
+    factory = DigitsFactory
+    n_samples: ClassVar[dict[str, int]] = {"train": 1437, "test": 360}
 
 
 @pytest.fixture
@@ -40,15 +45,6 @@ def test_a_sample_is_an_image_and_twice_its_digit(factory: DigitsFactory) -> Non
     assert (image.shape, image.dtype, image.max()) == ((8, 8), np.uint8, 16)
     assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == (0, 1, 2)
     assert (type(target), target, tag) == (int, 2, 2)
-
-
-def test_a_spawned_process_reads_the_same_digits(factory: DigitsFactory) -> None:
-    iterator, _ = factory.get_dataset_iterator()
-
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        targets = pool.submit(iterator.read_column, 1).result(timeout=50)
-
-    assert targets.tolist() == load_digits().target[:1437].tolist()
 
 
 def test_other_bytes_under_the_name_are_found(factory: DigitsFactory) -> None:

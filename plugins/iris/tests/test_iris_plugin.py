@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from data_stack_iris import IrisFactory
 from sklearn.datasets import load_iris
 
-from data_stack.exception import UnknownSplitError
 from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.testing import DatasetContract
+
+
+class TestIris(DatasetContract):
+    factory = IrisFactory
+    n_samples: ClassVar[dict[str, int]] = {"all": 150}
 
 
 @pytest.fixture
@@ -35,8 +41,3 @@ def test_a_sample_is_four_lengths_and_twice_the_species(factory: IrisFactory) ->
 
     assert (features.dtype, features.tolist()) == (np.float64, [5.9, 3.0, 5.1, 1.8])
     assert (type(target), target, tag) == (int, 2, 2)
-
-
-def test_a_split_that_was_not_published_is_refused(factory: IrisFactory) -> None:
-    with pytest.raises(UnknownSplitError, match="all"):
-        factory.get_dataset_iterator({"split": "train"})

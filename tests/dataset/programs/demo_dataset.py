@@ -19,7 +19,6 @@ import json
 import logging
 import os
 import random
-import signal
 import sys
 import time
 from pathlib import Path
@@ -29,10 +28,10 @@ from data_stack.dataset.declarative import DatasetCard, DatasetFactory, Prepared
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector, Lease
+from data_stack.testing.processes import count_changes, find_left_over
 
 SPLITS = ("train", "test")
 N_SAMPLES = 2_000
-OPERATIONS: list[str] = []
 
 
 def source_text(split: str) -> bytes:
@@ -95,29 +94,6 @@ def is_right(factory: DatasetFactory) -> bool:
     return not factory.verify()
 
 
-def left_over(store: str) -> list[str]:
-    """Files of a store that no ready dataset needs: unfinished writes, and the journal."""
-    files = [os.path.join(folder, file) for folder, _, files in os.walk(store) for file in files]
-    return [file for file in files if os.path.basename(file).startswith(".~") or os.path.basename(file) == "journal.json"]
-
-
-def kill_at(n: int, store: str) -> None:
-    """Kill this process before its n-th change of a file of the store; 0 only counts."""
-
-    def count(event: str, arguments: tuple[Any, ...]) -> None:
-        if event not in ("open", "os.rename", "os.remove", "os.mkdir"):
-            return
-        path = str(arguments[0])
-        changes = event != "open" or arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-        # The store opens by names relative to its folders; whatever else is absolute lies outside of it.
-        if changes and (not path.startswith("/") or path.startswith(store)):
-            OPERATIONS.append(event)
-            if len(OPERATIONS) == n:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(count)
-
-
 def main() -> int:
     action, store, folder = sys.argv[1:]
     logging.basicConfig(level=logging.ERROR)  # what is stored unverified, and why, is known
@@ -131,19 +107,18 @@ def main() -> int:
             print("half ready")
             return 1
         factory.prepare(progress=False)
-        if found := left_over(store):
+        if found := find_left_over(store):
             print("left over:", *found)
             return 1
         return 3 if is_right(demo_factory(store, folder)) else 1
     if action == "left":
-        found = left_over(store)
+        found = find_left_over(store)
         print(*found)
         return 1 if found else 0
-    if "DEMO_KILL_AT" in os.environ:
-        kill_at(int(os.environ["DEMO_KILL_AT"]), store)
+    changes = count_changes(store, int(os.environ.get("DEMO_KILL_AT", "0")))
     report = factory.prepare(progress=False)
     if os.environ.get("DEMO_KILL_AT") == "0":
-        print("operations", len(OPERATIONS))
+        print("operations", len(changes))
     print("ready" if report.already_ready else "prepared")
     return 0
 
