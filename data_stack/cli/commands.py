@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from data_stack.cli.completion import complete_names, complete_splits
 from data_stack.cli.settings import (
     Settings,
     common_options,
@@ -33,8 +34,10 @@ Exit codes:
   130  interrupted
 """
 
-_name = click.argument("name", metavar="NAME")
-_split = click.option("--split", metavar="SPLIT", help="One split.  [default: all splits; show: the first]")
+_name = click.argument("name", metavar="NAME", shell_complete=complete_names)
+_split = click.option(
+    "--split", metavar="SPLIT", shell_complete=complete_splits, help="One split.  [default: all splits; show: the first]"
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from data_stack.cli.completion import complete_places
 from data_stack.cli.settings import Settings, common_options, echo, locate, pass_settings, print_columns, print_facts, print_json
 
 __all__ = ["parquet"]
 
-_source = click.argument("source", metavar="SRC")
+_source = click.argument("source", metavar="SRC", shell_complete=complete_places)
 
 
 @click.group("parquet")
@@ -89,7 +90,7 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
 
 @parquet.command("copy")
 @_source
-@click.argument("target", metavar="DST")
+@click.argument("target", metavar="DST", shell_complete=complete_places)
 @click.option("--fields", "fields", multiple=True, metavar="REGEX", help="Only fields whose whole name matches; may be repeated.")
 @click.option("--not-null", "not_null", multiple=True, metavar="FIELD", help="Skip rows where FIELD is null; may be repeated.")
 @click.option("--partition-by", multiple=True, metavar="FIELD", help="Fields that become folders.  [default: as in SRC]")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from data_stack.cli.completion import complete_places
 from data_stack.dataset.reports.markup import Block, Facts, Heading, Table, as_text, columns, fact_lines, printable
 from data_stack.exception import ConfigError
 
@@ -143,7 +144,7 @@ def common_options(command: _Command) -> _Command:
         (("--debug",), {"is_flag": True, "default": None, "help": "Show tracebacks and all log messages."}),
         (("--offline",), {"is_flag": True, "default": None, "help": "Use no network. [env: DATA_STACK_OFFLINE]"}),
         (("--json", "as_json"), {"is_flag": True, "default": None, "help": "Print JSON on standard output."}),
-        (("--storage",), {"metavar": "URL_OR_PATH", "help": _STORAGE_HELP}),
+        (("--storage",), {"metavar": "URL_OR_PATH", "help": _STORAGE_HELP, "shell_complete": complete_places}),
     ):
         command = click.option(*names, expose_value=False, callback=_take, **options)(command)
     return command

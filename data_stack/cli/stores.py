@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 import click
 
+from data_stack.cli.completion import complete_names, complete_places
 from data_stack.cli.settings import (
     Settings,
     common_options,
@@ -20,8 +21,8 @@ from data_stack.dataset.reports.markup import size_text
 
 __all__ = ["copy", "du", "gc", "remove", "verify"]
 
-_name = click.argument("name", metavar="NAME")
-_names = click.argument("names", metavar="[NAME]...", nargs=-1)
+_name = click.argument("name", metavar="NAME", shell_complete=complete_names)
+_names = click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_names)
 _jobs = click.option(
     "--jobs", "n_threads", type=click.IntRange(1, 64), default=4, show_default=True, help="Resources processed in parallel."
 )
@@ -58,8 +59,8 @@ def verify(context: click.Context, settings: Settings, names: tuple[str, ...], n
 
 
 @click.command()
-@click.argument("source", metavar="SRC")
-@click.argument("target", metavar="DST")
+@click.argument("source", metavar="SRC", shell_complete=complete_places)
+@click.argument("target", metavar="DST", shell_complete=complete_places)
 @_names
 @click.option("--deep", is_flag=True, help="Also read what DST has, and replace damaged resources.")
 @_jobs

@@ -45,6 +45,7 @@ class DatasetDescription:
         citation: how to cite it.
         splits: their names; empty if the factory does not declare them.
         options: configuration keys besides ``split``, with their defaults, e.g. ``("scaled=False",)``.
+        class_names: names of the classes of targets; empty if the factory does not declare them.
         distribution: the installed package that provides it; None if this program registered it.
         distribution_version: version of that.
     """
@@ -57,6 +58,7 @@ class DatasetDescription:
     citation: str | None = None
     splits: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
     distribution: str | None = None
     distribution_version: str | None = None
 
@@ -223,6 +225,7 @@ class DatasetRepository:
             citation=getattr(card, "citation", None),
             splits=_splits(factory),
             options=_options(factory),
+            class_names=tuple(map(str, _names(getattr(factory, "class_names", None)) or ())),
             distribution=provider.distribution if provider is not None else None,
             distribution_version=provider.version if provider is not None else None,
         )

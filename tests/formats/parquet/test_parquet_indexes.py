@@ -174,7 +174,7 @@ def test_a_selector_chooses_row_groups(selector: Any, expected: set[int]) -> Non
 
 
 def test_what_no_selector_can_mean_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'vehicles'; it has 'day', 'events', 'vehicle'"):
+    with pytest.raises(ConfigError, match=r"'vehicles' \(did you mean 'vehicle'\?\); it has 'day', 'events', 'vehicle'"):
         IntersectIndexSelector([SingleIndexSelector("events"), SingleIndexSelector("vehicles", ["car_0"])]).select(INDEXES)
     with pytest.raises(ConfigError, match=r"\['car_1'\]"):
         SingleIndexSelector("vehicle", "car_1")

@@ -1,0 +1,76 @@
+"""What shells complete, and that no plugin is imported for it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from data_stack.cli.main import main
+
+BROKEN = """
+    raise RuntimeError("imported")
+
+    class Factory:
+        splits: tuple = ("learn", "leap")
+"""
+
+
+@pytest.fixture
+def complete(store: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """What bash completes at the end of a line."""
+
+    def run(line: str) -> list[str]:
+        words = f"data-stack {line}"
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+        monkeypatch.setenv("_DATA_STACK_COMPLETE", "bash_complete")
+        with pytest.raises(SystemExit):
+            main([])
+        return capsys.readouterr().out.split()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("comp", ["plain,completion"]),
+        ("show di", ["plain,digits"]),
+        ("verify iris dig", ["plain,digits"]),
+        ("report digits --split te", ["plain,test"]),
+        ("report --split te", []),
+        ("report nosuch --split te", []),
+        ("prepare --storage mon", ["file,mon", "plain,mongodb://"]),
+        ("convert ir", ["file,ir", "plain,iris"]),
+        ("list --no", ["plain,--no-color"]),
+    ],
+)
+def test_a_line_is_completed(complete: Callable[[str], list[str]], line: str, completed: list[str]) -> None:
+    assert complete(line) == completed
+
+
+def test_completion_imports_no_plugin(complete: Callable[[str], list[str]], install: Callable[..., None]) -> None:
+    install("broken-one", BROKEN)
+
+    assert complete("report brok") == ["plain,broken-one"]
+    assert complete("report broken-one --split lear") == ["plain,learn"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_script(command: Any, shell: str) -> None:
+    outcome = command("completion", shell)
+
+    assert (outcome.code, f"_DATA_STACK_COMPLETE={shell}_complete" in outcome.out) == (0, True)
+
+
+def test_bash_reads_the_script(command: Any) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+
+    checked = subprocess.run([bash, "-n"], input=command("completion", "bash").out.encode(), capture_output=True, check=False)
+
+    assert (checked.returncode, checked.stderr) == (0, b"")
