@@ -212,7 +212,10 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
         "loader",
         "parquet",
         "from_granular",
-        *(pytest.param(name, marks=pytest.mark.full) for name in ("stacking", "from_petastorm")),
+        "from_datastack",
+        "from_tfds",
+        "from_huggingface",
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("stacking", "from_petastorm", "from_torchvision")),
     ],
 )
 def test_the_code_of_a_page_runs_as_it_stands(home: Path, name: str) -> None:
@@ -220,6 +223,45 @@ def test_the_code_of_a_page_runs_as_it_stands(home: Path, name: str) -> None:
     (home / f"the_{name}.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")
 
     python(f"the_{name}.py")
+
+
+@pytest.mark.full
+def test_the_code_of_the_page_on_mongodb_runs_on_a_real_server(home: Path, mongodb_uri: str) -> None:
+    (code,) = blocks((ROOT / "docs" / "mongodb.md").read_text(encoding="utf-8"), "python")
+    program = re.sub(r'"mongodb://[^"]*"', repr(mongodb_uri), code)
+
+    printed = python("-c", f"{program}\nprint(len(train), train)").stdout
+
+    assert printed.startswith("1437 <")
+
+
+@pytest.mark.full
+def test_the_code_of_the_page_on_preparation_prepares_in_processes(home: Path) -> None:
+    factory, engines = blocks((ROOT / "docs" / "preparation.md").read_text(encoding="utf-8"), "python")
+    for i in range(3):
+        (home / f"part-{i}.csv").write_text(f"{i}\n")
+    factory = (
+        factory.replace("https://…", home.as_uri())
+        .replace(', sha256="…"', "")
+        .replace("64", "3")
+        .replace("ProcessEngine(8", "ProcessEngine(2")
+    )
+    (home / "scans.py").write_text(factory, encoding="utf-8")
+    lines = [
+        "from data_stack import FileStorageConnector",
+        "from data_stack.distributed import ProcessEngine",
+        "from data_stack_spark import SparkEngine",
+        "from scans import Scans",
+        "if __name__ == '__main__':",
+        "    factory = Scans(FileStorageConnector('store'))",
+        *(f"    {line}" for line in engines.splitlines()),
+        "    print(list(factory.get_dataset_iterator({'split': 'train'})[0]))",
+    ]
+    (home / "prepare.py").write_text("\n".join(lines), encoding="utf-8")
+
+    printed = python("prepare.py").stdout
+
+    assert "prepared/part-2.csv" in printed
 
 
 @pytest.mark.full
@@ -268,12 +310,3 @@ def test_every_command_that_the_readme_shows_exists() -> None:
     shown = set(re.findall(r"^\$ data-stack ([a-z-]+)", README, re.MULTILINE))
 
     assert shown == set(data_stack.commands)
-
-
-def test_notebooks_are_kept_without_outputs_and_links_within_the_documents_lead_somewhere() -> None:
-    cells = [cell for path in (ROOT / "getting_started").glob("*.ipynb") for cell in read_notebook(path.name).cells]
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]
-    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))]
-
-    assert [cell.outputs for cell in cells if cell.cell_type == "code" and cell.outputs] == []
-    assert [link for page, link in links if "://" not in link and not (page.parent / link).exists()] == []

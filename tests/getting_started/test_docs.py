@@ -1,0 +1,181 @@
+"""What the pages say is true: links, names, commands, and that each public name is described."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.metadata import metadata
+from pathlib import Path
+from typing import Any
+
+import build_docs
+import click
+import plot_benchmarks
+import pytest
+
+import data_stack
+from data_stack import display, formats, loader
+from data_stack.dataset import encoders
+from data_stack.formats import parquet, records
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("plugins/*/README.md")]
+TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+WRITTEN_BY_READERS = {"f", "g", "range"}
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_of_a_page_or_notebook_leads_somewhere() -> None:
+    notebooks = {path: path.read_text(encoding="utf-8") for path in ROOT.glob("getting_started/*.ipynb")}
+
+    links = [(page, link) for page, text in (TEXTS | notebooks).items() for link in re.findall(r"\]\(([^)\s]+)\)", text)]
+    dead = []
+    for page, link in links:
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if "://" in link:
+            dead += [] if re.fullmatch(r"https?://[\w.-]+\.[a-z]+(/\S*)?", link) else [(page, link)]
+        elif not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
+            dead.append((page, link))
+
+    assert len(links) > 100
+    assert dead == []
+
+
+def test_the_table_of_contents_has_every_page_and_notebook() -> None:
+    contents = TEXTS[ROOT / "docs" / "README.md"]
+    listed = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", contents)}
+
+    assert {*PAGES, *ROOT.glob("getting_started/*.ipynb")} - listed == {ROOT / "docs" / "README.md"}
+
+
+def test_every_public_name_is_described_once() -> None:
+    pages = build_docs.write_api_pages()
+    described = re.findall(r"^\.\. (?:auto\w+|py:data):: (\S+)$", "\n".join(pages.values()), re.MULTILINE)
+    homes = {name.rpartition(".")[2] for name in described}
+    public = [(package, name) for package in pages for name in getattr(import_module(package), "__all__", [])]
+
+    assert {"data_stack.load", "data_stack.Loader", "data_stack.MongoDBStorageConnector", "data_stack.exception.ConfigError"} <= {
+        *described
+    }
+    assert len(described) == len({*described})
+    assert [
+        (package, name)
+        for package, name in public
+        if name not in homes and not inspect.ismodule(getattr(import_module(package), name))
+    ] == []
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The commands of ``data-stack`` in the blocks and the text of a page."""
+    for line in re.findall(r"^(?:\$ )?data-stack .*$|`data-stack [^`]*`", text, re.MULTILINE):
+        line = re.sub(r"[`$\[\]]| [|>] .*", "", line)  # what is optional is given
+        yield shlex.split(line.strip().replace("…", "X"), comments=True)[1:]
+
+
+def parse(command: click.Command, arguments: list[str], parent: click.Context | None = None) -> None:
+    """Parse a command line as it would be run; arguments may be missing."""
+    try:
+        context = command.make_context(command.name, list(arguments), parent=parent)
+    except click.BadParameter as error:
+        if isinstance(error, click.MissingParameter) or re.match("'[A-Z]+' is not|.*does not exist", error.message):
+            return  # values and files of the reader
+        raise
+    if isinstance(command, click.Group) and (rest := [*context._protected_args, *context.args]):
+        found = command.get_command(context, rest[0])
+        assert found is not None, rest
+        parse(found, rest[1:], context)
+
+
+def test_every_command_of_a_page_exists_with_its_options() -> None:
+    import_module("data_stack.cli.main")  # puts all of them together
+    from data_stack.cli.commands import data_stack as command
+
+    lines = [line for text in TEXTS.values() for line in commands(text)]
+    for line in lines:
+        parse(command, line)
+
+    assert len(lines) > 60
+
+
+def test_what_a_page_installs_and_makes_is_there() -> None:
+    text = "\n".join(TEXTS.values())
+    extras = {name for names in re.findall(r"'\.\[([\w,]+)\]'", text) for name in names.split(",")}
+    plugins = set(re.findall(r"\./(plugins/\w+)", text))
+    targets = set(re.findall(r"^\$ make (?:PYTHON=\S+ )?([\w-]+)|`make ([\w-]+)`", text, re.MULTILINE))
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    assert extras - {*(metadata("datastack").get_all("Provides-Extra") or [])} == set()
+    assert [plugin for plugin in plugins if not (ROOT / plugin / "pyproject.toml").exists()] == []
+    assert [target for pair in targets for target in pair if target and f"\n{target}:" not in makefile] == []
+    assert min(len(extras), len(plugins), len(targets)) > 2
+
+
+def unknown_names(code: str) -> Iterator[str]:
+    """The functions that an expression calls but nobody has, and the arguments they do not take."""
+    places = [data_stack, formats, records, parquet, loader, encoders, display, data_stack.DatasetIteratorIF, data_stack.Loader]
+    for call in (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)):
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        found: list[Any] = [getattr(place, name) for place in places if callable(getattr(place, name, None))]
+        accepted = {argument for value in found for argument in inspect.signature(value).parameters}
+        if name not in WRITTEN_BY_READERS:
+            yield from [] if found else [name]
+            yield from (f"{name}({keyword.arg}=)" for keyword in call.keywords if found and keyword.arg not in accepted)
+
+
+@pytest.mark.parametrize("page", sorted(page.name for page in PAGES if "| you wrote |" in TEXTS[page]))
+def test_what_a_page_tells_to_write_instead_exists(page: str) -> None:
+    cells = re.findall(r"^\| .* \| (.*) \|$", TEXTS[ROOT / "docs" / page], re.MULTILINE)
+    codes = [
+        code.replace("…", "...")
+        for cell in cells
+        for code in re.findall(r"`([^`]+)`", cell)
+        if "(" in code and "data-stack" not in code
+    ]
+
+    assert len(codes) >= 10
+    assert [name for code in codes for name in unknown_names(code)] == []
+
+
+def test_every_table_of_the_benchmarks_is_drawn_as_bars() -> None:
+    tables = plot_benchmarks.read_tables(TEXTS[ROOT / "benchmarks" / "README.md"])
+    bars = [[bar for panel in plot_benchmarks.make_panels(table) for bar in panel.bars] for table in tables]
+
+    assert len(tables) > 8
+    assert [table.header for table, drawn in zip(tables, bars, strict=True) if len(drawn) < 3] == []
+
+
+def test_a_bar_says_how_much_better_than_wanted_a_figure_is(tmp_path: Path) -> None:
+    lines = ["| what | ours | against | ratio | target |", "|---|---|---|---|---|"]
+    lines += ["| speed | 4 s | h5py | 2.0 × | ≥ 4 × |", "| | 5 MiB | | | < 20 MiB |"]
+
+    (table,) = plot_benchmarks.read_tables("\n".join(lines))
+    (panel,) = plot_benchmarks.make_panels(table)
+    plot_benchmarks.draw([panel], tmp_path / "bars")
+
+    assert [(bar.value, bar.text) for bar in panel.bars] == [(0.5, "2.0 × (h5py), wanted ≥ 4 ×"), (4, "5 MiB, wanted < 20 MiB")]
+    light, dark = ((tmp_path / f"bars-{shade}.svg").read_text() for shade in ("light", "dark"))
+    assert plot_benchmarks.OURS in light
+    assert plot_benchmarks.OURS not in dark
+
+
+@pytest.mark.full
+def test_the_site_is_built_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_docs, "BUILD", tmp_path)
+
+    assert build_docs.main() == 0
+
+    html = (tmp_path / "html" / "api" / "data_stack.html").read_text(encoding="utf-8")
+    assert [name for name in data_stack.__all__ if f"data_stack.{name}" not in html and f">{name}<" not in html] == []
+    assert (tmp_path / "html" / "benchmarks" / "plots").exists() or list(
+        (tmp_path / "html" / "_images").glob("table-0-light.svg")
+    )

@@ -1,0 +1,71 @@
+"""Run the notebooks of ``getting_started`` and keep their output in them: ``make notebooks``, or with names of notebooks.
+
+What differs from run to run is left out, so that a second run changes nothing: counts, times of cells, names of temporary files, and what is
+written to stderr. A cell with the tag ``varies`` keeps the output that it has.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parent.parent
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python", "pygments_lexer": "ipython3"},
+}
+
+
+def run(path: Path, folder: Path) -> Any:
+    """The notebook at ``path`` with the output of a run in ``folder``."""
+    kept = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no annotations
+    before = {cell.id: cell.outputs for cell in kept.cells if "varies" in cell.metadata.get("tags", ()) and cell.outputs}
+    NotebookClient(kept, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    for cell in kept.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.execution_count = None
+            cell.outputs = before.get(cell.id) or [
+                clean(output, folder) for output in cell.outputs if output.get("name") != "stderr"
+            ]
+    kept.metadata = nbformat.from_dict(METADATA)
+    return kept
+
+
+def clean(value: Any, folder: Path) -> Any:
+    """An output without counts, addresses and paths of this machine."""
+    if isinstance(value, str):
+        value = re.sub(rf"({re.escape(tempfile.gettempdir())}/data_stack_)\w+", "/tmp/data_stack", value)  # noqa: S108  # shown only
+        return re.sub(r"0x[0-9a-f]{9,}", "0x…", value).replace(str(folder), ".").replace(str(ROOT), "data_stack")
+    if isinstance(value, list):
+        return [clean(item, folder) for item in value]
+    if isinstance(value, dict):
+        if "execution_count" in value:
+            value["execution_count"] = None
+        return type(value)({key: clean(item, folder) for key, item in value.items()})
+    return value
+
+
+def main(names: list[str]) -> None:
+    """Run the notebooks of these names, or all; each in an empty store, without a network."""
+    for path in sorted((ROOT / "getting_started").glob("*.ipynb")):
+        if names and path.name not in names:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ.update(DATA_STACK_HOME=f"{folder}/store", DATA_STACK_OFFLINE="1", HOME=folder)
+            (Path(folder) / "getting_started").mkdir()
+            (Path(folder) / "tests").symlink_to(ROOT / "tests")  # as in a clone, beside the notebooks
+            notebook = run(path, Path(folder) / "getting_started")
+        nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+        print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
