@@ -136,7 +136,7 @@ class EnginePreparation:
         _check_apart(shards, prepared)
         for shard in shards:
             if not prepared.take_over(shard.name):
-                self._explain(opening, shard.name, prepared)
+                raise Superseded  # it was there when it was noted: another process without a lease has replaced or removed it
         prepared.timings.append((f"{len(shards)} shards" if len(shards) != 1 else shards[0].name, time.perf_counter() - started))
         if self._has_shards:
             _finish(factory, raw, prepared)

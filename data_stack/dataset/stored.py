@@ -221,7 +221,9 @@ class StoredDataset:
         """Remove all resources with temporary names, of any preparation, and accept no more shards."""
         with contextlib.suppress(UnsupportedStorageOperationError):
             self.delete(_MARK)
-            for identifier in self.connector.list_resources(self.identifier(STAGED)):
+            staged = self.connector.list_resources(self.identifier(STAGED))
+            self.delete(_MARK)  # a process without a lease may have opened again; its tasks learn of it before they lose anything
+            for identifier in staged:
                 with contextlib.suppress(ResourceNotFoundError, StorageError):
                     self.connector.delete_resource(identifier)
 
