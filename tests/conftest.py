@@ -23,6 +23,7 @@ from pymongo.database import Database
 from s3_server import S3Server
 from sftp_server import SFTPServer
 from sizes import FULL
+from xdist.scheduler.loadfile import LoadFileScheduling
 
 # A deadline for each example would measure the neighbours of this machine.
 _too_slow = [hypothesis.HealthCheck.too_slow]
@@ -64,6 +65,22 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if lines:
         terminalreporter.section("figures")
         terminalreporter.write("\n".join([*lines, ""]))
+
+
+# ------------------------------------------------------------------ which tests run in one process
+
+
+class _SharedServers(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """Runs the tests of a file in one process, and all tests of Spark, so that there is one Java machine."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = str(super()._split_scope(nodeid))
+        return "tests/spark" if file.startswith("tests/spark/") else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _SharedServers:
+    return _SharedServers(config, log)
 
 
 # ------------------------------------------------------------------ another process
