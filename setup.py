@@ -86,6 +86,8 @@ setup(
         "certifi",
         "rich>=13.7",
         "tqdm>=4.65",
+        "tomli>=2.0; python_version < '3.11'",
+        "tomli-w>=1.0",
         "urllib3>=2.6.3",
         "xxhash>=3.4",  # checksums of blocks
     ],

@@ -38,6 +38,7 @@
     ├── PreparationError                              a dataset's preparation failed
     ├── IncompleteCopyError                           a part of what should be copied is damaged or missing; the rest is copied
     ├── LicenceDeniedError (PermissionError)          the licence of a dataset is against the policy of this process
+    ├── LockError                                     data is not as the lock file says, or the file cannot be used
     ├── PluginError                                   a plugin could not be loaded, or broke its contract
     ├── MissingDependencyError (ImportError)          an optional package is not installed
     └── UnpicklableResourceError (TypeError)          a resource around a private buffer cannot cross processes
@@ -292,6 +293,10 @@ class ConfigError(DataStackError, ValueError):
 
 class LicenceDeniedError(DataStackError, PermissionError):
     """The policy of this process denies the licence of a dataset; nothing was retrieved."""
+
+
+class LockError(DataStackError):
+    """Data is not as the lock file says, or there is no such file, or it is damaged."""
 
 
 class RecipeError(ConfigError):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, overload
 
 from data_stack.repository.default_storage import Storage
+from data_stack.repository.lock import VARIABLE, load_by_lock
 from data_stack.repository.repository import DatasetDescription, default_repository
 
 if TYPE_CHECKING:
@@ -15,18 +17,42 @@ __all__ = ["datasets", "describe", "load"]
 
 @overload
 def load(
-    name: str, split: str, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
+    name: str,
+    split: str,
+    storage: Storage | None = None,
+    *,
+    progress: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    **config: Any,
 ) -> InformedDatasetIteratorIF: ...
 @overload
 def load(
-    name: str, split: None = None, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
+    name: str,
+    split: None = None,
+    storage: Storage | None = None,
+    *,
+    progress: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    **config: Any,
 ) -> dict[str, InformedDatasetIteratorIF]: ...
 @overload
 def load(
-    name: str, split: str | None, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
+    name: str,
+    split: str | None,
+    storage: Storage | None = None,
+    *,
+    progress: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    **config: Any,
 ) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]: ...
 def load(
-    name: str, split: str | None = None, storage: Storage | None = None, *, progress: bool | None = None, **config: Any
+    name: str,
+    split: str | None = None,
+    storage: Storage | None = None,
+    *,
+    progress: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    **config: Any,
 ) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]:
     """Load the samples of a dataset; prepare them first if necessary.
 
@@ -42,6 +68,8 @@ def load(
         storage: where the dataset is kept: a connector, a path or a URL; None for ``$DATA_STACK_HOME``, or else the user's
             cache folder.
         progress: whether to draw bars while the dataset is retrieved, prepared and opened; None: in notebooks and on terminals.
+        lock: a lock file: load the version that it names, and compare the samples with it; None for ``$DATA_STACK_LOCK``, or
+            else no lock file. Loading never changes the file.
         config: further options of the dataset, see :func:`describe`.
 
     Returns:
@@ -50,13 +78,17 @@ def load(
 
     Raises:
         DatasetNotFoundError: no dataset has that name or version; AmbiguousDatasetError: two plugins have it.
+        LockError: the dataset is not in the lock file, or its samples differ from it.
         LicenceDeniedError: the policy of this process denies its licence, see :func:`data_stack.policy`.
         ConfigError: there is no such split (UnknownSplitError) or option, or no such store.
         PluginError: its plugin is broken, or returned no samples.
         RetrievalError, PreparationError, StorageError: it could not be prepared.
     """
     loaded: InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]
-    loaded = default_repository().load(name, split, storage, progress=progress, **config)
+    if path := lock or os.environ.get(VARIABLE):
+        loaded = load_by_lock(path, name, split, storage, progress, **config)
+    else:
+        loaded = default_repository().load(name, split, storage, progress=progress, **config)
     return loaded
 
 

@@ -1,0 +1,413 @@
+"""A lock file: the exact datasets and stacks of a piece of work, to be had again on another machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from data_stack.codecs.plain_data import canonical_json, shorten
+from data_stack.dataset.declarative import DatasetFactory
+from data_stack.dataset.digests import row_digests
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.positions import take
+from data_stack.dataset.recipes.recipe import list_origins
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DatasetNotFoundError,
+    LockError,
+    PluginError,
+    PreparationError,
+    RecipeError,
+    RetrievalError,
+)
+from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.recipes import from_recipe
+from data_stack.repository.repository import DatasetRepository, default_repository
+from data_stack.util.suggestions import did_you_mean
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["LOCK_FILE", "VARIABLE", "Difference", "LockFile", "load_by_lock", "lock"]
+
+LOCK_FILE = "data_stack.lock"
+#: The lock file of ``data_stack.load``.
+VARIABLE = "DATA_STACK_LOCK"
+_FORMAT = 1
+_HEADER = "# Which data this work uses. Made by `data-stack lock`; commit it, do not edit it.\n\n"
+_ROWS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What is not as the lock says.
+
+    Attributes:
+        name: of the dataset or stack.
+        what: ``"plugin"``, ``"version"``, ``"source"``, ``"preparation"``, ``"samples"`` or ``"stack"``.
+        message: what differs, and what to do.
+        is_harmless: the samples are equal all the same.
+    """
+
+    name: str
+    what: str
+    message: str
+    is_harmless: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}"
+
+
+class LockFile:
+    """The contents of a lock file. Reading and checking it never change the file.
+
+    Args:
+        datasets: of each its version, plugin, configuration, sources, prepared resources, and digests of its samples.
+        stacks: of each its recipe as JSON text, fingerprint, number of samples, and the digest of its indices.
+    """
+
+    def __init__(self, datasets: Mapping[str, Any] | None = None, stacks: Mapping[str, Any] | None = None) -> None:
+        self.datasets: dict[str, Any] = dict(datasets or {})
+        self.stacks: dict[str, Any] = dict(stacks or {})
+
+    # ------------------------------------------------------------------ the file
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> LockFile:
+        """Read a lock file.
+
+        Raises:
+            LockError: there is none, or it is damaged or of another format.
+        """
+        try:
+            fields = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise LockError(f"there is no lock file {str(path)!r}; make one with `data-stack lock add NAME`") from error
+        except (OSError, ValueError) as error:
+            raise LockError(
+                f"the lock file {str(path)!r} cannot be read: {error!s:.200}. Restore it from version control"
+            ) from error
+        if fields.get("format") != _FORMAT:
+            raise LockError(
+                f"the lock file {str(path)!r} has format {shorten(fields.get('format'))}; this data_stack reads {_FORMAT}"
+            )
+        datasets, stacks = fields.get("datasets", {}), fields.get("stacks", {})
+        if not all(isinstance(each, dict) for group in (datasets, stacks) for each in (group, *getattr(group, "values", list)())):
+            raise LockError(
+                f"the lock file {str(path)!r} is damaged: datasets and stacks are tables. Restore it from version control"
+            )
+        return cls(datasets, stacks)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the file, sorted, so that version control shows what changed; a crash leaves the old one."""
+        fields = {"format": _FORMAT, "datasets": _sort(self.datasets), "stacks": _sort(self.stacks)}
+        path = Path(path)
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            beside.write_text(_HEADER + tomli_w.dumps(fields, multiline_strings=False), encoding="utf-8")
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    # ------------------------------------------------------------------ adding
+
+    def add(
+        self, name: str, *, storage: Storage | None = None, repository: DatasetRepository | None = None, **config: Any
+    ) -> None:
+        """Add a dataset, or renew its entry; it is prepared first if necessary, and all its samples are read once.
+
+        Args:
+            name: of the dataset, also ``name@version``.
+            storage: where it is kept; None for the default store.
+            repository: knows the dataset; None for the default one.
+            config: its options.
+
+        Raises:
+            DatasetNotFoundError, ConfigError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
+        """
+        known = repository or default_repository()
+        splits = _splits_of(known.load(name, None, storage, **config))
+        origin = list_origins(next(iter(splits.values())))[0][0]
+        factory = known.get_factory(name, storage)
+        plugin = [origin["distribution"], known.describe(name).distribution_version] if origin["distribution"] else None
+        self.datasets[origin["name"]] = _without_none(
+            {
+                "version": origin["version"],
+                "plugin": None if plugin is None else " ".join(map(str, plugin)),
+                "config": config,
+                "sources": _sources_of(factory),
+                "prepared": _prepared_of(factory),
+                "splits": {name: {"length": len(split), "samples": _samples_digest(split)} for name, split in splits.items()},
+            }
+        )
+
+    def add_stack(self, name: str, iterator: DatasetIteratorIF) -> None:
+        """Add a stack of iterators, or renew its entry.
+
+        Raises:
+            ConfigError: no recipe can make it again; the message says why.
+        """
+        recipe = iterator.recipe()
+        if not recipe["reproducible"]:
+            raise ConfigError(
+                f"stack {name!r} cannot be locked, as its recipe cannot make it again: {'; '.join(recipe['why_not'])}"
+            )
+        self.stacks[name] = {
+            "length": len(iterator),
+            "fingerprint": iterator.fingerprint(),
+            "indices": _indices_digest(iterator),
+            "recipe": canonical_json(recipe),
+        }
+
+    # ------------------------------------------------------------------ checking
+
+    def check(self, storage: Storage | None = None, *, repository: DatasetRepository | None = None) -> list[Difference]:
+        """What is not as the lock says. Retrieves and prepares nothing; reads samples only where prepared bytes differ.
+
+        Args:
+            storage: where the datasets are kept; None for the default store.
+            repository: knows the datasets; None for the default one.
+        """
+        return [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, prepares=False)]
+
+    def restore(self, storage: Storage | None = None, *, repository: DatasetRepository | None = None) -> list[Difference]:
+        """Retrieve and prepare the datasets in a store, and make the stacks; return what is not as the lock says.
+
+        Args:
+            storage: where to keep the datasets; None for the default store.
+            repository: knows the datasets; None for the default one.
+        """
+        found = [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, prepares=True)]
+        for name, entry in sorted(self.stacks.items()):
+            found += self._check_stack(name, entry, storage, repository)
+        return found
+
+    def entry(self, name: str) -> dict[str, Any]:
+        """The entry of a dataset.
+
+        Raises:
+            LockError: there is none.
+        """
+        if name not in self.datasets:
+            raise LockError(
+                f"dataset {name!r:.80} is not in the lock file{did_you_mean(name, self.datasets)}; it has "
+                f"{', '.join(sorted(self.datasets)) or 'no datasets'}. Add it with `data-stack lock add {name}`"
+            )
+        entry: dict[str, Any] = self.datasets[name]
+        return entry
+
+    def _check(
+        self, name: str, storage: Storage | None, repository: DatasetRepository | None, *, prepares: bool
+    ) -> Iterator[Difference]:
+        known, entry = repository or default_repository(), self.datasets[name]
+        versioned = name if entry.get("version") is None else f"{name}@{entry['version']}"
+        try:
+            factory = known.get_factory(versioned, storage)
+            description = known.describe(versioned)
+        except DatasetNotFoundError as error:
+            what = "version" if "without version" in str(error) else "plugin"
+            yield Difference(
+                name, what, f"{error} The lock names the plugin {entry.get('plugin', 'of your own program')}: {_install(entry)}"
+            )
+            return
+        except PluginError as error:
+            yield Difference(name, "plugin", str(error))
+            return
+        sources = {each["identifier"]: each for each in _sources_of(factory)}
+        yield from _differing_sources(name, entry.get("sources", []), sources)
+        if prepares:
+            try:
+                known.load(versioned, None, storage, **entry.get("config", {}))
+            except (RetrievalError, PreparationError, DatasetFileCorruptError) as error:
+                yield Difference(name, "source" if not isinstance(error, PreparationError) else "preparation", str(error))
+                return
+        elif isinstance(factory, DatasetFactory) and not factory.is_ready():
+            yield Difference(name, "preparation", "it is not prepared here; `data-stack lock restore` prepares it")
+            return
+        plugin = f"{description.distribution} {description.distribution_version}"
+        yield from _differing_samples(name, entry, factory, known, versioned, storage, plugin)
+
+    def _check_stack(
+        self, name: str, entry: Mapping[str, Any], storage: Storage | None, repository: DatasetRepository | None
+    ) -> Iterator[Difference]:
+        try:
+            stack = from_recipe(str(entry.get("recipe")), storage=storage, repository=repository)
+        except (RecipeError, DatasetNotFoundError, RetrievalError, PreparationError) as error:
+            yield Difference(name, "stack", f"the stack cannot be made: {error}")
+            return
+        if stack.fingerprint() != entry.get("fingerprint") or _indices_digest(stack) != entry.get("indices"):
+            yield Difference(
+                name, "stack", "the stack has another fingerprint or other indices than in the lock: its samples differ"
+            )
+
+
+# ---------------------------------------------------------------------- what is compared
+
+
+def _differing_sources(name: str, locked: Any, declared: Mapping[str, Any]) -> Iterator[Difference]:
+    for source in locked:
+        now = declared.get(source.get("identifier"))
+        if now is None or any(now.get(key) != source[key] for key in ("sha256", "md5_sum") if key in source):
+            problem = (
+                "is not declared any more" if now is None else f"has another digest, {now.get('sha256') or now.get('md5_sum')}"
+            )
+            yield Difference(
+                name, "source", f"source {source.get('identifier')!r:.120} {problem}, in the plugin that is installed here"
+            )
+
+
+def _differing_samples(
+    name: str,
+    entry: Mapping[str, Any],
+    factory: Any,
+    repository: DatasetRepository,
+    versioned: str,
+    storage: Storage | None,
+    plugin: str,
+) -> Iterator[Difference]:
+    same_bytes = _prepared_of(factory) == entry.get("prepared")
+    if same_bytes and entry.get("prepared"):
+        return
+    splits = _splits_of(repository.load(versioned, None, storage, **entry.get("config", {})))
+    locked = entry.get("splits", {})
+    differing = [
+        split
+        for split in sorted(locked.keys() | splits.keys())
+        if split not in splits or split not in locked or _samples_digest(splits[split]) != locked[split].get("samples")
+    ]
+    if differing:
+        made_by = f"{plugin} made them here, {entry.get('plugin', 'another program')} then"
+        yield Difference(
+            name,
+            "samples",
+            f"the samples of {', '.join(map(repr, differing))} differ from those in the lock ({made_by}). {_install(entry)}, "
+            f"or see what changed with `data-stack diff`, and renew the lock with `data-stack lock add {name}`",
+        )
+    elif not same_bytes:
+        yield Difference(
+            name, "preparation", "the prepared bytes differ from those in the lock, but all samples are equal", is_harmless=True
+        )
+
+
+def _install(entry: Mapping[str, Any]) -> str:
+    distribution, _, version = str(entry.get("plugin", "")).partition(" ")
+    return f"Install it with `pip install {distribution}=={version}`" if distribution else "Register it as then"
+
+
+def _splits_of(loaded: Any) -> dict[str, Any]:
+    return loaded if isinstance(loaded, dict) else {"": loaded}
+
+
+def _sources_of(factory: Any) -> list[dict[str, Any]]:
+    sources = factory.sources if isinstance(factory, DatasetFactory) else ()
+    keys = ("identifier", "size", "sha256", "md5_sum")
+    return [
+        _without_none({**{key: getattr(source, key) for key in keys}, "sources": list(source.sources)})
+        for source in sorted(sources, key=lambda source: source.identifier)
+    ]
+
+
+def _prepared_of(factory: Any) -> list[dict[str, Any]]:
+    manifest = factory.manifest() if isinstance(factory, DatasetFactory) else None
+    records = () if manifest is None else manifest.prepared
+    return [
+        {"identifier": each.identifier, "size": each.size, "sha256": each.sha256 or ""}
+        for each in sorted(records, key=lambda each: each.identifier)
+    ]
+
+
+def _samples_digest(iterator: DatasetIteratorIF) -> str:
+    """SHA-256 of the digests of all samples, in order."""
+    digest, samples = hashlib.sha256(), access_to(iterator)
+    for start in range(0, samples.n_samples, _ROWS_AT_ONCE):
+        digest.update(row_digests(samples.batch(np.arange(start, min(start + _ROWS_AT_ONCE, samples.n_samples)))).tobytes())
+    return digest.hexdigest()
+
+
+def _indices_digest(iterator: DatasetIteratorIF) -> str:
+    """SHA-256 of the positions of the samples in what the stack rearranges; of ``0 … n - 1`` where it rearranges nothing."""
+    _, positions = access_to(iterator).unwrap()
+    every = np.arange(len(iterator))
+    indices = every if positions is None else take(positions, every)
+    return hashlib.sha256(indices.astype("<i8").tobytes()).hexdigest()
+
+
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _sort(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Sorted at every depth; lists keep their order."""
+    return {key: _sort(value) if isinstance(value, Mapping) else value for key, value in sorted(entries.items())}
+
+
+# ---------------------------------------------------------------------- in a program
+
+
+def lock(
+    *names: str, path: str | os.PathLike[str] = LOCK_FILE, storage: Storage | None = None, **stacks: DatasetIteratorIF
+) -> LockFile:
+    """Add datasets, and stacks with all their datasets, to a lock file; entries of other names stay.
+
+    ::
+
+        data_stack.lock(train=train, validate=validate)       # writes data_stack.lock; commit it
+
+    Args:
+        names: of datasets.
+        path: the file, made if there is none.
+        storage: where the datasets are kept; None for the default store.
+        stacks: iterators by the names that they have in the lock.
+
+    Raises:
+        ConfigError: no recipe can make a stack again.
+        LockError: the file is damaged.
+    """
+    locked = LockFile.read(path) if os.path.exists(path) else LockFile()
+    wanted: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for name, iterator in stacks.items():
+        locked.add_stack(name, iterator)
+        for origin in list_origins(iterator)[0]:
+            wanted[f"{origin['name']}@{origin['version']}" if origin["version"] else origin["name"]] = origin["config"]
+    for name, config in wanted.items():
+        locked.add(name, storage=storage, **config)
+    locked.write(path)
+    return locked
+
+
+def load_by_lock(
+    path: str | os.PathLike[str], name: str, split: str | None, storage: Storage | None, progress: bool | None, **config: Any
+) -> Any:
+    """Load the version of a dataset that a lock file names, and compare it with the lock; the file is not changed.
+
+    Raises:
+        LockError: the dataset is not in the lock, or its samples differ from it.
+    """
+    locked = LockFile.read(path)
+    entry = locked.entry(name)
+    connector = as_storage_connector(storage)
+    versioned = name if entry.get("version") is None else f"{name}@{entry['version']}"
+    try:
+        loaded = default_repository().load(
+            versioned, split, connector, progress=progress, **{**entry.get("config", {}), **config}
+        )
+    except DatasetNotFoundError as error:
+        raise LockError(
+            f"{error} The lock names the plugin {entry.get('plugin', 'of your own program')}. {_install(entry)}"
+        ) from error
+    if problems := [each for each in locked._check(name, connector, None, prepares=False) if not each.is_harmless]:
+        raise LockError("; ".join(map(str, problems)))
+    return loaded

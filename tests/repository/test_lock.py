@@ -1,0 +1,162 @@
+"""A lock file names the data of a piece of work, and tells what is not as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import data_stack
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError, LockError
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.repository.lock import VARIABLE, LockFile
+
+
+def numbers_class(source: Path, *, version: str = "1.0.0", offset: int = 0, note: bytes = b"") -> type[DatasetFactory]:
+    """Numbers of a file; ``offset`` changes the samples, ``note`` only the prepared bytes."""
+
+    class Numbers(DatasetFactory):
+        card = DatasetCard("numbers", version, license="CC0-1.0")
+        sources = (ResourceDefinition("raw/numbers.txt", source.as_uri()),)
+        splits = ("train", "test")
+
+        def preprocess(self, raw: Any, prepared: Any) -> None:
+            with raw["raw/numbers.txt"] as file, prepared.create("numbers.bin") as target:
+                target.write((np.array(file.read().split(), np.int64) + offset).tobytes() + note)
+
+        def open(self, split: str, prepared: Any) -> Any:
+            with prepared["numbers.bin"] as file:
+                numbers = np.frombuffer(file.read()[:80], np.int64)
+            chosen = numbers[:8] if split == "train" else numbers[8:]
+            return SequenceDatasetIterator([chosen, chosen % 2, chosen % 2])
+
+    return Numbers
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "source.txt"
+    path.write_text(" ".join(map(str, range(10))))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _numbers(source: Path) -> Iterator[None]:
+    repository = data_stack.default_repository()
+    repository.register("numbers", numbers_class(source), replace=True)
+    yield
+    repository.remove("numbers")
+
+
+def register(factory: type[DatasetFactory]) -> None:
+    data_stack.default_repository().register("numbers", factory, replace=True)
+
+
+@pytest.fixture
+def lock_path(tmp_path: Path) -> Path:
+    train = data_stack.load("numbers", "train", tmp_path / "first")
+    path = tmp_path / "data_stack.lock"
+    data_stack.lock(path=path, storage=tmp_path / "first", train=train.shuffle(seed=3).take(5))
+    return path
+
+
+def test_on_an_empty_machine_the_same_samples_come_back(lock_path: Path, tmp_path: Path) -> None:
+    before = lock_path.read_bytes()
+    store = FileStorageConnector(tmp_path / "second")
+
+    missing = LockFile.read(lock_path).check(store)
+    differences = LockFile.read(lock_path).restore(store)
+    loaded = data_stack.load("numbers", "train", store, lock=lock_path)
+
+    assert [(each.what, "not prepared here" in each.message) for each in missing] == [("preparation", True)]
+    assert differences == []
+    assert LockFile.read(lock_path).check(store) == []
+    assert [int(number) for number, _, _ in loaded] == list(range(8))
+    assert lock_path.read_bytes() == before
+
+
+def test_the_file_is_the_same_whoever_makes_it_and_sorted(lock_path: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.lock"
+
+    LockFile.read(lock_path).write(again)
+
+    assert again.read_bytes() == lock_path.read_bytes()
+    assert set(LockFile.read(lock_path).datasets["numbers"]) == {"version", "config", "sources", "prepared", "splits"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "what", "is_harmless", "said"),
+    [
+        ({"offset": 1}, "samples", False, "the samples of 'test', 'train' differ"),
+        ({"note": b"!"}, "preparation", True, "all samples are equal"),
+        ({"version": "2.0.0"}, "version", False, "without version '1.0.0'; it offers: 2.0.0"),
+    ],
+)
+def test_each_change_of_the_plugin_is_told_apart(
+    lock_path: Path, source: Path, changed: Any, what: str, is_harmless: bool, said: str
+) -> None:
+    register(numbers_class(source, **changed))
+    store = InMemoryStorageConnector()
+
+    found = LockFile.read(lock_path).restore(store)
+
+    assert found[0].what == what
+    assert found[0].is_harmless is is_harmless
+    assert said in found[0].message
+    if is_harmless:
+        assert len(data_stack.load("numbers", "train", store, lock=lock_path)) == 8
+    else:
+        with pytest.raises(LockError, match="numbers"):
+            data_stack.load("numbers", "train", store, lock=lock_path)
+
+
+def test_a_source_that_is_gone_or_changed_is_named(lock_path: Path, source: Path) -> None:
+    source.write_text(" ".join(map(str, range(1, 11))))
+    changed = LockFile.read(lock_path).restore(InMemoryStorageConnector())
+    source.unlink()
+    gone = LockFile.read(lock_path).restore(InMemoryStorageConnector())
+
+    assert changed[0].what == "samples"
+    assert gone[0].what == "source"
+    assert str(source) in gone[0].message
+
+
+def test_a_plugin_that_is_not_there_is_told_with_how_to_get_it(lock_path: Path) -> None:
+    locked = LockFile.read(lock_path)
+    locked.datasets = {"wine": {**locked.datasets["numbers"], "plugin": "wine-plugin 1.2"}}
+
+    (found,) = locked.check(InMemoryStorageConnector())
+
+    assert found.what == "plugin"
+    assert "pip install wine-plugin==1.2" in found.message
+
+
+def test_the_variable_names_the_lock_and_what_is_not_in_it_is_an_error(lock_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(lock_path))
+
+    assert len(data_stack.load("numbers", "test", "memory://")) == 2
+    with pytest.raises(LockError, match=r"'digits' is not in the lock file.*it has numbers. Add it with"):
+        data_stack.load("digits")
+
+
+def test_a_stack_that_no_recipe_makes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be locked"):
+        data_stack.lock(path=tmp_path / "x.lock", own=SequenceDatasetIterator([[object()]]))
+    assert list(tmp_path.glob("*x.lock*")) == []
+
+
+@pytest.mark.parametrize("text", ["", "format = 2", "format = 1\ndatasets = 3", "format = 1\n[datasets]\na = 1", "[", "\0"])
+def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "data_stack.lock"
+    path.write_text(text)
+
+    with pytest.raises(LockError, match=r"data_stack.lock"):
+        LockFile.read(path)
+    with pytest.raises(LockError, match="make one with"):
+        LockFile.read(tmp_path / "other.lock")
