@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ from data_stack.cli.settings import (
     print_json,
 )
 from data_stack.dataset.reports.markup import size_text
+from data_stack.exception import DatasetNotFoundError, PluginError
 
 __all__ = ["data_stack"]
 
@@ -48,9 +50,10 @@ def data_stack() -> None:
 
 
 @data_stack.command("list")
+@click.option("--versions", is_flag=True, help="Also list the versions that can be loaded; imports the plugins.")
 @common_options
 @pass_settings
-def list_datasets(settings: Settings) -> None:
+def list_datasets(settings: Settings, versions: bool) -> None:
     """List the installed datasets.
 
     Shows which versions are prepared in the store. Imports no plugin if the store can list its resources.
@@ -61,7 +64,8 @@ def list_datasets(settings: Settings) -> None:
 
     connector = settings.existing_connector(may_be_new=True)
     records = [record for record in default_manager().records() if record.group == DATASETS_GROUP]
-    versions = take_inventory(connector, sorted({record.name for record in records})).prepared_versions if records else {}
+    names = sorted({record.name.partition("@")[0] for record in records})
+    prepared = take_inventory(connector, names).prepared_versions if records else {}
     rows: list[dict[str, Any]] = [
         {
             "name": record.name,
@@ -69,19 +73,31 @@ def list_datasets(settings: Settings) -> None:
             "version": record.version,
             "state": record.state,
             "error": record.error,
-            "prepared": record.name in versions,
-            "stored_versions": versions.get(record.name, []),
+            "prepared": record.name in prepared,
+            "stored_versions": prepared.get(record.name, []),
+            **({"versions": _versions_of(record.name)} if versions else {}),
         }
         for record in records
+        if "@" not in record.name
     ]
     if settings.as_json:
         print_json(rows)
         return
-    table = [("name", "from", "prepared", "")]
+    table = [("name", "from", *(("versions",) if versions else ()), "prepared", "")]
     for row in rows:
         note = row["state"] if row["error"] is not None else ""
-        table.append((row["name"], f"{row['distribution']} {row['version']}", ", ".join(row["stored_versions"]) or "no", note))
+        offered = (", ".join(row["versions"]) or "-",) if versions else ()
+        stored = ", ".join(row["stored_versions"]) or "no"
+        table.append((row["name"], f"{row['distribution']} {row['version']}", *offered, stored, note))
     print_columns(table)
+
+
+def _versions_of(name: str) -> list[str]:
+    from data_stack.repository.repository import default_repository
+
+    with contextlib.suppress(DatasetNotFoundError, PluginError):
+        return default_repository().versions(name)
+    return []
 
 
 @data_stack.command()

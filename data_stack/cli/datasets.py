@@ -74,6 +74,7 @@ def prepare_dataset(
     Raises:
         ConfigError: it is a legacy factory.
     """
+    default_repository().check_licence(name)
     factory = default_repository().get_factory(name, connector)
     if not isinstance(factory, DatasetFactory):
         raise ConfigError(

@@ -16,6 +16,7 @@ import click
 from data_stack.cli.commands import data_stack
 from data_stack.cli.completion import completion
 from data_stack.cli.convert import convert_dataset
+from data_stack.cli.lock import lock
 from data_stack.cli.parquet import parquet
 from data_stack.cli.records import records
 from data_stack.cli.search import search
@@ -28,7 +29,7 @@ __all__ = ["PrintableFormatter", "main"]
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
-for _command in (search, completion, verify, copy, remove, gc, du, convert_dataset, parquet, records):
+for _command in (search, completion, verify, copy, remove, gc, du, convert_dataset, lock, parquet, records):
     data_stack.add_command(_command)
 
 #: Errors of the caller; all other errors of data_stack are failures of the data or the operation.

@@ -90,6 +90,8 @@ def parse(command: click.Command, arguments: list[str], parent: click.Context | 
         if isinstance(error, click.MissingParameter) or re.match("'[A-Z]+' is not|.*does not exist", error.message):
             return  # values and files of the reader
         raise
+    except click.exceptions.Exit:  # --version, --help
+        return
     if isinstance(command, click.Group) and (rest := [*context._protected_args, *context.args]):
         found = command.get_command(context, rest[0])
         assert found is not None, rest

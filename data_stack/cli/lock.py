@@ -1,0 +1,87 @@
+"""The commands ``data-stack lock …``: the exact data of a piece of work, in a file for version control."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_json
+
+if TYPE_CHECKING:
+    from data_stack.repository.lock import Difference
+
+__all__ = ["lock"]
+
+_file = click.option("--file", "path", metavar="FILE", default="data_stack.lock", show_default=True, help="The lock file.")
+
+
+@click.group("lock")
+@common_options
+def lock() -> None:
+    """Lock datasets to their exact contents."""
+
+
+@lock.command("add")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@_file
+@common_options
+@pass_settings
+def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
+    """Add datasets to the lock file, or renew their entries.
+
+    Prepares each dataset if necessary, and reads all its samples once. NAME may be name@version.
+    """
+    from data_stack.repository.lock import LockFile
+
+    locked = LockFile.read(path) if os.path.exists(path) else LockFile()
+    for name in names:
+        locked.add(name, storage=settings.connector())
+    locked.write(path)
+    if settings.as_json:
+        print_json({"path": path, "datasets": sorted(locked.datasets)})
+    else:
+        echo(f"{path} locks {', '.join(sorted(locked.datasets))}")
+
+
+@lock.command("check")
+@_file
+@common_options
+@pass_settings
+@click.pass_context
+def check(context: click.Context, settings: Settings, path: str) -> None:
+    """Compare plugins and prepared datasets with the lock file.
+
+    Retrieves nothing. Exits with 1 if something differs.
+    """
+    from data_stack.repository.lock import LockFile
+
+    _tell(context, settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True)))
+
+
+@lock.command("restore")
+@_file
+@common_options
+@pass_settings
+@click.pass_context
+def restore(context: click.Context, settings: Settings, path: str) -> None:
+    """Retrieve and prepare what the lock file names, and compare.
+
+    Exits with 1 if something differs, and names it: a plugin, a version, a source, prepared bytes, samples, a stack.
+    """
+    from data_stack.repository.lock import LockFile
+
+    _tell(context, settings, LockFile.read(path).restore(settings.connector()))
+
+
+def _tell(context: click.Context, settings: Settings, differences: list[Difference]) -> None:
+    differs = any(not each.is_harmless for each in differences)
+    if settings.as_json:
+        print_json([asdict(each) for each in differences])
+    else:
+        for each in differences:
+            echo(f"{'same samples' if each.is_harmless else 'DIFFERS'}  {each}", style=None if each.is_harmless else "red")
+        echo("the data differs from the lock file" if differs else "all data is as the lock file says")
+    context.exit(1 if differs else 0)
