@@ -50,10 +50,10 @@ HEAVY = {
     "gridfs": set[str](),
     "h5py": {"data_stack.formats.hdf5"},
     "jax": {"data_stack.loader.jax"},
-    "matplotlib": set[str](),
+    "matplotlib": {"data_stack.dataset.display.plots"},
     "pandas": {"data_stack.formats.parquet.transform_pandas"},
     "PIL": {
-        "data_stack.display.contact_sheet",
+        "data_stack.dataset.display.contact_sheet",
         "data_stack.codecs.images",
     },
     "py4j": set[str](),

@@ -266,7 +266,7 @@ def show(
     """
     if Path(output).suffix.lower() not in (".png", ".jpg", ".jpeg"):
         raise click.BadParameter(f"{output!r} ends neither in .png nor in .jpg", param_hint="'-o'")
-    from data_stack.display.contact_sheet import contact_sheet
+    from data_stack.display import contact_sheet
     from data_stack.repository.repository import default_repository
 
     loaded = default_repository().load(name, split, settings.connector(), **parse_options(options))

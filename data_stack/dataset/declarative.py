@@ -78,6 +78,8 @@ class DatasetFactory(BaseDatasetFactory):
         iterator_meta: where a sample has its parts: positions, names out of ``columns``, or keys of dict samples.
         class_names: of the classes of targets, in the order of their numbers.
         feature_names: of the values in the sample proper.
+        column_kinds: what columns are shown as where their values do not tell it, e.g. ``{"boxes": "boxes", "sound":
+            "audio 16000"}``, see ``DatasetMetaIF.column_kinds``.
 
     Args:
         storage_connector: the store; not needed for a dataset that stores nothing.
@@ -91,6 +93,7 @@ class DatasetFactory(BaseDatasetFactory):
     iterator_meta: ClassVar[IteratorMeta] = IteratorMeta(sample_pos=0, target_pos=1, tag_pos=2)
     class_names: ClassVar[Sequence[str] | None] = None
     feature_names: ClassVar[Sequence[str] | None] = None
+    column_kinds: ClassVar[Mapping[int | str, str] | None] = None
 
     #: The digest of an author's code covers the classes that are derived from this one.
     _is_base_of_authors = True

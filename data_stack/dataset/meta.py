@@ -102,6 +102,16 @@ class DatasetMetaIF(IdentifiyingInfoIF):
         return None
 
     @property
+    def column_kinds(self) -> tuple[tuple[int | str, str], ...] | None:
+        """Pairs of a column (its name or key, or position) and what it is shown as, where its values do not tell it.
+
+        ``"mask"`` and ``"boxes"`` (x and y of two corners) or ``"boxes xywh"`` are drawn over the picture of the sample, in its
+        pixels; ``"audio 16000"`` is sound of that many samples a second; ``"image"``, ``"series"``, ``"array"`` and ``"text"``
+        decide where several would be possible. See ``docs/display.md``.
+        """
+        return None
+
+    @property
     def provenance(self) -> tuple[str, ...]:
         """The layers above the loaded dataset, lowest first."""
         return ()
@@ -120,6 +130,7 @@ class DatasetMeta(DatasetMetaIF):
     feature_names: tuple[str, ...] | None = None
     provenance: tuple[str, ...] = ()
     column_names: tuple[str, ...] | None = None
+    column_kinds: tuple[tuple[int | str, str], ...] | None = None
 
     @property
     def sample_pos(self) -> int | str:
@@ -169,6 +180,7 @@ class MetaFactory:
             getattr(dataset_meta, "feature_names", None),
             getattr(dataset_meta, "provenance", ()),
             getattr(dataset_meta, "column_names", None),
+            getattr(dataset_meta, "column_kinds", None),
         )
 
     @staticmethod

@@ -107,19 +107,27 @@ class DatasetReport(Document):
         }
         return fields if self.duplicates is None else {**fields, "duplicates": self.duplicates.to_dict()}
 
+    def plot(self) -> Any:
+        """Plot the number of samples by target of all splits side by side, as ``iterator.report().plot()`` does for one.
+
+        Raises:
+            ConfigError: the targets were not counted.
+            MissingDependencyError: matplotlib is not installed.
+        """
+        from data_stack.dataset.display.plots import plot_counts
+
+        first = next(iter(self.splits.values()), None)
+        names, kind = (None, None) if first is None else (first.class_names, first.target_kind)
+        counts = {name: split.target_dist for name, split in self.splits.items()}
+        return plot_counts(counts, names, title=self.description.name, kind=kind)
+
     def __str__(self) -> str:
         return as_text(self.document())
 
     def document(self, level: int = 1) -> list[Block]:
         """The description of the dataset, and the report of each split."""
-        about = self.description
-        blocks: list[Block] = [Heading(level, f"{about.name} {about.version or ''}".rstrip())]
-        if about.description:
-            blocks.append(Paragraph(about.description.partition("\n\n")[0]))
-        package = f"{about.distribution} {about.distribution_version}" if about.distribution else None
-        facts = [("license", about.license), ("homepage", about.homepage), ("citation", about.citation)]
-        facts += [("from", package), ("stored in", self.storage)]
-        blocks.append(Facts([(name, fact) for name, fact in facts if fact]))
+        facts = [each for each in self.description.facts() if each[0] not in ("splits", "options")]
+        blocks = [*self.description.header(level), Facts([*facts, ("stored in", self.storage)])]
         rows = [
             (name, f"{split.length:,}", *(_kind_at(split, position) for position in (split.sample_pos, split.target_pos)))
             for name, split in self.splits.items()

@@ -23,6 +23,7 @@ from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
 from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
 from data_stack.loader.orders import InOrder, Order, Shuffled
+from data_stack.loader.page import LoaderPage
 from data_stack.loader.plan import Plan, Uneven
 from data_stack.loader.schedule import NEVER, Schedule
 from data_stack.loader.session import LoaderStatistics, Session
@@ -242,6 +243,17 @@ class Loader:
         where = f", rank {plan.rank} of {plan.world}" if plan.world > 1 else ""
         made = "" if self._conversion is None else f", as {self._conversion.name}"
         return f"<Loader: batches of {self.batch_size} of {self._iterator!r}, {self._order!r}, seed {seed}{where}{made}>"
+
+    def __str__(self) -> str:
+        return str(self._page())
+
+    def _repr_html_(self) -> str:
+        return self._page().to_html()
+
+    def _page(self) -> LoaderPage:
+        session, conversion = self._session, None if self._conversion is None else self._conversion.name
+        place = (session.epoch, session.position)
+        return LoaderPage(self._iterator, session.plan, self._order, session.seed, self._epochs, place, conversion)
 
     # ----------------------------------------------------------------------------------------------------------------- state
 

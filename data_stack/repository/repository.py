@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from data_stack.dataset.manifest import Manifest
+from data_stack.dataset.reports.markup import Block, Document, Facts, Heading, Paragraph, as_text
 from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, PluginError
 from data_stack.io.progress import progress_as
 from data_stack.io.resource_definition import ResourceDefinition
@@ -33,8 +34,8 @@ _MOST_NAMES_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetDescription:
-    """The facts of a dataset that are known without preparing it.
+class DatasetDescription(Document):
+    """The facts of a dataset that are known without preparing it. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
         name: to load it by.
@@ -61,6 +62,25 @@ class DatasetDescription:
     class_names: tuple[str, ...] = ()
     distribution: str | None = None
     distribution_version: str | None = None
+
+    def __str__(self) -> str:
+        return as_text(self.document())
+
+    def document(self, level: int = 1) -> list[Block]:
+        """Name, description and facts; ``level`` is that of the heading."""
+        return [*self.header(level), Facts(self.facts())]
+
+    def header(self, level: int) -> list[Block]:
+        """Name, version, and the first paragraph of the description."""
+        title: list[Block] = [Heading(level, f"{self.name} {self.version or ''}".rstrip())]
+        return [*title, Paragraph(self.description.partition("\n\n")[0])] if self.description else title
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Those that are known, by their names."""
+        package = f"{self.distribution} {self.distribution_version}" if self.distribution else None
+        facts = [("license", self.license), ("homepage", self.homepage), ("citation", self.citation)]
+        facts += [("splits", ", ".join(self.splits)), ("options", ", ".join(self.options)), ("from", package)]
+        return [(name, fact) for name, fact in facts if fact]
 
 
 class DatasetRepository:
@@ -168,7 +188,9 @@ class DatasetRepository:
 
         splits = _splits(factory)
         if split is None and splits:
-            return {name: load_split(name) for name in splits}
+            from data_stack.dataset.display.splits import Splits
+
+            return Splits({name: load_split(name) for name in splits})
         return load_split(split)
 
     def get_factory(self, identifier: str, storage: Storage | None = None) -> BaseDatasetFactory:
@@ -365,6 +387,7 @@ def _add_meta(
             class_names=_names(factory.class_names),
             feature_names=_names(factory.feature_names),
             column_names=_names(factory.columns),
+            column_kinds=tuple(factory.column_kinds.items()) if isinstance(factory.column_kinds, Mapping) else None,
         )
     return InformedDatasetIterator(iterator, meta, origin=origin)
 

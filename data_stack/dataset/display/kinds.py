@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from data_stack.codecs import plain_data
 from data_stack.codecs.registry import codec_of, registered_types, type_of_bytes
-from data_stack.dataset.iterator.stacking import exact_array
 from data_stack.dataset.reports.markup import printable, readable
+from data_stack.util.stacked_values import exact_array
 
 __all__ = ["Kind", "Look", "kind_of_value", "look_at", "sampled", "shorten"]
 
@@ -78,6 +78,8 @@ def shorten(value: Any, most_characters: int = 200) -> str:
         return readable(str.__str__(value), most_characters)
     if isinstance(value, (float, np.floating)):
         return f"{float(value):.6g}"
+    if isinstance(value, np.generic) and value.dtype.kind in "biumM":
+        return str(value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufc" and value.size <= _SHORT:
         value = np.array2string(value, precision=4, separator=", ", threshold=_SHORT).replace("\n", "")
         return readable(value, most_characters)

@@ -21,7 +21,7 @@ _Pixels = npt.NDArray[np.uint8]
 _Span = tuple[float, float]
 
 _MOST_AVERAGED = 1 << 20  # pixels
-_LEAST_OVERLAID = 96  # smaller pictures are enlarged before boxes are drawn
+_LEAST_OVERLAID = 160  # smaller pictures are enlarged before boxes are drawn
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 #: Of matplotlib's viridis, evenly spread.
@@ -211,10 +211,12 @@ def _draw_boxes(pixels: _Pixels, boxes: Any, shape: tuple[int, ...]) -> _Pixels:
         return pixels
     height, width = pixels.shape[:2]
     drawn: _Pixels = pixels.copy()
+    thick = max(1, max(height, width) // 80)
     for number, box in enumerate(look.data[np.isfinite(look.data).all(axis=1)][:200]):
         x0, x1 = np.clip(np.sort(box[[0, 2]]) * width / shape[1], 0, width - 1).astype(int)
         y0, y1 = np.clip(np.sort(box[[1, 3]]) * height / shape[0], 0, height - 1).astype(int)
-        colour = _COLOURS[number % len(_COLOURS)]
-        drawn[y0 : y1 + 1, [x0, x1]] = colour
-        drawn[[y0, y1], x0 : x1 + 1] = colour
+        inner = drawn[y0 + thick : y1 + 1 - thick, x0 + thick : x1 + 1 - thick].copy()
+        drawn[y0 : y1 + 1, x0 : x1 + 1] = _COLOURS[(number + 3) % len(_COLOURS)]  # other than the first classes' in a mask
+        if min(y1 - y0, x1 - x0) >= 2 * thick:
+            drawn[y0 + thick : y1 + 1 - thick, x0 + thick : x1 + 1 - thick] = inner
     return drawn

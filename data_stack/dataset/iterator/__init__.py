@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 # Every iterator has methods that look up layers and operations by name: all modules that register some are imported now.
 from data_stack.dataset import encoding, reporting  # noqa: E402, F401
+from data_stack.dataset.display import methods, page  # noqa: E402, F401
 from data_stack.dataset.recipes import recipe  # noqa: E402, F401
 from data_stack.dataset.reports import explanation, licences  # noqa: E402, F401
 from data_stack.dataset.splits import parts  # noqa: E402, F401

@@ -253,7 +253,7 @@ def share_meta(meta: DatasetMetaIF, iterators: Sequence[Any]) -> DatasetMetaIF:
     others = [MetaFactory.copy_dataset_meta(each) for each in metas]  # which have what a client's own meta lacks
     contradicted: dict[str, Any] = {
         name: None
-        for name in ("target_kind", "class_names", "feature_names", "column_names")
+        for name in ("target_kind", "class_names", "feature_names", "column_names", "column_kinds")
         if any(getattr(other, name) != getattr(shared, name) for other in others)
     }
     return replace(shared, **contradicted)

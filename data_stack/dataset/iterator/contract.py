@@ -93,6 +93,11 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
             n_samples = "unknown length"
         return f"<{type(self).__name__}: {n_samples}>"
 
+    def __str__(self) -> str:
+        # A class with a repr of its own prints as before.
+        is_own = type(self).__repr__ not in (DatasetIteratorIF.__repr__, InformedDatasetIteratorIF.__repr__)
+        return repr(self) if is_own else super().__str__()
+
     def __iter__(self) -> Iterator[Sample]:
         return default_access(self, "__iter__").iterate(0, len(self))
 

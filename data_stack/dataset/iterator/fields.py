@@ -116,7 +116,10 @@ class _ColumnsLayer(LayerDatasetIterator):
         below: tuple[Any, ...] = column_names(self._dataset_iterator) if isinstance(form, int) else form
         names: list[Any] = [below[known.index(key)] for key in plan.keys] if below else []
         is_named = plan.names is None and bool(names) and all(isinstance(name, str) for name in names)
-        return replace(derived, iterator_meta=IteratorMeta(*positions), column_names=tuple(names) if is_named else None)
+        derived = replace(derived, iterator_meta=IteratorMeta(*positions), column_names=tuple(names) if is_named else None)
+        called = dict(zip(names or plan.keys, plan.names or names or range(len(plan.keys)), strict=True))
+        kinds = tuple((called[key], kind) for key, kind in derived.column_kinds or () if key in called)
+        return replace(derived, column_kinds=kinds or None)
 
 
 @layer("fields")

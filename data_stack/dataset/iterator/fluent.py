@@ -343,6 +343,59 @@ class FluentIterator(Generic[_Stack, _Fold]):
         """
         return OPERATIONS["provenance"](self)  # type: ignore[no-any-return]
 
+    def __str__(self) -> str:
+        """What :meth:`_repr_html_` shows, as text."""
+        return str(OPERATIONS["page"](self))
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: facts, eight samples, columns, classes, the stack; see ``docs/display.md``. It raises nothing."""
+        return str(OPERATIONS["page"](self).to_html())
+
+    def show(
+        self,
+        n_samples: int | None = None,
+        *,
+        seed: int | None = None,
+        columns: Sequence[ColumnKey] | ColumnKey | None = None,
+        per_class: int | None = None,
+        n_columns: int | None = None,
+        title: str | None = None,
+    ) -> Any:
+        """Draw samples with their labels in a grid, as a picture of Pillow, which notebooks display and ``.save()`` writes.
+
+        Args:
+            n_samples: how many at most; None: 100, or as many as ``per_class`` gives.
+            seed: of random samples; None: equally many of each class, the first ones.
+            columns: the column of the picture, and those of the labels; None: those of the meta.
+            per_class: how many of each class at most, a row for each class.
+            n_columns: pictures in a row.
+            title: None: the dataset's name and tag.
+
+        Raises:
+            ConfigError: a number is out of range, or there is no such column.
+            MissingDependencyError: Pillow is not installed.
+        """
+        return OPERATIONS["show"](
+            self, n_samples, seed=seed, columns=columns, per_class=per_class, n_columns=n_columns, title=title
+        )
+
+    def plot(self, column: ColumnKey | None = None, *, bins: int = 30, title: str | None = None) -> Any:
+        """Plot how often each value of a column occurs: bars of classes, a histogram of numbers. Reads the column.
+
+        Args:
+            column: None: the target.
+            bins: of a histogram.
+            title: of the figure; None: the dataset's name and tag.
+
+        Returns:
+            A figure of matplotlib, in the style of its ``rcParams``; notebooks display it.
+
+        Raises:
+            ConfigError: there is no such column, or it has neither classes nor numbers.
+            MissingDependencyError: matplotlib is not installed.
+        """
+        return OPERATIONS["plot"](self, column, bins=bins, title=title)
+
     def report(self, report_format: str = "data_class", **options: Any) -> Any:
         """See ``DatasetIteratorReportGenerator.generate_report``."""
         return OPERATIONS["report"](self, report_format, **options)

@@ -17,6 +17,7 @@ from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
 from data_stack.dataset.recipes.functions import code_content
+from data_stack.dataset.recipes.page import Recipe
 from data_stack.dataset.recipes.recipe_values import (
     class_name,
     content_digest,
@@ -91,7 +92,7 @@ def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
             why_not += [f"node {len(nodes)} ({layer.name or 'not of data_stack'}): {reason}" for reason in reasons]
             nodes.append(node)
         numbers[id(layer.iterator)] = known[key]
-    return {"data_stack_recipe": RECIPE_VERSION, "nodes": nodes, "reproducible": not why_not, "why_not": why_not}
+    return Recipe({"data_stack_recipe": RECIPE_VERSION, "nodes": nodes, "reproducible": not why_not, "why_not": why_not})
 
 
 def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:

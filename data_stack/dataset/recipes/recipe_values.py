@@ -264,7 +264,8 @@ def _dtype_of(array: npt.NDArray[Any]) -> Any:
 def _meta_content(meta: DatasetMetaIF, plain: Callable[[Any], Any]) -> dict[str, Any]:
     known = MetaFactory.copy_dataset_meta(meta)
     names = [each.name for kind in (DatasetMeta, IteratorMeta) for each in fields(kind) if each.name != "iterator_meta"]
-    values = {name: getattr(known, name) for name in names if name != "column_names" or known.column_names is not None}
+    # Those that came later count where they are given: fingerprints of other iterators stay.
+    values = {name: value for name in names if (value := getattr(known, name)) is not None or not name.startswith("column_")}
     return {name: plain(value.item() if isinstance(value, np.integer) else value) for name, value in values.items()}
 
 

@@ -15,7 +15,7 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.informed import InformedDatasetIterator
 from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.reports import held_memory
-from data_stack.dataset.reports.markup import printable, readable, size_text
+from data_stack.dataset.reports.markup import Block, Paragraph, Rich, as_html, printable, readable, size_text
 
 __all__ = ["ExplainedLayer", "Explanation", "explain"]
 
@@ -23,6 +23,7 @@ _MOST_PARTS = 8
 _PARTS_FIRST = 4  # of more parts, so many are drawn, and the last one
 _MOST_CHARACTERS_OF_ARGUMENTS = 120
 _MOST_DATASETS = 20
+_MOST_NESTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,35 @@ class Explanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(printable(str(self), keep=chr(10)))}</pre>"
+        return as_html(self.document())
+
+    def document(self) -> list[Block]:
+        """The tree, which unfolds in HTML, and what the stack keeps."""
+        return [Paragraph(Rich("\n".join(self._lines()), self._tree(1, set()))), *map(Paragraph, self._summary())]
+
+    def _tree(self, number: int, drawn: set[int], depth: int = 0) -> str:
+        """A layer and those below it as HTML: a chain is a list, several parts of a layer unfold."""
+        items: list[str] = []
+        while number <= len(self.layers):
+            layer = self.layers[number - 1]
+            if number in drawn or depth > _MOST_NESTED:
+                items.append(f"<li>{html.escape(printable(layer.title))}, as above</li>")
+                break
+            drawn.add(number)
+            facts = "".join(f'<br/><span class="soft">{html.escape(printable(fact))}</span>' for fact in self._facts(layer))
+            items.append(f"<li>{html.escape(printable(layer.title))}{facts}")
+            if len(layer.stacked_on) == 1:
+                items[-1] += "</li>"
+                number = layer.stacked_on[0]
+                continue
+            shown = [part for part, _, _ in self._below(layer, "")]
+            inner = (
+                f"<ul><li>{each}</li></ul>" if isinstance(each, str) else self._tree(each, drawn, depth + 1) for each in shown
+            )
+            title = f"<details><summary>{len(layer.stacked_on):,} parts</summary>"
+            items[-1] += f"{title}{''.join(inner)}</details></li>" if shown else "</li>"
+            break
+        return f"<ul>{''.join(items)}</ul>"
 
     def _summary(self) -> list[str]:
         lines = [f"kept in memory: {size_text(self.n_bytes)}"]

@@ -1,4 +1,4 @@
-"""Documents of headings, facts and tables, as text, Markdown and HTML, with all contents escaped."""
+"""Documents of headings, facts, tables and pictures, as text, Markdown and HTML, with all contents escaped."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 __all__ = [
+    "Beside",
     "Block",
     "Document",
     "Facts",
+    "Fold",
+    "Gallery",
     "Heading",
     "Paragraph",
+    "Rich",
     "Table",
     "as_html",
     "as_markdown",
     "as_text",
+    "bar",
     "columns",
     "fact_lines",
     "number_text",
@@ -28,14 +33,35 @@ __all__ = [
 _MOST_CHARACTERS = 80
 _MOST_ROWS = 100
 
-# Without colours, for light and dark pages.
+# The page's own colour and font, of a light or a dark theme; greys and blues that are read on both.
 _STYLE = """\
 <style scoped>
-.data-stack {font-family: sans-serif; font-size: 13px; line-height: 1.4}
-.data-stack table {border-collapse: collapse; margin: 0.4em 0 1em}
-.data-stack th, .data-stack td {padding: 2px 10px 2px 0; vertical-align: top; border: 0}
-.data-stack th {border-bottom: 1px solid; font-weight: bold}
-.data-stack .number {font-variant-numeric: tabular-nums}
+.data-stack {font-size: 13px; line-height: 1.45; max-width: 1100px; color: inherit; color-scheme: light dark;
+  --line: rgba(128,128,128,.28); --accent: #5b8bd0}
+.data-stack h3, .data-stack h4, .data-stack h5 {margin: 1em 0 .3em; font-size: 13px; font-weight: 600; line-height: 1.3}
+.data-stack h3 {margin-top: .2em; font-size: 16px}
+.data-stack p {margin: .2em 0 .6em}
+.data-stack h3 + p, .data-stack summary {opacity: .75}
+.data-stack .soft, .data-stack figcaption, .data-stack thead th {opacity: .68; font-weight: 400}
+.data-stack table {border-collapse: collapse; margin: .2em 0 .9em; font-size: 12px; border: 0}
+.data-stack tr, .data-stack tbody tr:nth-child(n):nth-child(n) {background: none; border: 0}
+.data-stack th, .data-stack td {padding: 3px 16px 3px 0; vertical-align: top; border: 0; border-bottom: 1px solid var(--line);
+  max-width: 34em; overflow-wrap: anywhere; white-space: normal}
+.data-stack th {font-weight: 600; overflow-wrap: normal}
+.data-stack .number {font-variant-numeric: tabular-nums; white-space: nowrap}
+.data-stack .tiles, .data-stack .beside {display: flex; flex-wrap: wrap; gap: 4px 14px; margin: .5em 0; align-items: flex-start}
+.data-stack .beside {gap: 0 40px}
+.data-stack .beside > div {flex: 1 1 360px; max-width: max-content; min-width: 0; overflow-x: auto}
+.data-stack figure {margin: 0 0 6px; max-width: 180px; font-size: 12px; overflow-wrap: anywhere}
+.data-stack figure b {font-weight: 600}
+.data-stack img, .data-stack svg, .data-stack audio {display: block; margin: 0 0 3px; max-width: none; background: none}
+.data-stack audio {width: 180px; height: 30px}
+.data-stack polyline {fill: none; stroke-width: 1.2; stroke-linejoin: round}
+.data-stack .bar {height: 9px; margin-top: 4px; border-radius: 1px; background: var(--accent)}
+.data-stack .bars {width: 120px}
+.data-stack summary {cursor: pointer; padding: 2px 0}
+.data-stack ul {list-style: none; margin: 2px 0 2px 4px; padding: 0 0 0 12px; border-left: 1px solid var(--line)}
+.data-stack li {margin: 0; padding: 1px 0}
 </style>
 """
 
@@ -82,7 +108,53 @@ class Table:
         return [*self.rows[:_MOST_ROWS], *more]
 
 
-Block = Union[Heading, Paragraph, Facts, Table]
+@dataclass(frozen=True, slots=True)
+class Gallery:
+    """Pictures side by side, each above its captions."""
+
+    tiles: Sequence[tuple[str, Sequence[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Blocks that unfold below a title; in text and Markdown they follow it."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Documents side by side as far as the page is wide enough; in text and Markdown one below the other."""
+
+    documents: Sequence[Sequence[Block]]
+
+
+Block = Union[Heading, Paragraph, Facts, Table, Gallery, Fold, Beside]
+
+
+class Rich(str):
+    """A text of a block with what HTML shows in its place.
+
+    Args:
+        text: in text and Markdown.
+        html: in HTML; its values are escaped.
+    """
+
+    __slots__ = ("html",)
+
+    html: str
+
+    def __new__(cls, text: str, html: str) -> Rich:
+        rich = super().__new__(cls, text)
+        rich.html = html
+        return rich
+
+
+def bar(share: float, width: int = 24) -> Rich:
+    """A bar of a length from 0 to 1."""
+    text = "█" * (max(1, round(width * share)) if share > 0 else 0)
+    return Rich(text, f'<div class="bars"><div class="bar" style="width:{100 * share:.1f}%"></div></div>')
 
 
 class Document:
@@ -188,8 +260,19 @@ def _text_lines(block: Block) -> Iterator[str]:
         yield printable(block.text, keep="\n")
     elif isinstance(block, Facts):
         yield from fact_lines(block.rows)
-    else:
+    elif isinstance(block, Table):
         yield from columns([block.header, *block.limit_rows()], block.right)
+    elif isinstance(block, Gallery):
+        yield from ("  ".join(printable(each) for each in (picture, *captions) if each) for picture, captions in block.tiles)
+    else:
+        yield as_text(_flat(block))
+
+
+def _flat(block: Fold | Beside) -> list[Block]:
+    """What text has in the place of a block that only HTML can show."""
+    if isinstance(block, Fold):
+        return [Paragraph(f"{block.title}:"), *block.blocks]
+    return [each for document in block.documents for each in document]
 
 
 def as_markdown(blocks: Iterable[Block]) -> str:
@@ -211,11 +294,16 @@ def _markdown_lines(block: Block) -> Iterator[str]:
     elif isinstance(block, Facts):
         for name, fact in block.rows:
             yield f"- **{_markdown(name)}**: {_markdown(fact)}"
-    else:
+    elif isinstance(block, Gallery):
+        for picture, captions in block.tiles:
+            yield "- " + " · ".join(_markdown(each) for each in (picture, *captions) if each)
+    elif isinstance(block, Table):
         yield _markdown_row([_markdown(cell) for cell in block.header])
         yield _markdown_row(["--:" if column in block.right else ":--" for column in range(len(block.header))])
         for row in block.limit_rows():
             yield _markdown_row([_markdown(cell) for cell in row])
+    else:
+        yield as_markdown(_flat(block)).removesuffix("\n")
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
@@ -234,6 +322,14 @@ def _html_of(block: Block) -> str:
     if isinstance(block, Facts):
         rows = "".join(f"<tr><th {_LEFT}>{_html(name)}</th><td {_LEFT}>{_html(fact)}</td></tr>" for name, fact in block.rows)
         return f"<table>{rows}</table>"
+    if isinstance(block, Gallery):
+        return f'<div class="tiles">{"".join(_tile(*tile) for tile in block.tiles)}</div>'
+    if isinstance(block, Fold):
+        parts = "\n".join(map(_html_of, block.blocks))
+        return f"<details><summary>{_html(block.title)}</summary>\n{parts}\n</details>"
+    if isinstance(block, Beside):
+        documents = ("\n".join(map(_html_of, document)) for document in block.documents)
+        return f'<div class="beside">{"".join(f"<div>{each}</div>" for each in documents)}</div>'
     header = _html_row("th", block.header, block.right)
     rows = "\n".join(_html_row("td", row, block.right) for row in block.limit_rows())
     return f"<table>\n<thead>{header}</thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
@@ -247,5 +343,12 @@ def _html_row(kind: str, cells: Sequence[str], right: frozenset[int]) -> str:
     return f"<tr>{''.join(shown)}</tr>"
 
 
+def _tile(picture: str, captions: Sequence[str]) -> str:
+    lines = "<br/>".join(_html(caption) for caption in captions if caption)
+    return f"<figure>{_html(picture)}<figcaption>{lines}</figcaption></figure>"
+
+
 def _html(text: str) -> str:
+    if isinstance(text, Rich):
+        return text.html
     return html.escape(readable(text, 10 * _MOST_CHARACTERS), quote=True)

@@ -15,18 +15,25 @@ from data_stack.dataset.reports.markup import (
     Facts,
     Heading,
     Table,
+    bar,
     number_text,
     readable,
 )
-from data_stack.dataset.reports.target_distribution import plain_value
+from data_stack.dataset.reports.target_distribution import class_name, plain_value
 
-__all__ = ["DatasetIteratorReport", "kind_of", "plain_data_of", "plain_report"]
+__all__ = [
+    "DatasetIteratorReport",
+    "kind_of",
+    "plain_data_of",
+    "plain_report",
+    "table_of_columns",
+    "table_of_targets",
+]
 
 # Parsers of JSON and YAML limit nesting.
 _MOST_NESTED = 25
 
 _MOST_NUMBERS_IN_A_CELL = 10
-_BAR = 24
 
 
 @dataclasses.dataclass(repr=False)
@@ -72,13 +79,25 @@ class DatasetIteratorReport(Document):
         below = f", stacked on {len(self.sub_reports)}" if self.sub_reports else ""
         return f"<{type(self).__name__}: {self.name!r}{tag}, {self.length:,} samples, {len(self.target_dist):,} targets{below}>"
 
+    def plot(self) -> Any:
+        """Plot the number of samples by target, as a figure of matplotlib that notebooks display.
+
+        Raises:
+            ConfigError: the targets were not counted.
+            MissingDependencyError: matplotlib is not installed.
+        """
+        from data_stack.dataset.display.plots import plot_counts
+
+        name = next((str(each.name or each.key) for each in self.columns if each.role == "target"), "target")
+        return plot_counts({name: self.target_dist}, self.class_names, title=_title(self), kind=self.target_kind)
+
     def document(self, level: int = 1) -> list[Block]:
         """The facts, columns and targets of the iterator; ``iterator.explain()`` draws its stack."""
         blocks: list[Block] = [Heading(level, f"Report on {_title(self)}"), Facts(_facts(self))]
         if self.columns:
-            blocks += [Heading(level + 1, "Columns"), _table_of_columns(self.columns)]
+            blocks += [Heading(level + 1, "Columns"), table_of_columns(self.columns)]
         if self.target_dist:
-            blocks += [Heading(level + 1, "Targets"), _table_of_targets(self)]
+            blocks += [Heading(level + 1, "Targets"), table_of_targets(self.target_dist, self.class_names, self.target_kind)]
         return blocks
 
 
@@ -155,15 +174,22 @@ def _list(texts: Sequence[str], most: int = _MOST_NUMBERS_IN_A_CELL) -> str:
     return ", ".join(texts[:most]) + more
 
 
-def _table_of_columns(columns: Sequence[ColumnReport]) -> Table:
-    header = ["column", "role", "dtype", "shape"]
+def table_of_columns(columns: Sequence[ColumnReport], values: Mapping[Any, str] | None = None) -> Table:
+    """The columns of an iterator, one a row.
+
+    Args:
+        columns: with or without statistics.
+        values: by key, what is known of the values of columns.
+    """
+    header = ["column", "role", "dtype", "shape"] + (["values"] if values else [])
     if any(column.statistics is not None for column in columns):
         header += ["missing", "numbers", "infinite", "min", "max", "mean", "std", "distinct"]
     rows = []
     for column in columns:
         numbers = () if column.statistics is None else dataclasses.astuple(column.statistics)
-        rows.append([_name(column), column.role or "", column.dtype, _shape(column.shape), *map(number_text, numbers)])
-    return Table(header, rows, frozenset(range(4, len(header))))
+        told = [values.get(column.key, "")] if values else []
+        rows.append([_name(column), column.role or "", column.dtype, _shape(column.shape), *told, *map(number_text, numbers)])
+    return Table(header, rows, frozenset(range(5 if values else 4, len(header))))
 
 
 def _name(column: ColumnReport) -> str:
@@ -181,24 +207,20 @@ def _shape(shape: tuple[int | None, ...] | None) -> str:
     return " × ".join("?" if extent is None else str(extent) for extent in shape) if shape else "one value"
 
 
-def _table_of_targets(report: DatasetIteratorReport) -> Table:
-    names = {target: _class_name(report, target) for target in report.target_dist}
+def table_of_targets(target_dist: Mapping[Any, int], class_names: Sequence[Any] | None, target_kind: str | None) -> Table:
+    """Targets with their counts, shares and bars.
+
+    Args:
+        target_dist: counts by target, at least one.
+        class_names: in the order of their numbers, where they are known.
+        target_kind: of the meta.
+    """
+    names = {target: class_name(target, class_names, target_kind) for target in target_dist}
     has_names = any(name is not None for name in names.values())
-    n_all, most = sum(report.target_dist.values()), max(report.target_dist.values())
+    n_all, most = sum(target_dist.values()), max(target_dist.values())
     rows = []
-    for target, count in report.target_dist.items():
+    for target, count in target_dist.items():
         row = [readable(target)] + ([names[target] or ""] if has_names else [])
-        bar = "█" * max(1, round(_BAR * count / most)) if count else ""
-        rows.append([*row, f"{count:,}", f"{100 * count / max(1, n_all):.1f} %", bar])
+        rows.append([*row, f"{count:,}", f"{100 * count / max(1, n_all):.1f} %", bar(count / max(1, most))])
     header = ["target", *(["name"] if has_names else []), "samples", "share", ""]
     return Table(header, rows, frozenset({len(header) - 3, len(header) - 2}))
-
-
-def _class_name(report: DatasetIteratorReport, target: Any) -> str | None:
-    """The name of a class by its number, unless the target is the name itself."""
-    names = report.class_names
-    if names is None or type(target) is not int or not 0 <= target < len(names):
-        return None
-    if report.target_kind != "one_hot" and any(isinstance(name, int) for name in names):
-        return None  # then the numbers are the names
-    return readable(plain_value(names[target]))

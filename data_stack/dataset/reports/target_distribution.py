@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MOST_VALUES_OF_A_TARGET", "n_values_of", "plain_value", "target_distribution"]
+from data_stack.dataset.reports.markup import readable
+
+__all__ = ["MOST_VALUES_OF_A_TARGET", "class_name", "n_values_of", "plain_value", "target_distribution"]
 
 MOST_VALUES_OF_A_TARGET = 64
 """Targets of more values, such as masks, are not counted unless they are one-hot."""
@@ -69,6 +72,21 @@ def plain_value(value: Any) -> Any:
         number = float(value)
         return "nan" if number != number else number  # no nan equals another
     return str(value)
+
+
+def class_name(target: Any, names: Sequence[Any] | None, kind: str | None) -> str | None:
+    """The name of a class by its number, unless the target is the name itself.
+
+    Args:
+        target: as :func:`target_distribution` has it.
+        names: of the classes in the order of their numbers, if they are known.
+        kind: ``"label"``, ``"one_hot"``, ``"real"`` or None.
+    """
+    if names is None or type(target) is not int or not 0 <= target < len(names):
+        return None
+    if kind != "one_hot" and any(isinstance(name, int) for name in names):
+        return None  # then the numbers are the names
+    return readable(plain_value(names[target]))
 
 
 def n_values_of(target: Any) -> int:

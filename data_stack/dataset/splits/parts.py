@@ -9,6 +9,7 @@ from typing import Any, Literal, SupportsIndex, Union
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.display.splits import Splits
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
@@ -298,7 +299,7 @@ def split(
         part: iterator._stack_layer("split", part=part, positions=positions, **division)
         for part, positions in divide_positions(iterator, division).items()
     }
-    return parts if has_names(division) else list(parts.values())
+    return Splits(parts) if has_names(division) else list(parts.values())
 
 
 @operation

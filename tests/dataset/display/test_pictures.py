@@ -134,10 +134,10 @@ def test_boxes_and_masks_lie_over_an_enlarged_picture() -> None:
 
     pixels = as_pixels(picture, boxes=np.array([[0, 0, 9, 4], [np.nan, 0, 1, 1], [15, -50, 1e9, 5]]), mask=mask)
 
-    assert pixels.shape == (50, 100, 3)
-    assert pixels[0, 0].tolist() == pixels[20, 45].tolist() == [230, 75, 53]
+    assert pixels.shape == (80, 160, 3)
+    assert pixels[0, 0].tolist() == pixels[32, 72].tolist() == [240, 180, 40]
     assert pixels[10, 10].tolist() == [200, 200, 200]
-    assert pixels[40, 10].tolist() not in ([200, 200, 200], pixels[0, 0].tolist())
+    assert pixels[60, 10].tolist() not in ([200, 200, 200], pixels[0, 0].tolist())
 
 
 def test_of_what_is_no_picture_there_is_none() -> None:

@@ -1,0 +1,143 @@
+"""Shows one value in HTML: a picture, a line, a player of sound, or text."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import html
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.codecs.registry import codec_of
+from data_stack.dataset.display.kinds import Look, sampled, shorten
+from data_stack.dataset.display.pictures import png_of, span_of, to_pixels
+from data_stack.dataset.reports.markup import Rich
+from data_stack.exception import DataStackError
+
+__all__ = ["cell_of", "is_picture"]
+
+_Array = npt.NDArray[Any]
+
+_EDGE = 112  # of a picture on the page
+_LEAST_FACTOR = 3  # pictures that are enlarged so much show their pixels
+_MOST_PIXELS = 2 * _EDGE * _EDGE
+_FEWEST_PIXELS = 256
+_LINE_WIDTH, _LINE_HEIGHT, _MOST_LINES = 170, 56, 6
+_COLOURS = ("#5b8bd0", "#d9774a", "#4aa58a", "#b07cc6", "#c2a13c", "#8a8f98")
+_LEAST_RATE = 8_000
+_MOST_CHARACTERS = 240
+
+
+def is_picture(look: Look) -> bool:
+    """Whether a value is shown as a picture, a line or a player."""
+    return look.kind in ("image", "mask", "series", "audio") or (look.kind == "array" and look.data.ndim > 1)
+
+
+def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, over: Mapping[str, Any] | None = None) -> str:
+    """A value as text and, where it is more than that, as HTML of about ``n_bytes`` at most.
+
+    Args:
+        look: the value.
+        n_bytes: that its picture or sound may take; these become smaller, or shorter, until they do.
+        span: what is black and white in pictures that are seen side by side.
+        over: ``boxes`` and ``mask`` to draw over a picture.
+    """
+    if look.kind == "audio":
+        return _player(look, n_bytes)
+    if look.kind == "series":
+        return _lines(look.data)
+    if is_picture(look):
+        return _picture(look, 3 * n_bytes // 4, span, over or {})
+    return "missing" if look.kind == "missing" else shorten(look.data, _MOST_CHARACTERS)
+
+
+def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
+    max_pixels, media, data = _MOST_PIXELS, "png", b""
+    while not data or (len(data) > n_bytes and max_pixels > _FEWEST_PIXELS):
+        pixels = to_pixels(look, max_pixels, span, **over)
+        media, data = "png", png_of(pixels)
+        if len(data) > n_bytes and pixels.shape[2:] == (3,):
+            with contextlib.suppress(DataStackError):  # Pillow is not installed
+                media, data = "jpeg", codec_of("jpg").encode(pixels)
+        max_pixels //= 2
+    height, width = look.data.shape[-2:] if look.kind == "array" else look.data.shape[:2]
+    scale = _EDGE / max(height, width)
+    is_enlarged = scale >= _LEAST_FACTOR
+    scale = int(scale) if is_enlarged else scale
+    size = f'width="{max(4, round(width * scale))}" height="{max(4, round(height * scale))}"'
+    style = ' style="image-rendering:pixelated"' if is_enlarged else ""
+    text = _layout_text(look.data)
+    source = f"data:image/{media};base64,{base64.b64encode(data).decode('ascii')}"
+    shown = f'<img {size}{style} alt="{text}" src="{source}"/>'
+    return Rich(text, shown + (_soft(_range_text(look.data)) if look.kind == "array" else ""))
+
+
+def _lines(lines: _Array) -> Rich:
+    """Numbers in time as lines; where there are many, the least and the largest of neighbours."""
+    n, number = lines.shape
+    values = np.where(np.isfinite(lines), lines, np.nan)[:, :_MOST_LINES].astype(np.float64)
+    step = -(-n // _LINE_WIDTH)
+    if step > 2:
+        parts = np.arange(0, n, step)
+        values = np.stack([np.fmin.reduceat(values, parts), np.fmax.reduceat(values, parts)], axis=1).reshape(-1, values.shape[1])
+    low, high = span_of([values], from_zero=False)
+    x = np.linspace(0, _LINE_WIDTH, len(values))
+    y = _LINE_HEIGHT - 2 - (_LINE_HEIGHT - 4) * (values - low) / (high - low)
+    drawn = "".join(_polylines(x, y[:, line], _COLOURS[line]) for line in range(y.shape[1]))
+    svg = f'<svg width="{_LINE_WIDTH}" height="{_LINE_HEIGHT}" viewBox="0 0 {_LINE_WIDTH} {_LINE_HEIGHT}">{drawn}</svg>'
+    text = _layout_text(lines[:, 0] if number == 1 else lines)
+    return Rich(f"{text}, {_range_text(lines)}", svg + _soft(_range_text(lines)))
+
+
+def _polylines(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], colour: str) -> str:
+    """A line with gaps where values are missing."""
+    there = np.flatnonzero(~np.isnan(y))
+    if not len(there):
+        return ""
+    runs = np.split(there, np.flatnonzero(np.diff(there) > 1) + 1)
+    points = [" ".join(f"{x[at]:.1f},{y[at]:.1f}" for at in run) for run in runs]
+    return "".join(f'<polyline style="stroke:{colour}" points="{each}"/>' for each in points)
+
+
+def _player(look: Look, n_bytes: int) -> Rich:
+    """Sound as one channel of µ-law, with fewer samples a second, or only its beginning, where it would be too long."""
+    samples = look.data[: look.rate * 60].astype(np.float64).mean(axis=1)
+    samples = np.nan_to_num(samples) / (np.iinfo(look.data.dtype).max if look.data.dtype.kind in "iu" else 1)
+    rate, room = look.rate, 3 * n_bytes // 4
+    while rate >= 2 * _LEAST_RATE and len(samples) > room:
+        samples, rate = samples[: len(samples) // 2 * 2].reshape(-1, 2).mean(axis=1), rate // 2
+    samples = samples[:room]
+    seconds, shown = len(look.data) / look.rate, len(samples) / rate
+    text = f"{seconds:.2f} s, {look.rate:,} Hz" if shown > 0.98 * seconds else f"the first {shown:.1f} s of {seconds:.1f} s"
+    source = base64.b64encode(_mu_law_file(samples, rate)).decode("ascii")
+    return Rich(text, f'<audio controls="controls" preload="none" src="data:audio/wav;base64,{source}"></audio>{_soft(text)}')
+
+
+def _mu_law_file(samples: npt.NDArray[np.float64], rate: int) -> bytes:
+    """A WAV file of samples from -1 to 1 in 8 bits of ITU-T G.711's µ-law."""
+    loudest = max(1.0, float(np.abs(samples).max(initial=0)))
+    numbers = np.round(samples / loudest * 32635).astype(np.int64)
+    magnitude = np.abs(numbers) + 132
+    exponent = np.floor(np.log2(magnitude)).astype(np.int64) - 7
+    coded = np.where(numbers < 0, 128, 0) | exponent << 4 | (magnitude >> (exponent + 3)) & 15
+    data = bytes((255 - coded).astype(np.uint8))
+    form = struct.pack("<4sIHHIIHHH4sII", b"fmt ", 18, 7, 1, rate, rate, 1, 8, 0, b"fact", 4, len(data))
+    body = b"WAVE" + form + struct.pack("<4sI", b"data", len(data)) + data + b"\0" * (len(data) % 2)
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def _layout_text(array: _Array) -> str:
+    return f"{array.dtype} {' × '.join(f'{extent:,}' for extent in array.shape)}"
+
+
+def _range_text(array: _Array) -> str:
+    finite = sampled(array)[np.isfinite(sampled(array))]
+    return f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite number"
+
+
+def _soft(text: str) -> str:
+    return f'<span class="soft">{html.escape(text)}</span>'
