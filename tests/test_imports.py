@@ -53,6 +53,7 @@ HEAVY = {
     "matplotlib": {"data_stack.dataset.display.plots"},
     "pandas": {"data_stack.formats.parquet.transform_pandas"},
     "PIL": {
+        "data_stack.cli.pictures",
         "data_stack.dataset.display.contact_sheet",
         "data_stack.codecs.images",
     },
@@ -64,6 +65,7 @@ HEAVY = {
     },
     "pyspark": set[str](),
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
+    "rich": {"data_stack.cli.pictures", "data_stack.cli.settings", "data_stack.dataset.reports.markup"},
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.jpeg"},
     "sklearn": {"data_stack.dataset.splits.scikit_learn_splits"},

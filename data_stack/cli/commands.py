@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import html
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
@@ -37,9 +36,6 @@ Exit codes:
 """
 
 _name = click.argument("name", metavar="NAME", shell_complete=complete_names)
-_split = click.option(
-    "--split", metavar="SPLIT", shell_complete=complete_splits, help="One split.  [default: all splits; show: the first]"
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
@@ -196,7 +192,7 @@ def prepare(
 
 @data_stack.command()
 @_name
-@_split
+@click.option("--split", metavar="SPLIT", shell_complete=complete_splits, help="One split.  [default: all splits]")
 @click.option("--statistics", is_flag=True, help="Read all samples; add missing values, extremes, means, distinct values.")
 @click.option("--duplicates", is_flag=True, help="Read all samples; add equal ones within and between splits.")
 @click.option(
@@ -238,45 +234,6 @@ def report(
         echo(f"<!DOCTYPE html>\n<html>{head}<body>\n{document.to_html()}\n</body></html>")
     else:
         print_blocks(document.document())
-
-
-@data_stack.command()
-@_name
-@click.option("-o", "--output", required=True, metavar="FILE", help="The image file to write, .png or .jpg.")
-@_split
-@click.option(
-    "-n", "--samples", "n_samples", type=click.IntRange(min=1), help="Maximum number of samples.  [default: 100 images, 24 rows]"
-)
-@click.option("--seed", type=click.IntRange(min=0), help="Draw random samples instead of the first of each class.")
-@dataset_options
-@common_options
-@pass_settings
-def show(
-    settings: Settings,
-    name: str,
-    output: str,
-    split: str | None,
-    n_samples: int | None,
-    seed: int | None,
-    options: tuple[str, ...],
-) -> None:
-    """Draw samples with their labels.
-
-    Draws equally many samples of each class. Prepares the dataset first if it is not ready.
-    """
-    if Path(output).suffix.lower() not in (".png", ".jpg", ".jpeg"):
-        raise click.BadParameter(f"{output!r} ends neither in .png nor in .jpg", param_hint="'-o'")
-    from data_stack.display import contact_sheet
-    from data_stack.repository.repository import default_repository
-
-    loaded = default_repository().load(name, split, settings.connector(), **parse_options(options))
-    samples = next(iter(loaded.values())) if isinstance(loaded, dict) else loaded
-    picture = contact_sheet(samples, n_samples=n_samples, seed=seed)
-    picture.save(output)
-    if settings.as_json:
-        print_json({"name": name, "output": output, "width": picture.width, "height": picture.height})
-    else:
-        echo(f"wrote {output} ({picture.width} x {picture.height} pixels)")
 
 
 @data_stack.command("import-file")

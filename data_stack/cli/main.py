@@ -21,6 +21,7 @@ from data_stack.cli.parquet import parquet
 from data_stack.cli.records import records
 from data_stack.cli.search import search
 from data_stack.cli.settings import SWITCHES, Settings, echo
+from data_stack.cli.show import show
 from data_stack.cli.stores import copy, du, gc, remove, verify
 from data_stack.dataset.reports.markup import printable
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
@@ -29,7 +30,7 @@ __all__ = ["PrintableFormatter", "main"]
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
-for _command in (search, completion, verify, copy, remove, gc, du, convert_dataset, lock, parquet, records):
+for _command in (search, completion, verify, copy, remove, gc, du, convert_dataset, lock, parquet, records, show):
     data_stack.add_command(_command)
 
 #: Errors of the caller; all other errors of data_stack are failures of the data or the operation.

@@ -1,0 +1,128 @@
+"""The command ``data-stack show``: samples with their labels, in the terminal or in an image file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from data_stack.cli.completion import complete_names, complete_splits
+from data_stack.cli.settings import (
+    Settings,
+    common_options,
+    dataset_options,
+    echo,
+    parse_options,
+    pass_settings,
+    print_columns,
+    print_json,
+    terminal,
+)
+
+if TYPE_CHECKING:
+    from data_stack.dataset.iterator import DatasetIteratorIF
+
+__all__ = ["show"]
+
+_N_SAMPLES = 20
+_COLUMNS = ("position", "label", "sample")
+_TILE_PIXELS = 1 << 14  # decoded, before it is made to fit
+
+
+@click.command()
+@click.argument("name", metavar="NAME", shell_complete=complete_names)
+@click.option("-o", "--output", metavar="FILE", help="Write an image file, .png or .jpg.  [default: show the samples here]")
+@click.option("--split", metavar="SPLIT", shell_complete=complete_splits, help="One split.  [default: the first]")
+@click.option(
+    "-n",
+    "--samples",
+    "n_samples",
+    type=click.IntRange(min=1),
+    help="Maximum number of samples.  [default: 100 in a file, else 20]",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Draw random samples instead of the first of each class.")
+@dataset_options
+@common_options
+@pass_settings
+def show(
+    settings: Settings,
+    name: str,
+    output: str | None,
+    split: str | None,
+    n_samples: int | None,
+    seed: int | None,
+    options: tuple[str, ...],
+) -> None:
+    """Draw samples with their labels.
+
+    Draws equally many samples of each class. Prepares the dataset first if it is not ready. A terminal that speaks kitty's
+    graphics protocol or sixel shows pictures, another one blocks of colour; a pipe gets a line for each sample.
+    """
+    if output is not None and Path(output).suffix.lower() not in (".png", ".jpg", ".jpeg"):
+        raise click.BadParameter(f"{output!r} ends neither in .png nor in .jpg", param_hint="'-o'")
+    from data_stack.repository.repository import default_repository
+
+    loaded = default_repository().load(name, split, settings.connector(), **parse_options(options))
+    samples = next(iter(loaded.values())) if isinstance(loaded, dict) else loaded
+    if output is None:
+        _show_here(settings, samples, n_samples or _N_SAMPLES, seed)
+        return
+    from data_stack.display import contact_sheet
+
+    picture = contact_sheet(samples, n_samples=n_samples, seed=seed)
+    picture.save(output)
+    if settings.as_json:
+        print_json({"name": name, "output": output, "width": picture.width, "height": picture.height})
+    else:
+        echo(f"wrote {output} ({picture.width} x {picture.height} pixels)")
+
+
+def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> None:
+    """Show samples as pictures or blocks if the terminal can, otherwise as lines of text."""
+    from data_stack.dataset.display.kinds import look_at
+
+    samples = _choose_samples(iterator, n_samples, seed)
+    console = None if settings.as_json else terminal()
+    looks = [look_at(value, "image") for _, _, value in samples] if console is not None and console.color_system else []
+    if console is not None and looks and all(look.kind in ("image", "mask") for look in looks):
+        from data_stack.cli.pictures import find_protocol, print_picture, print_tiles
+        from data_stack.dataset.display.pictures import span_of, to_pixels
+        from data_stack.display import contact_sheet
+
+        protocol = find_protocol()
+        if protocol is not None:
+            print_picture(contact_sheet(iterator, n_samples=n_samples, seed=seed), protocol, console)
+            return
+        span = span_of([look.data for look in looks if look.kind == "image"])
+        print_tiles(
+            [(to_pixels(look, _TILE_PIXELS, span), label) for look, (_, label, _) in zip(looks, samples, strict=True)], console
+        )
+        return
+    rows = [(position, label, _text_of(value)) for position, label, value in samples]
+    if settings.as_json:
+        print_json([dict(zip(_COLUMNS, row, strict=True)) for row in rows])
+    else:
+        print_columns([_COLUMNS, *((str(position), *texts) for position, *texts in rows)], right=(0,))
+
+
+def _choose_samples(iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> list[tuple[int, str, Any]]:
+    """Positions, labels and values, as on a contact sheet."""
+    from data_stack.dataset.display.samples import choose, default_keys, label_text, part_of
+
+    if not len(iterator):
+        return []
+    meta = getattr(iterator, "dataset_meta", None)
+    sample_key, target_key = default_keys(meta, iterator[0])
+    positions, _ = choose(iterator, target_key, min(n_samples, len(iterator)), seed)
+    samples = ((position, iterator[position]) for position in positions)
+    classes = getattr(meta, "class_names", None)
+    return [(at, label_text(part_of(sample, target_key), classes), part_of(sample, sample_key)) for at, sample in samples]
+
+
+def _text_of(value: Any) -> str:
+    from data_stack.dataset.display.kinds import shorten
+
+    if getattr(value, "ndim", 0) > 1:
+        return f"{value.dtype} {' × '.join(map(str, value.shape))}"
+    return shorten(value, 100)
