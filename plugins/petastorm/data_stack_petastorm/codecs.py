@@ -51,7 +51,7 @@ class _BytesCodec(DataframeColumnCodec):
         """The bytes of an array of the field's type and shape.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the value is no such array.
         """
         name, type_, shape = unischema_field.name, np.dtype(unischema_field.numpy_dtype).type, unischema_field.shape
         if type_ is not np.object_:
@@ -169,7 +169,7 @@ class ScalarCodec(DataframeColumnCodec):
 
         Raises:
             TypeError: it is no scalar.
-            ValueError: the field is none of scalars, or the value would change: text for a number, 1.5 for an integer, 300 for
+            ValueError: the field is not of scalars, or the value would change: text for a number, 1.5 for an integer, 300 for
                 uint8, 1e300 for float32.
         """
         if isinstance(value, np.ndarray) and value.shape == ():

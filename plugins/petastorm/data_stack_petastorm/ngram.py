@@ -122,7 +122,7 @@ class NGram:
         """The fields of a schema that some fields, names and regular expressions mean: fields first, as in a schema view.
 
         Raises:
-            ConfigError: an element is none of these, or a field that the schema does not have.
+            ConfigError: an element is something else, or a field that the schema does not have.
         """
         known = as_unischema(unischema) if isinstance(unischema, Schema) else unischema
         found: list[UnischemaField] = []

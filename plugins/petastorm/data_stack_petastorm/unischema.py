@@ -243,5 +243,5 @@ def default_spark_type(numpy_dtype: Any) -> str | None:
     dtype = np.dtype(numpy_dtype)
     if dtype.kind in "SU":
         return "string"
-    # an integer of 64 bits without a sign is none of Spark's
+    # Spark has no unsigned integer of 64 bits
     return name_of_arrow(arrow_for_spark(arrow_type_of_dtype(dtype))) if dtype.kind in "biuf" and dtype != np.uint64 else None

@@ -90,7 +90,7 @@ def get_schema(dataset: Any) -> Unischema:
         dataset: its URL or path, or a ``ParquetDataset`` of pyarrow.
 
     Raises:
-        PetastormMetadataError: there is none.
+        PetastormMetadataError: the dataset has no schema in its metadata.
         ResourceNotFoundError: there is no dataset.
         DatasetFileCorruptError: the metadata is damaged.
     """
