@@ -1,7 +1,7 @@
 """Run the notebooks of ``getting_started`` and keep their output in them: ``make notebooks``, or with names of notebooks.
 
-What differs from run to run is left out, so that a second run changes nothing: counts, times of cells, names of temporary files, and what is
-written to stderr. A cell with the tag ``varies`` keeps the output that it has.
+What differs from run to run is left out, so that a second run changes nothing: counts, names of temporary files, ports, and
+what is written to stderr. A cell with the tag ``varies`` keeps the output that it has.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def run(path: Path, folder: Path) -> Any:
             cell.outputs = before.get(cell.id) or [
                 clean(output, folder) for output in cell.outputs if output.get("name") != "stderr"
             ]
-    kept.metadata = nbformat.from_dict(METADATA)
+    kept.metadata.update(METADATA)
     return kept
 
 
@@ -43,12 +43,15 @@ def clean(value: Any, folder: Path) -> Any:
     """An output without counts, addresses and paths of this machine."""
     if isinstance(value, str):
         value = re.sub(rf"({re.escape(tempfile.gettempdir())}/data_stack_)\w+", "/tmp/data_stack", value)  # noqa: S108  # shown only
-        return re.sub(r"0x[0-9a-f]{9,}", "0x…", value).replace(str(folder), ".").replace(str(ROOT), "data_stack")
+        value = re.sub(r"127.0.0.1:\d+", "127.0.0.1:27017", re.sub(r"0x[0-9a-f]{9,}", "0x…", value))
+        return value.replace(str(folder), ".").replace(str(ROOT), "data_stack")
     if isinstance(value, list):
         return [clean(item, folder) for item in value]
     if isinstance(value, dict):
         if "execution_count" in value:
             value["execution_count"] = None
+        if "image/png" in value:
+            value.pop("image/jpeg", None)  # the same picture
         return type(value)({key: clean(item, folder) for key, item in value.items()})
     return value
 
