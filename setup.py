@@ -24,6 +24,8 @@ EXTRAS = {
 EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]
 TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 EXTRAS["cloud"] = [*EXTRAS["s3"], "adlfs>=2024.12", "gcsfs>=2025.3", "paramiko>=3.4", "pyarrow>=23.0.1"]
+# What tests of plugins, and `data-stack check`, need.
+EXTRAS["testing"] = ["packaging>=24.2", "pytest>=8.0"]
 EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 # Large packages, not part of `all`; `make test-all` tests them.
 EXTRAS["tensorflow"] = ["tensorflow>=2.16"]
@@ -73,7 +75,7 @@ setup(
     license="MIT",
     python_requires=">=3.10",
     packages=find_packages(include=["data_stack", "data_stack.*"]),
-    package_data={"data_stack": ["py.typed", "*.pyi", "**/*.pyi"]},
+    package_data={"data_stack": ["py.typed", "*.pyi", "**/*.pyi", "cli/templates/*.tmpl"]},
     install_requires=[
         "click>=8.1",
         "cloudpickle>=2.2",  # pickles functions of scripts and notebooks for worker processes

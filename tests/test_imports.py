@@ -30,8 +30,8 @@ LAYERS = [
     "mnist",
     "display",
     "distributed",
-    "cli",
     "testing",
+    "cli",
 ]
 
 #: Heavy packages, and the modules, or packages of ours, that exist for them (or call for them inside of a function).

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import click
 
+from data_stack.cli.authors import check, new
 from data_stack.cli.commands import data_stack
 from data_stack.cli.completion import completion
 from data_stack.cli.convert import convert_dataset
@@ -30,7 +31,7 @@ __all__ = ["PrintableFormatter", "main"]
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
-for _command in (search, completion, verify, copy, remove, gc, du, convert_dataset, lock, parquet, records, show):
+for _command in (search, completion, verify, copy, remove, gc, du, convert_dataset, lock, parquet, records, show, new, check):
     data_stack.add_command(_command)
 
 #: Errors of the caller; all other errors of data_stack are failures of the data or the operation.

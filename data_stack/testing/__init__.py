@@ -9,7 +9,7 @@
         def connector(self, tmp_path: Path) -> StorageConnector:
             return MyStorageConnector(tmp_path)
 
-Needs pytest and nothing else.
+Needs the extra ``testing``: pytest, and packaging for the names of licences.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from data_stack.exception import MissingDependencyError
 try:
     import pytest
 except ImportError as error:
-    raise MissingDependencyError("data_stack.testing", "pytest", "test") from error
+    raise MissingDependencyError("data_stack.testing", "pytest", "testing") from error
 
 # Before any of them is imported: a failed assert then shows its values, as in a test module.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("datasets", "iterators", "storage")))

@@ -106,7 +106,8 @@ class DatasetContract(DatasetIteratorContract):
 
     @pytest.fixture(autouse=True)
     def _own_surroundings(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """No proxy stands between the tests and their server."""
+        """No proxy or setting stands between the tests and their server."""
+        monkeypatch.delenv("DATA_STACK_OFFLINE", raising=False)
         for name in ("no_proxy", "NO_PROXY"):
             monkeypatch.setenv(name, "*")
 

@@ -183,6 +183,9 @@ def assert_same(actual: Any, expected: Any) -> None:
     elif hasattr(expected, "dtype") and hasattr(expected, "shape"):
         assert tuple(np.shape(actual)) == tuple(expected.shape)
         assert actual.dtype == expected.dtype
-        np.testing.assert_array_equal(np.asarray(actual), np.asarray(expected))
+        if expected.dtype == object:
+            assert_same(np.asarray(actual).tolist(), np.asarray(expected).tolist())
+        else:
+            np.testing.assert_array_equal(np.asarray(actual), np.asarray(expected))
     else:
         assert actual == expected

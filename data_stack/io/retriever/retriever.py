@@ -137,13 +137,18 @@ def retrieve(
             raise ConfigError(f"two different resources are defined as {definition.identifier!r}; rename one")
         storage_connector.has_resource(definition.identifier)  # refuses malformed identifiers before anything is fetched
     if offline is None:
-        offline = os.environ.get(_OFFLINE, "").strip().lower() not in ("", "0", "false", "no", "off")
+        offline = is_offline()
     if fetchers is None:
         fetchers = {**_registered, **HTTP, **_LOCAL}
     run = _Run(list(jobs.values()), storage_connector, fetchers, offline, timeout_seconds, limits)
     with byte_bar("retrieving", progress) as draw:
         run.supervise(min(max_parallel, len(jobs)), draw)
     return [run.results[definition.identifier] for definition in definitions]
+
+
+def is_offline() -> bool:
+    """Whether the environment variable DATA_STACK_OFFLINE says to use no network."""
+    return os.environ.get(_OFFLINE, "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
 def import_file(

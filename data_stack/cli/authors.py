@@ -1,0 +1,106 @@
+"""The commands for authors of plugins: write a new package, and check an installed one."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_json
+from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
+
+__all__ = ["check", "new"]
+
+_SUITE = "data_stack.testing.installed"
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@click.option("--kind", required=True, type=click.Choice(["images", "table", "text", "audio", "records", "hdf5"]))
+@click.option("--split", "splits", metavar="SPLIT", multiple=True, default=["train", "test"], show_default=True)
+@click.option("--into", metavar="FOLDER", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
+@common_options
+@pass_settings
+def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into: Path) -> None:
+    """Write a new package with a dataset.
+
+    Makes the folder NAME with a package that can be installed and tested at once. Its samples are made up until you put your
+    source in. Overwrites nothing.
+    """
+    from data_stack.cli.new_package import write_package
+
+    folder = write_package(name, kind, splits, into)
+    module = next(folder.glob("data_stack_*/__init__.py"))
+    if settings.as_json:
+        print_json({"folder": str(folder), "factory": str(module)})
+        return
+    echo(f"wrote {folder}: a dataset of made-up {kind}")
+    echo(f"  cd {folder} && pip install -e '.[test]' && pytest")
+    echo(f"then put your source in {module}, and choose a licence for your code: README.md says how.")
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@common_options
+@pass_settings
+def check(settings: Settings, name: str) -> int:
+    """Test an installed dataset with its real sources.
+
+    Retrieves the sources into a temporary store, each from all of its places, and runs the tests of
+    data_stack.testing.DatasetContract: digests, mirrors, broken downloads, kills, processes, stores. --offline leaves out
+    what needs the network. Runs the code of the plugin; takes several times its preparation.
+    """
+    from data_stack.dataset.declarative import DatasetFactory
+    from data_stack.repository.repository import default_repository
+
+    if importlib.util.find_spec("pytest") is None:
+        raise MissingDependencyError("data-stack check", "pytest", "testing")
+    factory = default_repository().get_factory(name, "memory://")
+    if not isinstance(factory, DatasetFactory):
+        raise ConfigError(
+            f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}); the tests are of a DatasetFactory"
+        )
+    results = []
+    for result in _run_suite(name):
+        results.append(result)
+        if not settings.as_json:
+            echo(f"{result['outcome']:<8} {result['check']}" + (f": {result['reason']}" if result["reason"] else ""))
+    counts = {outcome: sum(each["outcome"] == outcome for each in results) for outcome in ("passed", "failed", "skipped")}
+    if settings.as_json:
+        print_json({"dataset": name, **counts, "checks": results})
+    else:
+        echo(f"\n{name}: " + ", ".join(f"{n} {outcome}" for outcome, n in counts.items()))
+    return int(counts["failed"] > 0)
+
+
+def _run_suite(name: str) -> Iterator[dict[str, Any]]:
+    """The results of the tests, as they end.
+
+    Raises:
+        DataStackError: pytest could not run them; the message is what it printed.
+    """
+    reading, writing = os.pipe()
+    options = ["-p", _SUITE, "-p", "no:cacheprovider", "-c", os.devnull, "--tb=short", "--dataset", name]
+    command = [sys.executable, "-m", "pytest", *options, "--results", str(writing), "--pyargs", _SUITE]
+    # The tests are those of data_stack, whatever pytest plugins are installed.
+    variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "PYTHONPATH": os.pathsep.join(sys.path)}
+    with tempfile.TemporaryFile() as said, open(reading, encoding="utf-8") as results:
+        output: Any = {"stdout": said, "stderr": subprocess.STDOUT}
+        with subprocess.Popen(command, env={**os.environ, **variables}, pass_fds=[writing], **output) as process:  # noqa: S603
+            os.close(writing)
+            try:
+                yield from map(json.loads, results)
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode not in (0, 1):
+            said.seek(0)
+            raise DataStackError(f"the tests of {name!r} could not be run:\n{said.read().decode(errors='replace')}")

@@ -1,0 +1,98 @@
+"""Made-up raw files for new plugins: the same bytes each time, different samples in each split."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.codecs import codec_of
+from data_stack.formats.hdf5 import write_hdf5
+from data_stack.formats.numpy_arrays import write_npz
+
+__all__ = ["make_up"]
+
+_SHAPES = ("circle", "square", "stripes")
+_N_OF_CLASS = 4
+_RATE = 8000
+
+
+def make_up(kind: str, splits: Sequence[str]) -> tuple[str, bytes]:
+    """A small file with samples of ``kind`` in each of ``splits``: its name and its bytes.
+
+    Raises:
+        MissingDependencyError: a package for such files is missing; its message names the extra.
+    """
+    random = np.random.default_rng(7)
+    if kind == "images":
+        png = codec_of("png")
+        drawn = ((f"{split}/{_SHAPES[label]}/{i}.png", png.encode(image)) for split, label, i, image in _draw(splits, random))
+        return "images.zip", _zip(dict(drawn))
+    if kind == "audio":
+        return "sounds.zip", _zip(_sounds(splits, random))
+    if kind == "text":
+        rows = [
+            {"split": split, "class": name, "text": text.format(random.integers(1000), random.integers(1000))}
+            for split in splits
+            for name, text in [("question", "Is {} more than {}?"), ("statement", "{} is not {}.")] * _N_OF_CLASS
+        ]
+        return "texts.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode()
+    if kind == "table":
+        measured = [
+            f"{split},{label}," + ",".join(f"{value:.2f}" for value in random.normal(10 * label + 10, 2, 3))
+            for split in splits
+            for label in [0, 1, 2] * _N_OF_CLASS
+        ]
+        return "table.csv", ("\n".join(["split,class,length,width,weight", *measured]) + "\n").encode()
+    separator = "_" if kind == "records" else "/"
+    write, ending = (write_npz, "npz") if kind == "records" else (write_hdf5, "h5")
+    file = io.BytesIO()
+    write(file, _arrays(splits, random, separator))
+    return f"images.{ending}", file.getvalue()
+
+
+def _draw(splits: Sequence[str], random: np.random.Generator) -> Iterator[tuple[str, int, int, npt.NDArray[Any]]]:
+    """Split, class, number and pixels, uint8 ``(32, 32, 3)``, of each image."""
+    rows, columns = np.mgrid[:32, :32]
+    for split in splits:
+        for i in range(_N_OF_CLASS):
+            for label in range(len(_SHAPES)):
+                row, column = random.integers(10, 22, 2)
+                size, (paper, ink) = random.integers(5, 10), random.integers(0, 256, (2, 3), dtype=np.uint8)
+                distances = np.abs(rows - row), np.abs(columns - column)
+                drawn = np.hypot(*distances) < size, np.maximum(*distances) < size, (rows + columns) % size < size // 2
+                yield split, label, i, np.where(drawn[label][..., None], ink, paper)
+
+
+def _arrays(splits: Sequence[str], random: np.random.Generator, separator: str) -> dict[str, npt.NDArray[Any]]:
+    """Images and labels of each split, under ``train/images`` and so on."""
+    drawn = list(_draw(splits, random))
+    arrays = {}
+    for split in splits:
+        arrays[f"{split}{separator}images"] = np.stack([image for of, _, _, image in drawn if of == split])
+        arrays[f"{split}{separator}labels"] = np.array([label for of, label, _, _ in drawn if of == split])
+    return arrays
+
+
+def _sounds(splits: Sequence[str], random: np.random.Generator) -> dict[str, bytes]:
+    """WAV files of tones, a tenth of a second each."""
+    times, sounds = np.arange(_RATE // 10) / _RATE, {}
+    for split in splits:
+        for name, lowest in (("low", 200), ("high", 1500)):
+            for i in range(_N_OF_CLASS):
+                tone = np.sin(2 * np.pi * times * (lowest + random.integers(500)))
+                sounds[f"{split}/{name}/{i}.wav"] = codec_of("wav").encode(((tone * 20_000).astype(np.int16), _RATE))
+    return sounds
+
+
+def _zip(files: Mapping[str, bytes]) -> bytes:
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name), data)  # whose time is a constant
+    return memory.getvalue()

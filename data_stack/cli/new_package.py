@@ -1,0 +1,128 @@
+"""Writes a package with a dataset of made-up samples, for its author to go on from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+
+from data_stack.cli.made_up import make_up
+from data_stack.exception import ConfigError, MalformedIdentifierError
+from data_stack.io.identifiers import check_identifier
+from data_stack.plugins.manager import default_manager
+
+__all__ = ["KINDS", "write_package"]
+
+KINDS = ("images", "table", "text", "audio", "records", "hdf5")
+
+_EXTRAS = {"images": "images", "audio": "audio"}
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*", re.ASCII)
+_MOST_CHARACTERS = 60
+_SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", re.ASCII)
+_FILES = {
+    "pyproject.toml": "pyproject.toml",
+    "README.md": "README.md",
+    ".gitignore": "gitignore",
+    ".github/workflows/test.yml": "workflow.yml",
+    "tests/test_@name_@.py": "test.py",
+    "@module@/__init__.py": "factory.py",
+}
+
+
+def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> Path:
+    """Write the package ``parent/name``, whole or not at all.
+
+    Args:
+        name: of the dataset, and of the new folder.
+        kind: one of :data:`KINDS`.
+        splits: their names.
+        parent: an existing folder.
+
+    Raises:
+        ConfigError: a name cannot be used or is taken, or the folder exists.
+        MissingDependencyError: samples of this kind need a package that is not installed.
+    """
+    _check_name(name)
+    _check_splits(splits)
+    target = parent / name
+    if os.path.lexists(target):
+        raise ConfigError(f"{os.fspath(target)!r} exists already; choose another name, or another folder with --into")
+    texts, file, data = _fill_in(name, kind, splits)
+    # Beside the target, so that it can be renamed, and below a folder of the temporary name, so that it gets usual permissions.
+    with tempfile.TemporaryDirectory(prefix=".~new-", dir=parent) as scratch:
+        unfinished = Path(scratch, name)
+        for path, content in {**{path: text.encode() for path, text in texts.items()}, file: data}.items():
+            (unfinished / path).parent.mkdir(parents=True, exist_ok=True)
+            (unfinished / path).write_bytes(content)
+        unfinished.rename(target)
+    return target
+
+
+def _check_name(name: str) -> None:
+    try:
+        check_identifier(name)
+    except MalformedIdentifierError as error:
+        raise ConfigError(f"a dataset cannot have the name {name!r:.80}: {error}") from error
+    if not _NAME.fullmatch(name) or len(name) > _MOST_CHARACTERS:
+        raise ConfigError(
+            f"a dataset cannot have the name {name!r:.80}: it begins with a letter, and has up to {_MOST_CHARACTERS} letters and "
+            f"digits with single '-' or '_' between them, as in 'street-signs'"
+        )
+    taken = {re.sub("[-_.]+", "_", known.rpartition(":")[2]).lower() for known in default_manager().dataset_names()}
+    if _underscored(name) in taken or find_spec(_module_of(name)) is not None:
+        raise ConfigError(f"an installed package has a dataset {name!r} already (`data-stack list`); choose another name")
+
+
+def _check_splits(splits: Sequence[str]) -> None:
+    if not all(_SPLIT.fullmatch(split) for split in splits) or len({split.casefold() for split in splits}) < len(splits):
+        raise ConfigError(
+            f"splits cannot have the names {', '.join(splits)!r:.200}: different names of up to 40 letters, digits, '_' and '-'"
+        )
+
+
+def _fill_in(name: str, kind: str, splits: Sequence[str]) -> tuple[dict[str, str], str, bytes]:
+    """The texts of the package by path, and path and bytes of its made-up file."""
+    file, data = make_up(kind, splits)
+    imports, body = _template(kind).split("---\n")
+    class_name = "".join(part.title() for part in re.split("[-_]", name))
+    values = {
+        "imports": imports.rstrip(),
+        "body": body.rstrip(),
+        "name": name,
+        "name_": _underscored(name),
+        "title": re.sub("[-_]", " ", name).capitalize(),
+        "module": _module_of(name),
+        "Class": class_name,
+        "Factory": f"{class_name}Factory",
+        "file": file,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "size": str(len(data)),
+        "splits": json.dumps(splits).replace("[", "(").replace("]", ",)" if len(splits) == 1 else ")"),
+        "first_split": splits[0],
+        "requirement": f"datastack[{_EXTRAS[kind]}]" if kind in _EXTRAS else "datastack",
+    }
+
+    def fill(text: str) -> str:
+        for key, value in values.items():
+            text = text.replace(f"@{key}@", value)
+        return text
+
+    return {fill(path): fill(_template(template)) for path, template in _FILES.items()}, f"{values['module']}/{file}", data
+
+
+def _template(name: str) -> str:
+    return (resources.files("data_stack") / "cli" / "templates" / f"{name}.tmpl").read_text(encoding="utf-8")
+
+
+def _underscored(name: str) -> str:
+    return name.replace("-", "_").lower()
+
+
+def _module_of(name: str) -> str:
+    return f"data_stack_{_underscored(name)}"

@@ -1,0 +1,157 @@
+"""A new package works at once, of each kind; what cannot be one is refused; and an installed one is checked with real sources."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import data_stack
+
+SYS_PATH = os.pathsep.join(filter(None, [str(Path(data_stack.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
+AUTHORS_LINES = 25
+LOAD = "import data_stack, sys; [print(name, len(split), split[0]) for name, split in data_stack.load(sys.argv[1]).items()]"
+
+
+def python(folder: Path, *arguments: str, **environment: str) -> str:
+    """What Python prints in a folder."""
+    result = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout
+    return result.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "splits"),
+    [
+        ("table", ["all"]),
+        *(
+            pytest.param(kind, ["train", "test"], marks=pytest.mark.full)
+            for kind in ("images", "text", "audio", "records", "hdf5")
+        ),
+    ],
+)
+def test_a_new_package_is_installed_tested_and_loaded_as_it_is(
+    command: Any, tmp_path: Path, kind: str, splits: list[str]
+) -> None:
+    outcome = command("new", "my-set", "--kind", kind, "--into", str(tmp_path), *(f"--split={split}" for split in splits))
+
+    assert outcome.code == 0, outcome.err
+    folder, site = tmp_path / "my-set", tmp_path / "site"
+    factory = (folder / "data_stack_my_set/__init__.py").read_text()
+    code = re.sub(r'""".*?"""|^ *#.*$', "", factory, flags=re.DOTALL | re.MULTILINE)
+    assert len([line for line in code.splitlines() if line.strip()]) <= AUTHORS_LINES
+    python(folder, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index", f"--target={site}", ".")
+    path = os.pathsep.join([str(site), SYS_PATH])
+    assert re.search(r"^\d\d passed", python(folder, "-W", "error", "-m", "pytest", "-q", PYTHONPATH=path), re.MULTILINE)
+    loaded = python(tmp_path, "-c", LOAD, "my-set", PYTHONPATH=path, DATA_STACK_HOME=str(tmp_path / "home"))
+    assert [line.split()[0] for line in loaded.splitlines() if re.match(r"\w+ \d+ ", line)] == splits
+    for name in ("README.md", ".gitignore", ".github/workflows/test.yml", "pyproject.toml"):
+        assert "@" not in re.sub(r"uses: \S+@", "", (folder / name).read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("../up", "leaves the store"),
+        ("a/b", "begins with a letter"),
+        ("con", "device"),
+        ("1st", "begins with a letter"),
+        ("a--b", "begins with a letter"),
+        ("a" * 61, "begins with a letter"),
+        ("", "segment"),
+        ("ü", "segment"),
+        ("@name@", "segment"),
+        ("digits", "already"),
+        ("Digits", "already"),
+        ("there", "exists already"),
+    ],
+)
+def test_a_name_that_cannot_be_used_is_refused_and_nothing_is_written(command: Any, tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "there").symlink_to(tmp_path / "nowhere")
+
+    outcome = command("new", "--kind", "text", "--into", str(tmp_path), "--", name)
+
+    assert (outcome.code, outcome.out) == (2, "")
+    assert said in outcome.err
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+@pytest.mark.parametrize("splits", [["a", "A"], ["a/b"], ['"'], ["-"], ["x@name@"], [""]])
+def test_splits_that_cannot_be_folders_are_refused(command: Any, tmp_path: Path, splits: list[str]) -> None:
+    outcome = command("new", "mine", "--kind", "text", "--into", str(tmp_path), *(f"--split={split}" for split in splits))
+
+    assert (outcome.code, list(tmp_path.iterdir())) == (2, [])
+    assert "splits cannot have the names" in outcome.err
+
+
+def test_where_not_all_can_be_written_nothing_is_left(tmp_path: Path, command: Any) -> None:
+    deep = tmp_path
+    while (left := 3990 - len(str(deep))) > 1:  # of the 4096 characters of a path, too few for the module, but not for the rest
+        deep /= "d" * min(200, left - 1)
+    deep.mkdir(parents=True)
+
+    outcome = command("new", "n" * 60, "--kind", "text", "--into", str(deep))
+
+    assert (outcome.code, "too long" in outcome.err, list(deep.iterdir())) == (1, True, [])
+
+
+SET = """
+    from data_stack import DatasetCard, DatasetFactory
+    from data_stack.formats import CSVDatasetIterator
+    from data_stack.io.resource_definition import ResourceDefinition
+
+    class Factory(DatasetFactory):
+        "Rows of numbers."
+        card = DatasetCard("rows", "1.0", license="{license}", homepage="https://example.org", citation="A. Author")
+        sources = [ResourceDefinition("raw/a.csv", "{source}", sha256="{sha256}", mirrors=("http://127.0.0.1:9/a.csv",))]
+        splits = ("all",)
+
+        def open(self, split, prepared):
+            return CSVDatasetIterator(prepared["raw/a.csv"], header=False)
+"""
+
+
+def test_check_tests_an_installed_dataset_with_its_real_sources(
+    command: Any, install: Callable[..., None], tmp_path: Path
+) -> None:
+    data = "".join(f"{i},{i * i},{i % 2}\n" for i in range(9)).encode()
+    (tmp_path / "a.csv").write_bytes(data)
+    sha256 = hashlib.sha256(data).hexdigest()
+    install("rows", SET.format(license="none at all", source=tmp_path / "a.csv", sha256=sha256))
+
+    outcome = command("check", "rows", "--offline", "--json")
+
+    assert outcome.code == 1
+    checks = {check["check"]: check for check in outcome.json["checks"]}
+    failed = [name for name, check in checks.items() if check["outcome"] == "failed"]
+    assert failed == ["the licence is an expression of spdx"]
+    assert checks["the source is at [http://127.0.0.1:9/a.csv]"]["outcome"] == "skipped"
+    assert "--offline" in checks["the source is at [http://127.0.0.1:9/a.csv]"]["reason"]
+    assert checks[f"the source is at [{tmp_path}/a.csv]"]["outcome"] == "passed"
+    assert outcome.json["passed"] > 40
+
+
+def test_check_says_what_cannot_be_checked(command: Any, install: Callable[..., None]) -> None:
+    install("gone", "raise RuntimeError('no such luck')")
+    install("old", "class Factory:\n    def get_dataset_iterator(self, config=None): ...")
+
+    for name, code, said in (("gone", 1, "no such luck"), ("old", 2, "legacy factory"), ("none", 2, "no plugin provides")):
+        outcome = command("check", name)
+
+        assert (outcome.code, said in outcome.err) == (code, True), outcome
