@@ -75,7 +75,7 @@ setup(
     license="MIT",
     python_requires=">=3.10",
     packages=find_packages(include=["data_stack", "data_stack.*"]),
-    package_data={"data_stack": ["py.typed", "*.pyi", "**/*.pyi", "cli/templates/*.tmpl"]},
+    package_data={"data_stack": ["py.typed", "*.pyi", "**/*.pyi", "browse/static/*", "cli/templates/*.tmpl"]},
     install_requires=[
         "click>=8.1",
         "cloudpickle>=2.2",  # pickles functions of scripts and notebooks for worker processes

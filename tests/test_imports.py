@@ -30,6 +30,7 @@ LAYERS = [
     "mnist",
     "display",
     "distributed",
+    "browse",
     "testing",
     "cli",
 ]
@@ -68,6 +69,7 @@ HEAVY = {
     "rich": {"data_stack.cli.pictures", "data_stack.cli.settings", "data_stack.dataset.reports.markup"},
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.jpeg"},
+    "starlette": {"data_stack.browse.app", "data_stack.browse.server"},
     "sklearn": {"data_stack.dataset.splits.scikit_learn_splits"},
     "soundfile": {"data_stack.codecs.sound"},
     "tensorflow": {
@@ -81,6 +83,7 @@ HEAVY = {
         "data_stack.mnist.iterator",
         "data_stack.mnist.preprocessor",
     },
+    "uvicorn": {"data_stack.browse.server"},
     "yaml": {"data_stack.dataset.reporting"},
     "zstandard": {"data_stack.codecs.zstd", "data_stack.io.archives.decompression"},
 }
@@ -88,8 +91,8 @@ HEAVY = {
 #: Packages that an installation may lack.
 OPTIONAL = [
     "av", "bson", "cv2", "fsspec", "gridfs", "jax", "matplotlib", "pandas", "paramiko",
-    "PIL", "py4j", "pyarrow", "pymongo", "pyspark", "s3fs", "scipy", "simplejpeg", "sklearn", "soundfile", "tensorflow",
-    "torch", "yaml", "zstandard",
+    "PIL", "py4j", "pyarrow", "pymongo", "pyspark", "s3fs", "scipy", "simplejpeg", "sklearn", "soundfile", "starlette",
+    "tensorflow", "torch", "uvicorn", "yaml", "zstandard",
 ]  # fmt: skip
 
 
@@ -299,6 +302,7 @@ def test_without_the_optional_packages_all_imports_but_what_exists_for_them() ->
 
 
 LIGHT = [
+    "data_stack.browse",
     "data_stack.cli.main",
     "data_stack.dataset.factory",
     "data_stack.dataset.iterator",

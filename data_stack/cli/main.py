@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import click
 
 from data_stack.cli.authors import check, new
+from data_stack.cli.browse import browse
 from data_stack.cli.commands import data_stack
 from data_stack.cli.completion import completion
 from data_stack.cli.convert import convert_dataset
@@ -31,7 +32,26 @@ __all__ = ["PrintableFormatter", "main"]
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
-for _command in (search, completion, verify, copy, remove, gc, du, convert_dataset, lock, parquet, records, show, new, check):
+_COMMANDS = (
+    search,
+    completion,
+    verify,
+    copy,
+    remove,
+    gc,
+    du,
+    convert_dataset,
+    lock,
+    parquet,
+    records,
+    show,
+    new,
+    check,
+    browse,
+    ,
+)
+
+for _command in _COMMANDS:
     data_stack.add_command(_command)
 
 #: Errors of the caller; all other errors of data_stack are failures of the data or the operation.

@@ -1,0 +1,100 @@
+"""The browser over HTTP: each URL is one question to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import resources
+from typing import Any, Final
+
+from data_stack.browse.browser import Browser
+from data_stack.browse.guard import Guard
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError, MissingDependencyError
+
+try:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+except ImportError as error:
+    raise MissingDependencyError("data-stack browse", "starlette", "browse") from error
+
+__all__ = ["make_app"]
+
+_STATIC: Final = {"/": "index.html", "/app.js": "app.js", "/style.css": "style.css", "/icon.svg": "icon.svg"}
+_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+_FRESH: Final = {"cache-control": "no-store"}
+#: The URL of a picture holds a number of this run, so another dataset on the same port is never taken for this one.
+_KEPT: Final = {"cache-control": "private, max-age=86400, immutable"}
+
+
+def make_app(browser: Browser, token: str) -> Guard:
+    """An ASGI application that answers the pages, for those who have the token."""
+    questions: dict[str, Callable[[Any], Any]] = {
+        "/api/overview": lambda _: browser.overview(),
+        "/api/samples": lambda given: browser.samples(
+            _number(given, "split"), given.get("where", ""), _number(given, "start"), _number(given, "count", 60)
+        ),
+        "/api/histograms": lambda given: browser.histograms(
+            _number(given, "split"),
+            given.get("where", ""),
+            [_as_number(each) for each in given.get("columns", "").split(",") if each],
+        ),
+        "/api/sample": lambda given: browser.sample(_number(given, "split"), _number(given, "position")),
+        "/api/compare": lambda given: browser.compare(given.get("name", "")),
+        "/api/duplicates": lambda given: browser.duplicates(_number(given, "column", -1), starts=given.get("run") == "1"),
+    }
+    routes = [Route(path, _answer(question)) for path, question in questions.items()]
+    routes += [Route(path, _static(name)) for path, name in _STATIC.items()]
+    routes.append(Route("/picture", _picture(browser)))
+    return Guard(Starlette(routes=routes), token)
+
+
+def _answer(question: Callable[[Any], Any]) -> Callable[[Request], Response]:
+    def endpoint(request: Request) -> Response:
+        try:
+            return JSONResponse(question(request.query_params), headers=_FRESH)
+        except Exception as error:  # noqa: BLE001  # foreign code reads the samples; the page says what it raised
+            return _failure(error)
+
+    return endpoint
+
+
+def _static(name: str) -> Callable[[Request], Response]:
+    body = (resources.files("data_stack.browse") / "static" / name).read_bytes()
+    kind = _TYPES[name.rpartition(".")[2]]
+
+    def endpoint(request: Request) -> Response:
+        return Response(body, media_type=kind, headers=_FRESH)
+
+    return endpoint
+
+
+def _picture(browser: Browser) -> Callable[[Request], Response]:
+    def endpoint(request: Request) -> Response:
+        given = request.query_params
+        numbers = [_number(given, name) for name in ("split", "position", "column")]
+        try:
+            picture = browser.picture(*numbers, is_large=given.get("size") == "large")
+            return Response(picture, media_type="image/png", headers=_KEPT)
+        except Exception as error:  # noqa: BLE001  # as above
+            return _failure(error)
+
+    return endpoint
+
+
+def _failure(error: Exception) -> Response:
+    status = 404 if isinstance(error, DatasetOutOfBoundsError) else 400 if isinstance(error, ConfigError) else 500
+    return JSONResponse({"error": f"{error}"[:2000] or type(error).__name__}, status, headers=_FRESH)
+
+
+def _number(given: Any, name: str, default: int | None = None) -> int:
+    text = given.get(name)
+    if text is None and default is not None:
+        return default
+    return _as_number(text or "")
+
+
+def _as_number(text: str) -> int:
+    if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) < 20):
+        raise ConfigError(f"a whole number is wanted, not {text!r:.40}")
+    return int(text)

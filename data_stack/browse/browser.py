@@ -1,0 +1,226 @@
+"""What the pages of a browser ask for: overview, samples, histograms, pictures, duplicates."""
+
+from __future__ import annotations
+
+import functools
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from data_stack.browse.cells import cell_text, full_text, picture_of
+from data_stack.browse.query import Condition, Search, compare, find_alike, histograms, parse_conditions
+from data_stack.browse.table import Table
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.indices import check_index
+from data_stack.dataset.reports.leakage import find_duplicates
+from data_stack.dataset.reports.markup import readable
+from data_stack.exception import ConfigError
+
+__all__ = ["Browser"]
+
+_MOST_SAMPLES: Final = 200
+_MOST_CELLS: Final = 40
+_MOST_COLUMNS: Final = 500
+_MOST_SEARCHES: Final = 8
+_SEARCH_SECONDS: Final = 0.3
+_HISTOGRAM_SECONDS: Final = 0.5
+_NEIGHBOUR_SECONDS: Final = 0.2
+_N_NEIGHBOURS: Final = 6
+_MOST_COMPARED: Final = 1_000_000
+_MOST_PAIRS: Final = 48
+_MOST_OF_A_MESSAGE: Final = 1000
+
+
+class Browser:
+    """Splits side by side, for the pages; all it returns is plain JSON data or the bytes of a picture.
+
+    Args:
+        title: of the pages.
+        splits: iterators by name; they stay the caller's to close.
+        facts: names and values to show about the dataset, such as its licence.
+    """
+
+    def __init__(self, title: str, splits: Mapping[str, DatasetIteratorIF], facts: Mapping[str, str] | None = None) -> None:
+        self._title, self._splits, self._facts = title, dict(splits), dict(facts or {})
+        self._names = list(self._splits)
+        self._lock = threading.Lock()
+        self._searches: OrderedDict[tuple[int, tuple[Condition, ...]], Search] = OrderedDict()
+        self._audits: dict[int, dict[str, Any]] = {}
+        self._run = secrets.token_hex(6)
+        self._table_of = functools.cache(self._open_table)
+
+    def _open_table(self, split: int) -> Table:
+        if not 0 <= split < len(self._names):
+            raise ConfigError(f"there is no split number {split}; there are {len(self._names)}")
+        return Table(self._names[split], self._splits[self._names[split]])
+
+    def _table(self, split: int) -> Table:
+        with self._lock:  # opened once
+            return self._table_of(split)
+
+    def overview(self) -> dict[str, Any]:
+        """Title, facts, and the splits with their columns; what cannot be opened says why."""
+        splits = []
+        for number, name in enumerate(self._names):
+            facts: dict[str, Any] = {"name": name, "n_samples": 0, "columns": []}
+            try:
+                table = self._table(number)
+                facts |= {"n_samples": table.n_samples, "class_column": table.class_column, "columns": _columns(table)}
+            except Exception as error:  # noqa: BLE001  # foreign code; the other splits are shown
+                facts["error"] = _message(error)
+            splits.append(facts)
+        return {"title": self._title, "facts": self._facts, "run": self._run, "splits": splits}
+
+    # ------------------------------------------------------------------ samples
+
+    def samples(self, split: int, where: str, start: int, count: int) -> dict[str, Any]:
+        """The samples that fulfil ``where``, from the ``start``-th on, with short texts of their values.
+
+        Looks at more samples for a fraction of a second if so many are not found yet; ask again until ``is_complete``.
+        """
+        table = self._table(split)
+        search = self._search(split, where)
+        count = min(max(0, count), _MOST_SAMPLES)
+        if not search.is_complete:
+            search.advance(_SEARCH_SECONDS, None if count == 0 else max(0, start) + count)
+        positions = search.positions(max(0, start), count)
+        return {
+            "start": start,
+            "n_found": search.n_found,
+            "n_scanned": search.n_scanned,
+            "is_complete": search.is_complete,
+            "samples": self._cells(table, positions),
+        }
+
+    def _search(self, split: int, where: str) -> Search:
+        table = self._table(split)
+        key = (split, parse_conditions(where, table))
+        with self._lock:
+            search = self._searches.pop(key, None) or Search(table, key[1])
+            self._searches[key] = search
+            while len(self._searches) > _MOST_SEARCHES:
+                self._searches.popitem(last=False)
+        return search
+
+    def _cells(self, table: Table, positions: Sequence[int]) -> list[dict[str, Any]]:
+        """Position and texts of samples; None for what is shown as a picture."""
+        n_columns = min(len(table.columns), _MOST_CELLS)
+        shown = [number for number in range(n_columns) if not table.columns[number].has_picture]
+        if not positions or not shown:
+            return [{"position": position, "cells": [None] * n_columns} for position in positions]
+        try:
+            columns = table.read_columns(shown, np.asarray(positions, dtype=np.intp))
+        except Exception as error:  # noqa: BLE001  # foreign code; said where the sample would be
+            if len(positions) == 1:
+                return [{"position": positions[0], "error": _message(error)}]
+            return [cells for position in positions for cells in self._cells(table, [position])]
+        texts = {
+            number: [cell_text(value, table.columns[number].class_names) for value in column]
+            for number, column in zip(shown, columns, strict=True)
+        }
+        pictures: list[None] = [None] * len(positions)
+        rows = zip(*(texts.get(number, pictures) for number in range(n_columns)), strict=True)
+        return [{"position": position, "cells": row} for position, row in zip(positions, rows, strict=True)]
+
+    def sample(self, split: int, position: int) -> dict[str, Any]:
+        """All of one sample, and the positions of its neighbours, of the same class where there are classes."""
+        table = self._table(split)
+        position = check_index(position, table.n_samples)
+        found: dict[str, Any] = {"position": position, "where": None, "fields": [], "neighbours": _neighbours(table, position)}
+        try:
+            sample, found["where"] = table.read_sample(position)
+        except Exception as error:  # noqa: BLE001  # as above
+            return {**found, "error": _message(error)}
+        for number, column in enumerate(table.columns[:_MOST_COLUMNS]):
+            field = {"column": number, "name": column.name, "role": column.role}
+            try:
+                value = sample if column.key is None else sample[column.key]
+                field |= {"text": full_text(value, column.class_names), "has_picture": column.has_picture}
+            except Exception as error:  # noqa: BLE001  # as above
+                field["error"] = _message(error)
+            found["fields"].append(field)
+        return found
+
+    def picture(self, split: int, position: int, column: int, *, is_large: bool) -> bytes:
+        """A value as PNG; raises what the iterator raises.
+
+        Raises:
+            ConfigError: there is no such column, or no picture of this value.
+        """
+        table = self._table(split)
+        position = check_index(position, table.n_samples)
+        if not 0 <= column < len(table.columns):
+            raise ConfigError(f"there is no column number {column}")
+        value = table.read_columns([column], np.array([position], dtype=np.intp))[0][0]
+        return picture_of(value, is_large=is_large)
+
+    # ------------------------------------------------------------------ columns
+
+    def histograms(self, split: int, where: str, columns: Sequence[int]) -> dict[str, Any]:
+        """Bars of columns; ask again until ``is_complete``, or nothing more was read."""
+        table = self._table(split)
+        plain = set(table.plain_columns())
+        wanted = [number for number in columns if number in plain]
+        return {**histograms(table, wanted, parse_conditions(where, table), _HISTOGRAM_SECONDS), "n_samples": table.n_samples}
+
+    def compare(self, name: str) -> dict[str, Any]:
+        """Bars of the column ``name``, with counts of each split."""
+        return compare([self._table(number) for number in range(len(self._names))], name, _HISTOGRAM_SECONDS)
+
+    def duplicates(self, column: int, *, starts: bool) -> dict[str, Any]:
+        """How far the search for equal samples within and between the splits is, and what it found.
+
+        Args:
+            column: the one that is compared, by its number in the first split; -1 for whole samples.
+            starts: whether to begin the search, which reads all samples once, in a thread.
+        """
+        tables = [self._table(number) for number in range(len(self._names))]
+        n_samples = sum(table.n_samples for table in tables)
+        if n_samples > _MOST_COMPARED:
+            return {"state": "too many", "n_samples": n_samples}
+        if column >= len(tables[0].columns):
+            raise ConfigError(f"there is no column number {column}")
+        with self._lock:
+            if column not in self._audits and starts:
+                self._audits[column] = {"state": "running", "n_samples": n_samples}
+                key = None if column < 0 else tables[0].columns[column].key
+                threading.Thread(target=self._compare, args=(column, key, tables), daemon=True).start()
+            return self._audits.get(column, {"state": "none", "n_samples": n_samples})
+
+    def _compare(self, column: int, key: Any, tables: Sequence[Table]) -> None:
+        try:
+            found = find_duplicates({table.name: table.iterator for table in tables}, key, max_positions=_MOST_PAIRS)
+            self._audits[column] = {**self._audits[column], **found.to_dict(), "state": "done"}
+        except Exception as error:  # noqa: BLE001  # foreign code
+            self._audits[column] = {**self._audits[column], "state": "failed", "error": _message(error)}
+
+
+def _columns(table: Table) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": readable(column.name),
+            "role": column.role,
+            "dtype": column.dtype,
+            "shape": column.shape,
+            "kind": column.kind,
+            "is_plain": column.is_plain,
+            "has_picture": column.has_picture,
+        }
+        for column in table.columns[:_MOST_COLUMNS]
+    ]
+
+
+def _neighbours(table: Table, position: int) -> list[int]:
+    """Positions before and behind, of the same class; as many as are found in a moment."""
+    if table.class_column is not None:
+        return find_alike(table, table.class_column, position, _N_NEIGHBOURS, _NEIGHBOUR_SECONDS)
+    around = range(max(0, position - _N_NEIGHBOURS), min(position + _N_NEIGHBOURS + 1, table.n_samples))
+    return [each for each in around if each != position]
+
+
+def _message(error: Exception) -> str:
+    return readable(f"{type(error).__name__}: {error}", _MOST_OF_A_MESSAGE)

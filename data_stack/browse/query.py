@@ -1,0 +1,369 @@
+"""Filters and histograms of a table; both go on where they stopped, so that a page never waits for all samples."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.browse.table import BrowsedColumn, Table, Values, number_of
+from data_stack.dataset.reports.markup import readable
+from data_stack.exception import ConfigError
+
+__all__ = ["Condition", "Search", "compare", "find_alike", "histograms", "parse_conditions"]
+
+_MOST_CONDITIONS: Final = 32
+_MOST_BARS: Final = 200
+_N_RANGES: Final = 30
+_NEAR, _FAR = 64, 1 << 12
+_LATEST: Final = np.iinfo(np.int64).max
+
+Mask = npt.NDArray[np.bool_]
+_NOTHING: Final = np.zeros(0, dtype=bool)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What rows must fulfil; exactly one of the tests is given.
+
+    Attributes:
+        column: its number; None for any column that can be filtered.
+        values: one of these texts, None for a missing value.
+        low: the least number or time, as its text.
+        high: the number or time that is too large, as its text; with ``closed`` it is included.
+        closed: see ``high``.
+        contains: text that occurs, in upper or lower case; in a column of numbers, the number itself.
+    """
+
+    column: int | None = None
+    values: tuple[str | None, ...] | None = None
+    low: str | None = None
+    high: str | None = None
+    closed: bool = False
+    contains: str | None = None
+
+    def columns(self, table: Table) -> list[int]:
+        """The numbers of the columns to read."""
+        return table.plain_columns() if self.column is None else [self.column]
+
+    def mask(self, table: Table, read: Mapping[int, Values]) -> Mask:
+        """Which rows fulfil it."""
+        masks = [self._mask(table.columns[number], read[number]) for number in self.columns(table)]
+        return np.logical_or.reduce(masks) if masks else np.zeros(0, dtype=bool)
+
+    def _mask(self, column: BrowsedColumn, values: Values) -> Mask:
+        if self.contains is not None:
+            return _containing(column, values, self.contains.casefold())
+        if self.values is not None:
+            return _one_of(values, self.values)
+        if values.dtype == object:
+            return np.zeros(len(values), dtype=bool)
+        with np.errstate(invalid="ignore"):
+            mask = ~_is_missing(values)
+            if self.low is not None:
+                mask &= values >= _as_value(values.dtype, self.low)
+            if self.high is not None:
+                high = _as_value(values.dtype, self.high)
+                mask &= values <= high if self.closed else values < high
+        return np.asarray(mask)
+
+
+def parse_conditions(text: str, table: Table) -> tuple[Condition, ...]:
+    """Conditions as a page sends them: JSON such as ``[{"column": 1, "values": ["7"]}, {"contains": "cat"}]``.
+
+    Raises:
+        ConfigError: it is something else, or there is no such column.
+    """
+    try:
+        given = json.loads(text) if text else []
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"a filter is JSON, not {text!r:.80}") from error
+    if not isinstance(given, list) or len(given) > _MOST_CONDITIONS:
+        raise ConfigError(f"a filter is a list of at most {_MOST_CONDITIONS} conditions, not {text!r:.80}")
+    return tuple(_parse_condition(each, table) for each in given)
+
+
+def _parse_condition(given: Any, table: Table) -> Condition:
+    fields: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+    values, column = fields.get("values", []), fields.get("column")
+    texts = [*(values if isinstance(values, list) else [0]), *(fields.get(name) for name in ("low", "high", "contains"))]
+    if not (
+        (type(column) is int and column in table.plain_columns() and len(fields) > 1)
+        or (column is None and fields.keys() == {"contains"} and fields["contains"] is not None)
+    ) or not (
+        fields.keys() <= {"column", "values", "low", "high", "closed", "contains"}
+        and all(text is None or isinstance(text, str) for text in texts)
+        and type(fields.get("closed", True)) is bool
+        and len(values) <= _MOST_BARS
+    ):
+        raise ConfigError(f"there is no such condition: {given!r:.120}")
+    if "values" in fields:
+        fields["values"] = tuple(values)
+    return Condition(**fields)
+
+
+def _containing(column: BrowsedColumn, values: Values, text: str) -> Mask:
+    if values.dtype == object:
+        found = [value is not None and text in value.casefold() for value in values]
+        return np.array(found, dtype=bool)
+    if column.class_names and values.dtype.kind in "iu":
+        named = [number for number, name in enumerate(column.class_names) if text in name.casefold()]
+        if named:
+            return np.isin(values, named)
+    number = number_of(text)
+    return np.asarray(values == number) if values.dtype.kind in "biuf" else np.zeros(len(values), dtype=bool)
+
+
+def _one_of(values: Values, wanted: Sequence[str | None]) -> Mask:
+    if values.dtype == object:
+        chosen = set(wanted)
+        return np.array([value in chosen for value in values], dtype=bool)
+    found = np.isin(values, np.array([_as_value(values.dtype, text) for text in wanted if text is not None]))
+    return found | _is_missing(values) if None in wanted else found
+
+
+def _as_value(dtype: np.dtype[Any], text: str) -> Any:
+    """The number or time of a text; what is none equals nothing."""
+    if dtype.kind in "Mm":
+        try:
+            return np.datetime64(text) if dtype.kind == "M" else np.array(int(text)).astype(dtype)[()]
+        except ValueError:
+            return dtype.type("NaT")
+    number = number_of(text)
+    return np.float64(number) if dtype.kind == "f" else number  # a Python float would be rounded to the column's dtype
+
+
+def _is_missing(values: Values) -> Mask:
+    if values.dtype == object:
+        return np.array([value is None for value in values], dtype=bool)
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    return np.isnat(values) if values.dtype.kind in "Mm" else np.zeros(len(values), dtype=bool)
+
+
+class Search:
+    """The rows that fulfil some conditions, found block by block as far as they are wanted; takes one bit a row.
+
+    Args:
+        table: the rows.
+        conditions: all of which must be fulfilled.
+    """
+
+    def __init__(self, table: Table, conditions: Sequence[Condition]) -> None:
+        self._table, self._conditions = table, conditions
+        self._columns = sorted({number for condition in conditions for number in condition.columns(table)})
+        self._blocks = table.blocks() if conditions else iter(())
+        self._found: list[tuple[int, int, bytes]] = []  # start, length, packed bits
+        self._ends = [0]
+        self._lock = threading.Lock()
+        self.n_scanned = 0 if conditions else table.n_samples
+
+    @property
+    def n_found(self) -> int:
+        """How many rows were found so far."""
+        return self._ends[-1] if self._conditions else self._table.n_samples
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows were looked at."""
+        return self.n_scanned == self._table.n_samples
+
+    def advance(self, seconds: float, wanted: int | None = None) -> None:
+        """Look at more rows for about ``seconds``, or until ``wanted`` are found; at least at one block."""
+        deadline = time.perf_counter() + seconds
+        with self._lock:
+            for start, stop in self._blocks:
+                read = self._table.read(self._columns, start, stop)
+                mask = np.logical_and.reduce([condition.mask(self._table, read) for condition in self._conditions])
+                self._found.append((start, stop - start, np.packbits(mask).tobytes()))
+                self._ends.append(self._ends[-1] + int(np.count_nonzero(mask)))
+                self.n_scanned = stop
+                if time.perf_counter() > deadline or (wanted is not None and self.n_found >= wanted):
+                    break
+
+    def positions(self, start: int, count: int) -> list[int]:
+        """The positions of the rows found from the ``start``-th on; fewer than ``count`` where no more were found."""
+        if not self._conditions:
+            return list(range(min(start, self.n_found), min(start + count, self.n_found)))
+        found: list[int] = []
+        for number in range(bisect.bisect_right(self._ends, start) - 1, len(self._found)):
+            if len(found) >= count or number < 0:
+                break
+            first, length, bits = self._found[number]
+            rows = np.flatnonzero(np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=length))
+            found += (first + rows[max(0, start - self._ends[number]) :]).tolist()
+        return found[:count]
+
+
+def find_alike(table: Table, column: int, position: int, count: int, seconds: float) -> list[int]:
+    """Up to ``count`` positions before and behind ``position``, the nearest ones with the same value, in order."""
+    own = table.read([column], position, position + 1)[column].tolist()[0]
+
+    def look(edge: int, step: int) -> list[int]:
+        deadline, size, found = time.perf_counter() + seconds / 2, _NEAR, list[int]()
+        while len(found) < count and 0 <= edge < table.n_samples and time.perf_counter() < deadline:
+            start, stop = (edge, min(edge + size, table.n_samples)) if step > 0 else (max(0, edge + 1 - size), edge + 1)
+            values = table.read([column], start, stop)[column].tolist()
+            found += [start + row for row, value in enumerate(values) if value == own][::step]
+            size, edge = min(2 * size, _FAR), stop if step > 0 else start - 1
+        return found[:count]
+
+    return [*reversed(look(position - 1, -1)), *look(position + 1, 1)]
+
+
+# ---------------------------------------------------------------------- histograms
+
+
+def histograms(table: Table, columns: Sequence[int], conditions: Sequence[Condition], seconds: float) -> dict[str, Any]:
+    """Bars of some columns as plain JSON data: of all rows, and of those that fulfil the conditions on other columns.
+
+    Reads for about ``seconds``; what was read stays in the table's cache, so that another call goes on. Each bar has the
+    condition that chooses its rows.
+    """
+    deadline = time.perf_counter() + seconds
+    wanted = sorted({*columns, *(number for condition in conditions for number in condition.columns(table))})
+    pieces: dict[int, list[Values]] = {number: [] for number in columns}
+    masks: dict[int, list[Mask]] = {number: [] for number in columns}
+    n_read, n_sampled = 0, sum(stop - start for start, stop in table.sampled_blocks())
+    unread: set[int] = set()
+    for start, stop in table.sampled_blocks():
+        if n_read and time.perf_counter() > deadline:
+            break
+        read = table.read([number for number in wanted if number not in unread], start, stop)
+        n_read += stop - start
+        fulfilled = [(condition.column, condition.mask(table, read)) for condition in conditions]
+        for number in (each for each in columns if each in read):
+            others = [mask for column, mask in fulfilled if column is None or column != number]
+            masks[number].append(np.logical_and.reduce([np.ones(stop - start, dtype=bool), *others]))
+            pieces[number].append(read[number])
+            if not table.is_small and not conditions and _are_distinct(read[number]):
+                unread.add(number)  # texts take longest to read, and will not make bars
+    bars = {
+        number: _histogram(table.columns[number], number, _join(pieces[number]), [np.concatenate([_NOTHING, *masks[number]])])
+        for number in columns
+    }
+    return {"columns": bars, "n_read": n_read, "is_complete": n_read == n_sampled}
+
+
+def compare(tables: Sequence[Table], name: str, seconds: float) -> dict[str, Any]:
+    """Bars of the column ``name`` over the rows of all tables, with how many rows of each table; see :func:`histograms`."""
+    numbers = [next((each for each in table.plain_columns() if table.columns[each].name == name), None) for table in tables]
+    pieces: list[Values] = []
+    lengths, is_complete = [0] * len(tables), True
+    for place, (table, number) in enumerate(zip(tables, numbers, strict=True)):
+        deadline = time.perf_counter() + seconds / len(tables)
+        for start, stop in table.sampled_blocks() if number is not None else ():
+            if lengths[place] and time.perf_counter() > deadline:
+                is_complete = False
+                break
+            pieces.append(table.read([number], start, stop)[number])  # type: ignore[list-item,index]  # not None
+            lengths[place] += stop - start
+    owners = np.repeat(np.arange(len(tables)), lengths)
+    known = [(table, number) for table, number in zip(tables, numbers, strict=True) if number is not None]
+    if not known:
+        raise ConfigError(f"no split has a column {name!r:.60} that can be compared")
+    table, number = known[0]
+    found = _histogram(table.columns[number], number, _join(pieces), [owners == place for place in range(len(tables))])
+    return {**found, "name": name, "n_read": lengths, "is_complete": is_complete}
+
+
+def _join(pieces: Sequence[Values]) -> Values:
+    """Blocks of one column; texts, where some of them are texts."""
+    if len({piece.dtype.kind in "biuf" for piece in pieces}) > 1 or any(piece.dtype == object for piece in pieces):
+        values = itertools.chain.from_iterable(zip(piece, _is_missing(piece), strict=True) for piece in pieces)
+        texts = [None if missing else str(value) for value, missing in values]
+        return np.array([*texts, None], dtype=object)[:-1]  # of None, so that numpy makes no array of characters
+    return np.concatenate(pieces) if pieces else np.zeros(0)
+
+
+def _histogram(column: BrowsedColumn, number: int, values: Values, groups: Sequence[Mask]) -> dict[str, Any]:
+    """Bars of values or ranges, each with how many rows there are, and how many of each group."""
+    missing = _is_missing(values)
+    present, chosen = values[~missing], [group[~missing] for group in groups]
+    distinct, inverse = _number_values(present)
+    facts = {"kind": "values", "n_distinct": len(distinct), "n_missing": int(np.count_nonzero(missing))}
+    is_text = values.dtype == object
+    if _are_distinct(present):
+        return {**facts, "kind": "texts", "bars": []}
+    if is_text or column.class_names or len(distinct) <= _N_RANGES:
+        totals, counts = _count(inverse, len(distinct), chosen)
+        order = np.argsort(-totals, kind="stable")[:_MOST_BARS]
+        bars = [
+            _bar(_label(column, distinct[each]), totals[each], counts[:, each], column=number, values=[_exact(distinct[each])])
+            for each in (order if is_text else np.sort(order)).tolist()
+        ]
+    else:
+        facts["kind"], bars = "ranges", _ranges(number, present, chosen)
+    if facts["n_missing"]:
+        of_groups = [np.count_nonzero(group & missing) for group in groups]
+        bars.append(_bar("missing", facts["n_missing"], of_groups, column=number, values=[None]))
+    return {**facts, "bars": bars}
+
+
+def _are_distinct(values: Values) -> bool:
+    """Whether nearly every value is a text of its own."""
+    return values.dtype == object and len(set(values.tolist())) > max(_N_RANGES, len(values) // 2)
+
+
+def _number_values(values: Values) -> tuple[Values, npt.NDArray[np.intp]]:
+    """The distinct values, and which of them each value is."""
+    if values.dtype != object:
+        return np.unique(values, return_inverse=True)
+    numbers: dict[str, int] = {}
+    inverse = np.array([numbers.setdefault(value, len(numbers)) for value in values.tolist()], dtype=np.intp)
+    return np.array([*numbers, None], dtype=object)[:-1], inverse
+
+
+def _count(places: npt.NDArray[np.intp], n_places: int, groups: Sequence[Mask]) -> tuple[Any, Any]:
+    counts = [np.bincount(places[group], minlength=n_places) for group in groups]
+    return np.bincount(places, minlength=n_places), np.array(counts)
+
+
+def _bar(label: str, total: Any, counts: Any, **where: Any) -> dict[str, Any]:
+    return {"label": label, "count": int(total), "counts": [int(each) for each in counts], "where": where}
+
+
+def _ranges(number: int, values: Values, groups: Sequence[Mask]) -> list[dict[str, Any]]:
+    """Bars of equally wide ranges; infinities fall into the outermost ones."""
+    dtype, is_whole = values.dtype, values.dtype.kind in "iuMm"
+    numbers = values.astype(np.int64) if dtype.kind in "Mm" else values
+    finite = numbers[np.isfinite(numbers)]
+    low, high = finite.min().item(), finite.max().item()
+    step = -(-(high - low + 1) // _N_RANGES) if is_whole else high / _N_RANGES - low / _N_RANGES
+    n_ranges = -(-(high - low + 1) // step) if is_whole else _N_RANGES
+    edges = [low + step * each for each in range(n_ranges + 1)]
+    places = np.clip(np.searchsorted(np.array(edges[:-1]), numbers, side="right") - 1, 0, n_ranges - 1)
+    totals, counts = _count(places, n_ranges, groups)
+    values_at = [np.int64(min(edge, _LATEST)).astype(dtype) if dtype.kind in "Mm" else edge for edge in edges]
+    bars = []
+    for each, (start, stop) in enumerate(itertools.pairwise(values_at)):
+        where = {"low": _exact(start)} if each else {}
+        where |= {"high": _exact(stop)} if each < n_ranges - 1 else {}
+        bars.append(_bar(f"{_short(start)} – {_short(stop)}", totals[each], counts[:, each], column=number, **where))
+    return bars
+
+
+def _label(column: BrowsedColumn, value: Any) -> str:
+    is_named = isinstance(value, np.integer) and 0 <= value < len(column.class_names)
+    return column.class_names[int(value)] if is_named else _short(value)
+
+
+def _exact(value: Any) -> str:
+    """A value as the text that a condition has for it."""
+    if isinstance(value, np.timedelta64):
+        return str(value.astype(np.int64))
+    return repr(float(value)) if isinstance(value, (float, np.floating)) else str(value)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, (float, np.floating)):
+        return f"{float(value):.4g}"
+    return readable(str(value).replace("T", " ") if isinstance(value, np.datetime64) else value)

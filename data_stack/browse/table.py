@@ -1,0 +1,269 @@
+"""A split as columns that are read block by block, so that filters and histograms take little memory."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.browse.cells import PICTURED
+from data_stack.dataset.display.pictures import Kind, kind_of_value
+from data_stack.dataset.iterator import Batch, Column, DatasetIteratorIF, SampleAccess, column_names
+from data_stack.dataset.iterator.access import OneToOneAccess, access_to
+from data_stack.dataset.iterator.contract import LayerDatasetIterator
+from data_stack.dataset.iterator.stacking import join_columns, stack_values, value_of
+from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.reports.column_statistics import columns_of_samples
+from data_stack.dataset.reports.target_distribution import plain_value
+from data_stack.util.byte_cache import ByteCache
+
+__all__ = ["BrowsedColumn", "Table", "Values", "number_of"]
+
+Values = npt.NDArray[Any]
+"""Plain values of a column, shape ``(n,)``: numbers, times, or objects that are str or None."""
+
+_N_LOOKED_AT: Final = 8
+#: All rows of smaller splits take part in histograms; of larger ones so many.
+_MOST_ROWS: Final = 1 << 16
+_N_STRETCHES: Final = 64
+_BLOCK_SECONDS: Final = 0.03
+_LEAST_BLOCK, _LARGEST_BLOCK = 16, 1 << 13
+_CACHE_BYTES: Final = 48 << 20
+_BYTES_OF_TEXT: Final = 100
+_NAMES_OF_CLASSES: Final = ("label", "class", "target", "y", "category", "cls")
+_PLAIN_SHAPES: Final = ((), (1,))
+_TRUTHS: Final = {"True": 1, "False": 0}
+
+
+@dataclass(frozen=True)
+class BrowsedColumn:
+    """A column of a split.
+
+    Attributes:
+        key: position or key in a sample; None of bare samples.
+        name: for people.
+        role: ``"sample"``, ``"target"`` or ``"tag"``, if the meta says so.
+        dtype: of its values, in words.
+        shape: of a value; None where it varies.
+        kind: what its values are shown as.
+        is_plain: whether its values are single numbers, times or texts, which can be filtered.
+        class_names: names of the values 0, 1 …; empty without names.
+    """
+
+    key: int | str | None
+    name: str
+    role: str | None
+    dtype: str
+    shape: tuple[int | None, ...] | None
+    kind: Kind
+    is_plain: bool
+    class_names: tuple[str, ...] = ()
+
+    @property
+    def has_picture(self) -> bool:
+        """Whether its values are shown as pictures."""
+        return not self.is_plain and self.kind in PICTURED
+
+
+class OneAtATime(LayerDatasetIterator):
+    """The same samples, read by one thread at a time, as not every iterator bears several."""
+
+    def make_access(self) -> SampleAccess:
+        return _OneAtATimeAccess(self._below())
+
+
+class _OneAtATimeAccess(OneToOneAccess):
+    def __init__(self, below: SampleAccess) -> None:
+        super().__init__(below, keeps_values=True)
+        self._lock = threading.RLock()
+
+    def sample(self, position: int) -> Any:
+        with self._lock:
+            return self.below.sample(position)
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        with self._lock:
+            return self.below.batch(positions)
+
+    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        with self._lock:
+            return self.below.columns(keys, positions)
+
+
+class Table:
+    """The samples of a split.
+
+    Args:
+        name: of the split.
+        iterator: its samples; stays the caller's to close.
+
+    Attributes:
+        n_samples: how many there are.
+        iterator: the samples, for other readers beside this one.
+        columns: of the samples; none where no sample can be read.
+        class_column: the number of the column of classes, if there is one.
+    """
+
+    def __init__(self, name: str, iterator: DatasetIteratorIF) -> None:
+        self.name, self.iterator = name, OneAtATime(iterator)
+        self._access = access_to(self.iterator)
+        self.n_samples = self._access.n_samples
+        self._cache: ByteCache[tuple[int, int, int], Values] = ByteCache(_CACHE_BYTES, _size_of)
+        self.columns = self._look_at(iterator)
+        self.class_column = self._find_class_column()
+        self._block = self._measure_block()
+
+    def _look_at(self, iterator: DatasetIteratorIF) -> tuple[BrowsedColumn, ...]:
+        """The columns by the first samples that can be read."""
+        samples = []
+        for position in range(min(_N_LOOKED_AT, self.n_samples)):
+            with contextlib.suppress(Exception):  # foreign code; a damaged sample is said where it is shown
+                samples.append(self._access.sample(position))
+        if not samples:
+            return ()
+        meta = getattr(iterator, "dataset_meta", None)
+        reports = columns_of_samples(samples, meta, column_names(iterator), access_to(iterator).unwrap()[0].declare_columns())
+        classes = getattr(meta, "class_names", None) or getattr(iterator, "class_names", None) or ()
+        found = []
+        for report in reports:
+            values = [
+                sample if report.key is None else value_of(sample, report.key) for sample in samples if _has(sample, report.key)
+            ]
+            is_class = report.role == "target" or (meta is None and report.key == "label")
+            is_one_hot = is_class and getattr(meta, "target_kind", None) == "one_hot"
+            name = str(report.name or ("value" if report.key is None else report.key))
+            found.append(
+                BrowsedColumn(
+                    report.key,
+                    f"column {name}" if report.name is None and isinstance(report.key, int) else name,
+                    report.role,
+                    report.dtype,
+                    report.shape,
+                    next((kind for kind in map(kind_of_value, values) if kind != "missing"), "missing"),
+                    is_one_hot or all(map(_is_plain, values)),
+                    tuple(map(str, classes)) if is_class else (),
+                )
+            )
+        return tuple(found)
+
+    def _find_class_column(self) -> int | None:
+        """Where the classes are: the target, or a column with a usual name."""
+        plain = [number for number, column in enumerate(self.columns) if column.is_plain]
+        targets = [number for number in plain if self.columns[number].role == "target"]
+        usual = [number for name in _NAMES_OF_CLASSES for number in plain if name in self.columns[number].name.lower().split(".")]
+        return next(iter([*targets, *usual]), None)
+
+    def _measure_block(self) -> int:
+        """How many rows can be read at once without keeping a page waiting."""
+        rows, numbers = min(_LEAST_BLOCK, self.n_samples), self.plain_columns()
+        if not rows or not numbers:
+            return _LARGEST_BLOCK
+        self._read_rows(numbers, 0, rows)  # opens files
+        started = time.perf_counter()
+        self._read_rows(numbers, 0, rows)
+        seconds_a_row = (time.perf_counter() - started) / rows
+        return 1 << int(np.log2(np.clip(_BLOCK_SECONDS / max(seconds_a_row, 1e-9), _LEAST_BLOCK, _LARGEST_BLOCK)))
+
+    def plain_columns(self) -> list[int]:
+        """The numbers of the columns that can be filtered."""
+        return [number for number, column in enumerate(self.columns) if column.is_plain]
+
+    # ------------------------------------------------------------------ blocks
+
+    @property
+    def is_small(self) -> bool:
+        """Whether histograms are of all samples."""
+        return self.n_samples <= _MOST_ROWS
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Start and stop of consecutive blocks of all rows."""
+        for start in range(0, self.n_samples, self._block):
+            yield start, min(start + self._block, self.n_samples)
+
+    def sampled_blocks(self) -> Iterator[tuple[int, int]]:
+        """Start and stop of the blocks that stand for all rows, in an order in which each beginning stands for all too."""
+        if self.is_small:
+            yield from self.blocks()
+            return
+        rows = min(self._block, _MOST_ROWS // _N_STRETCHES)
+        for number in range(_N_STRETCHES):
+            # bit-reversed, and never the end of the table
+            start = int(f"{number:06b}"[::-1], 2) * (self.n_samples - rows) // (_N_STRETCHES - 1)
+            yield start, start + rows
+
+    def read(self, columns: Sequence[int], start: int, stop: int) -> dict[int, Values]:
+        """Plain values of the rows from ``start`` to ``stop``; a row that cannot be read counts as missing."""
+        keeps = stop - start <= _MOST_ROWS // _N_STRETCHES or self.is_small
+        known = self._cache.get_many((number, start, stop) for number in columns)
+        values = {number: read for (number, _, _), read in known.items()}
+        missing = [number for number in columns if number not in values]
+        if missing:
+            for number, column in zip(missing, self._read_rows(missing, start, stop), strict=True):
+                values[number] = _plain(column, is_class=bool(self.columns[number].class_names))
+                if keeps:
+                    self._cache.put((number, start, stop), values[number])
+        return values
+
+    def _read_rows(self, columns: Sequence[int], start: int, stop: int) -> list[Column]:
+        try:
+            return self.read_columns(columns, np.arange(start, stop, dtype=np.intp))
+        except Exception:  # noqa: BLE001  # foreign code: one damaged sample must not hide the others
+            if stop - start == 1:
+                return [stack_values([None]) for _ in columns]
+        middle = (start + stop) // 2
+        halves = zip(self._read_rows(columns, start, middle), self._read_rows(columns, middle, stop), strict=True)
+        return [join_columns(pieces) for pieces in halves]
+
+    def read_columns(self, columns: Sequence[int], positions: npt.NDArray[np.intp]) -> list[Column]:
+        """Columns as they are, shape ``(len(positions), ...)`` each; raises what the iterator raises."""
+        keys = [self.columns[number].key for number in columns]
+        if None in keys:
+            return [np.asarray(self._access.batch(positions))]
+        return self._access.columns([key for key in keys if key is not None], positions)
+
+    def read_sample(self, position: int) -> tuple[Any, str | None]:
+        """One sample, and where it is stored; raises what the iterator raises."""
+        return self._access.sample(position), self._access.locate(position)
+
+
+def _has(sample: Any, key: Any) -> bool:
+    return key in sample if isinstance(sample, Mapping) else True
+
+
+def _is_plain(value: Any) -> bool:
+    if value is None or isinstance(value, (str, bool, int, float, np.datetime64, np.timedelta64)):
+        return True
+    dtype = getattr(value, "dtype", None)
+    return getattr(value, "shape", None) in _PLAIN_SHAPES and getattr(dtype, "kind", "") in "biufMmUST"
+
+
+def _plain(column: Column, *, is_class: bool) -> Values:
+    """A column as numbers, times, or texts with None; of one-hot vectors the positions of their ones."""
+    if column.ndim > 1:
+        column = column.argmax(axis=1) if is_class and column.shape[1] > 1 else column.reshape(len(column), -1)[:, 0]
+    if column.dtype.kind in "biufMm":
+        return column
+    values = [plain_value(value) for value in column.tolist()]
+    if all(value is None or value == "nan" or isinstance(value, (bool, int, float)) for value in values):
+        return np.array([np.nan if value is None else float(value) for value in values])
+    texts = np.empty(len(values), dtype=object)
+    texts[:] = [None if value is None else str(value) for value in values]
+    return texts
+
+
+def number_of(text: str) -> float:
+    """A number by its text, as a page sends it: ``"7"``, ``"-0.5"``, ``"True"``; NaN for anything else."""
+    try:
+        return _TRUTHS[text] if text in _TRUTHS else int(text) if text.lstrip("-").isdigit() else float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _size_of(values: Values) -> int:
+    return values.nbytes if values.dtype != object else len(values) * _BYTES_OF_TEXT

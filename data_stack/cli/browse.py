@@ -1,0 +1,59 @@
+"""The command ``data-stack browse``: a page of this machine that shows a dataset."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from data_stack.cli.settings import Settings, common_options, dataset_options, echo, locate, parse_options, pass_settings
+
+__all__ = ["browse"]
+
+
+@click.command("browse")
+@click.argument("source", metavar="NAME | PATH | URL")
+@click.option("--split", metavar="SPLIT", help="Only this split.  [default: all, side by side]")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="The port.  [default: any free one]")
+@click.option("--no-open", is_flag=True, help="Print the URL only.")
+@dataset_options
+@common_options
+@pass_settings
+def browse(settings: Settings, source: str, split: str | None, port: int, no_open: bool, options: tuple[str, ...]) -> None:
+    """Show a dataset in the web browser.
+
+    For example: data-stack browse mnist
+
+    The source is an installed dataset, which is prepared first if it is not ready, or a folder, a file or a URL in a format
+    that data-stack convert reads: records, Parquet, WebDataset, images, HDF5 …; a folder of such folders has them as splits.
+
+    The page lies on 127.0.0.1 and only opens with the token in its URL. It only reads. Ctrl-C ends it.
+    """
+    with contextlib.ExitStack() as resources:
+        browser = _open(settings, source, split, parse_options(options), resources)
+        from data_stack.browse.server import serve
+
+        serve(browser, port=port, opens=not no_open, announce=lambda url: echo(f"{url}\nCtrl-C ends it."))
+
+
+def _open(settings: Settings, text: str, split: str | None, options: Mapping[str, Any], resources: contextlib.ExitStack) -> Any:
+    """What to browse: what lies at a path or URL, or else an installed dataset."""
+    from data_stack.browse.browser import Browser
+
+    if "://" in text or os.path.exists(os.path.expanduser(text)):
+        from data_stack.browse.opening import open_splits
+
+        if options or settings.storage is not None:
+            raise click.UsageError("--storage and -O are for an installed dataset; this is a file, folder or URL")
+        return Browser(os.path.basename(text.rstrip("/")) or text, open_splits(locate(text), split, resources))
+    from data_stack.repository.repository import default_repository
+
+    repository = default_repository()
+    about = repository.describe(text)
+    loaded = repository.load(text, split, settings.connector(), **options)
+    facts = [("version", about.version), ("licence", about.license), ("homepage", about.homepage), ("citation", about.citation)]
+    splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
+    return Browser(about.name, splits, {name: fact for name, fact in facts if fact})

@@ -1,0 +1,292 @@
+"""What the pages ask for: samples, filters, histograms, pictures, neighbours, duplicates."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browse_kit import CLASSES, Samples, Serve, Served
+from PIL import Image
+
+from data_stack import SequenceDatasetIterator
+from data_stack.browse.opening import open_splits
+from data_stack.formats.conversion import convert
+
+
+def test_an_overview_names_splits_and_columns(pictures: Served) -> None:
+    overview = pictures.get("/api/overview").json
+
+    assert [(split["name"], split["n_samples"], split["class_column"]) for split in overview["splits"]] == [
+        ("train", 120, 1),
+        ("test", 30, 1),
+    ]
+    columns = overview["splits"][0]["columns"]
+    assert [(each["name"], each["role"], each["kind"], each["has_picture"], each["is_plain"]) for each in columns] == [
+        ("image", "sample", "image", True, False),
+        ("label", "target", "number", False, True),
+        ("tag", "tag", "text", False, True),
+    ]
+
+
+def test_samples_come_in_pages_with_the_names_of_their_classes(pictures: Served) -> None:
+    found = pictures.samples(start=118, count=60)
+
+    assert (found["n_found"], found["is_complete"]) == (120, True)
+    assert found["samples"] == [
+        {"position": 118, "cells": [None, CLASSES[1], "tag 118"]},
+        {"position": 119, "cells": [None, CLASSES[2], "tag 119"]},
+    ]
+
+
+def test_conditions_combine(pictures: Served) -> None:
+    is_cat = {"column": 1, "values": ["0"]}
+
+    assert pictures.positions(is_cat)[:3] == [0, 3, 6]
+    assert pictures.positions({"column": 1, "values": ["0", "2"]})[:4] == [0, 2, 3, 5]
+    assert pictures.positions(is_cat, {"column": 2, "contains": "TAG 11"}) == [111, 114, 117]
+    assert pictures.positions({"contains": "tag 119"}) == [119]
+    assert pictures.positions({"contains": "onerror"})[:2] == [2, 5]  # a class
+    assert pictures.positions({"contains": "nowhere"}) == []
+    assert pictures.positions(is_cat, split=1) == list(range(0, 30, 3))
+
+
+def test_ranges_and_missing_values(serve: Serve) -> None:
+    numbers = [0.5, float("nan"), -1.0, 2.0, float("inf"), 2.5]
+    times = np.array(["2024-01-01", "2024-02-01", "NaT", "2024-03-01", "2024-04-01", "2024-05-01"], dtype="M8[D]")
+    texts = ["a", None, "c", "", "é", "A"]
+    served = serve(all=SequenceDatasetIterator([numbers, list(times), texts]))
+
+    assert served.positions({"column": 0, "low": "0.5", "high": "2.5"}) == [0, 3]
+    assert served.positions({"column": 0, "low": "0.5", "high": "2.5", "closed": True}) == [0, 3, 5]
+    assert served.positions({"column": 0, "low": "nan"}) == served.positions({"column": 0, "low": "many"}) == []
+    assert served.positions({"column": 0, "values": [None]}) == [1]
+    assert served.positions({"column": 1, "low": "2024-02-01", "high": "2024-04-01"}) == [1, 3]
+    assert served.positions({"column": 1, "values": [None]}) == [2]
+    assert served.positions({"column": 2, "values": [None, ""]}) == [1, 3]
+    assert served.positions({"column": 2, "contains": "É"}) == [4]
+
+
+def test_integers_are_compared_exactly(serve: Serve) -> None:
+    served = serve(all=SequenceDatasetIterator([[2**53, 2**53 + 1, -5], [True, False, True]]))
+
+    assert served.positions({"column": 0, "values": [str(2**53 + 1)]}) == [1]
+    assert served.positions({"column": 0, "low": "9" * 40}) == []
+    assert served.positions({"column": 1, "values": ["False"]}) == [1]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "{",
+        "[" * 5_000,
+        '{"column": 1}',
+        '[{"column": 99, "values": []}]',
+        '[{"column": true, "values": []}]',
+        '[{"column": 0, "values": ["1"]}]',
+        '[{"column": 1, "values": [1]}]',
+        '[{"column": 1, "values": "1"}]',
+        '[{"column": 1, "function": "1"}]',
+        '[{"values": ["1"]}]',
+        "[7]",
+    ],
+)
+def test_what_is_no_filter_is_refused(pictures: Served, where: str) -> None:
+    answer = pictures.get("/api/samples", split=0, start=0, where=where)
+
+    assert (answer.status, list(answer.json)) == (400, ["error"])
+
+
+def test_histograms_count_all_rows_and_those_that_are_chosen(pictures: Served) -> None:
+    where = '[{"column": 1, "values": ["0"]}, {"contains": "tag 1"}]'
+
+    found = pictures.get("/api/histograms", split=0, columns="1,2", where=where).json
+
+    assert (found["n_read"], found["is_complete"]) == (120, True)
+    labels, tags = found["columns"]["1"], found["columns"]["2"]
+    assert [(bar["label"], bar["count"], bar["where"]["values"]) for bar in labels["bars"]] == [
+        (name, 40, [str(number)]) for number, name in enumerate(CLASSES)
+    ]
+    n_found = [len(pictures.positions({"column": 1, "values": [str(each)]}, {"contains": "tag 1"})) for each in range(3)]
+    assert [bar["counts"][0] for bar in labels["bars"]] == n_found  # the filter of the column itself does not count
+    assert (tags["kind"], tags["n_distinct"], tags["bars"]) == ("texts", 120, [])
+
+
+def test_each_bar_has_the_condition_that_finds_its_rows(serve: Serve) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=500).astype(np.float32)
+    numbers[:7] = np.nan
+    times = np.datetime64("2024-01-01") + rng.integers(0, 400, 500).astype("m8[D]")
+    served = serve(all=SequenceDatasetIterator([numbers, rng.integers(-90, 5000, 500), times, rng.integers(0, 4, 500)]))
+
+    found = served.get("/api/histograms", split=0, columns="0,1,2,3").json["columns"]
+
+    assert [found[each]["kind"] for each in "0123"] == ["ranges", "ranges", "ranges", "values"]
+    for each in "0123":
+        bars = found[each]["bars"]
+        assert [served.samples(bar["where"], count=0)["n_found"] for bar in bars] == [bar["count"] for bar in bars]
+        assert sum(bar["count"] for bar in bars) == 500
+
+
+def test_a_large_split_is_searched_in_parts_and_its_histograms_are_of_some_samples(serve: Serve) -> None:
+    numbers = np.arange(300_000)
+    served = serve(all=SequenceDatasetIterator([numbers % 1000, numbers]))
+
+    first = served.samples({"column": 1, "low": "299990"}, count=5)
+    while not first["is_complete"]:
+        first = served.samples({"column": 1, "low": "299990"}, count=5)
+    found = served.get("/api/histograms", split=0, columns="1").json
+
+    assert ([each["position"] for each in first["samples"]], first["n_found"]) == ([299990 + each for each in range(5)], 10)
+    assert served.positions({"column": 0, "values": ["999"]})[:2] == [999, 1999]
+    assert found["n_read"] < found["n_samples"] == 300_000
+    bars = [bar["count"] for bar in found["columns"]["1"]["bars"]]
+    assert sum(bars) == found["n_read"]
+    assert not found["is_complete"] or min(bars) > 0
+
+
+def test_pictures_are_png_of_this_run_that_browsers_keep(pictures: Served) -> None:
+    answer = pictures.get("/picture", split=0, position=7, column=0)
+
+    assert (answer.status, answer.headers["content-type"]) == (200, "image/png")
+    assert "immutable" in answer.headers["cache-control"]
+    assert Image.open(io.BytesIO(answer.body)).size == (10, 12)
+
+
+def test_what_is_not_there_is_refused(pictures: Served) -> None:
+    statuses = [
+        pictures.get(path, **parameters).status
+        for path, parameters in (
+            ("/picture", {"split": 0, "position": 120, "column": 0}),
+            ("/picture", {"split": 0, "position": 0, "column": 3}),
+            ("/picture", {"split": 0, "position": 0, "column": 2}),
+            ("/picture", {"split": 0, "position": 0, "column": -1}),
+            ("/api/sample", {"split": 2, "position": 0}),
+            ("/api/sample", {"split": -1, "position": 0}),
+            ("/api/sample", {"split": 0, "position": "1e3"}),
+            ("/api/histograms", {"split": 0, "columns": "x"}),
+            ("/api/compare", {"name": "nothing"}),
+            ("/api/nothing", {}),
+        )
+    ]
+
+    assert statuses == [404, 400, 400, 400, 400, 400, 400, 400, 400, 404]
+
+
+def test_a_sample_has_its_neighbours_of_the_same_class(pictures: Served) -> None:
+    sample = pictures.get("/api/sample", split=0, position=9).json
+
+    assert sample["neighbours"] == [0, 3, 6, 12, 15, 18, 21, 24, 27]
+    assert [(field["name"], field["has_picture"]) for field in sample["fields"]] == [
+        ("image", True),
+        ("label", False),
+        ("tag", False),
+    ]
+    assert sample["fields"][1]["text"] == "cat (0)"
+
+
+def test_samples_that_cannot_be_read_say_so_in_place(serve: Serve) -> None:
+    samples = [{"x": 1, "text": "one"}, ValueError("<b>broken</b>"), {"text": "no x"}, {"x": 4, "text": "four"}]
+    served = serve(all=Samples(*samples))
+
+    found = served.samples()["samples"]
+    opened = served.get("/api/sample", split=0, position=1).json
+
+    assert [sample.get("cells") for sample in found] == [["1", "one"], None, None, ["4", "four"]]
+    assert found[1]["error"] == opened["error"] == "ValueError: <b>broken</b>"
+    assert "no column 'x'" in found[2]["error"]
+    assert served.positions({"column": 0, "values": ["4"]}) == [3]
+    assert served.positions({"column": 0, "values": [None]}) == [1, 2]
+
+
+@pytest.mark.parametrize("sample", [{"x": 1}, (1, "a"), 5, "text", np.zeros((8, 8), np.uint8), None, {}, (), {1: 2}])
+def test_samples_of_any_kind_are_shown(serve: Serve, sample: Any) -> None:
+    served = serve(all=Samples(sample, sample, sample))
+
+    overview, found = served.get("/api/overview").json, served.samples()
+    columns = ",".join(map(str, range(len(overview["splits"][0]["columns"]))))
+
+    assert "error" not in overview["splits"][0]
+    assert [each["position"] for each in found["samples"]] == [0, 1, 2]
+    assert served.get("/api/sample", split=0, position=1).status == 200
+    assert served.get("/api/histograms", split=0, columns=columns).status == 200
+    assert served.samples({"contains": "7"})["n_found"] == 0
+
+
+def test_an_empty_split_and_one_that_cannot_be_opened_leave_the_others_alone(serve: Serve) -> None:
+    class Broken(Samples):
+        def __len__(self) -> int:
+            raise OSError("the disk is gone")
+
+    served = serve(empty=Samples(), broken=Broken(), whole=Samples(1, 2))
+
+    splits = served.get("/api/overview").json["splits"]
+
+    assert [split["n_samples"] for split in splits] == [0, 0, 2]
+    assert splits[1]["error"] == "OSError: the disk is gone"
+    assert served.samples()["samples"] == []
+    assert served.get("/api/histograms", split=0, columns="").json["columns"] == {}
+    assert served.get("/api/samples", split=1, start=0).status == 500
+
+
+def test_splits_are_compared_column_by_column(pictures: Served) -> None:
+    found = pictures.get("/api/compare", name="label").json
+
+    assert found["n_read"] == [120, 30]
+    assert [(bar["label"], bar["counts"]) for bar in found["bars"]] == [(name, [40, 10]) for name in CLASSES]
+
+
+def test_duplicates_are_found_when_they_are_asked_for(pictures: Served) -> None:
+    before = pictures.get("/api/duplicates", column=0).json
+
+    found = pictures.get("/api/duplicates", column=0, run=1).json
+    while found["state"] == "running":
+        time.sleep(0.01)
+        found = pictures.get("/api/duplicates", column=0).json
+
+    assert before == {"state": "none", "n_samples": 150}
+    assert (found["state"], found["is_leaking"]) == ("done", True)
+    assert found["between"][0]["n_in_second"] == 30
+    assert found["between"][0]["positions"][:2] == [[0, 0], [1, 1]]
+    assert [each["n_repeats"] for each in found["within"]] == [0, 0]
+
+
+def test_long_and_odd_values_are_shortened(serve: Serve) -> None:
+    served = serve(all=Samples({"x": "a" * 10_000_000, "y": "\x1b[31m\u202e", "z": np.zeros((1, 1_000_000), np.uint8)}))
+
+    cells = served.samples()["samples"][0]["cells"]
+    picture = served.get("/picture", split=0, position=0, column=2)
+
+    assert len(cells[0]) < 200
+    assert cells[1] == "\\x1b[31m\\u202e"
+    assert len(served.get("/api/sample", split=0, position=0).body) < 50_000
+    assert (picture.status, len(picture.body) < 100_000) == (200, True)
+
+
+def test_formats_and_folders_of_splits_are_opened(tmp_path: Path, serve: Serve) -> None:
+    images = SequenceDatasetIterator([[np.full((8, 8, 3), n, np.uint8) for n in range(4)], [0, 1, 0, 1]]).as_dict(
+        "image", "label"
+    )
+    for split in ("test", "train"):
+        for name, kind in ((f"sets/{split}", "records"), (f"{split}.tar", "webdataset"), (f"{split}.parquet", "parquet")):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            convert(images, tmp_path / name, target_format=kind, progress=False)
+
+    with contextlib.ExitStack() as resources:
+        found = {
+            name: open_splits(str(tmp_path / name), None, resources)
+            for name in ("sets", "train.tar", "train.parquet", "sets/test")
+        }
+        served = serve(**{f"{name}:{split}": each for name, splits in found.items() for split, each in splits.items()})
+
+        assert {name: list(splits) for name, splits in found.items()} == {
+            "sets": ["train", "test"], "train.tar": ["train.tar"], "train.parquet": ["train.parquet"], "sets/test": ["test"],
+        }  # fmt: skip
+        for number, split in enumerate(served.get("/api/overview").json["splits"]):
+            picture = [column["has_picture"] for column in split["columns"]].index(True)
+            assert served.positions({"column": split["class_column"], "values": ["1"]}, split=number) == [1, 3]
+            assert served.get("/picture", split=number, position=0, column=picture).status == 200

@@ -1,0 +1,112 @@
+"""Who may read the pages, and what a page may do."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Mapping
+
+import pytest
+from browse_kit import TOKEN, Answer, Served
+
+PATHS = ("/", "/app.js", "/api/overview", "/api/samples?split=0&start=0", "/picture?split=0&position=0&column=0", "/nothing")
+
+
+def ask(served: Served, path: str, headers: Mapping[str, str], method: str = "GET") -> Answer:
+    """Ask with just these headers and this path, byte for byte."""
+    connection = http.client.HTTPConnection(served.url.removeprefix("http://"), timeout=30)
+    connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+    for name, value in ({"Host": served.url.removeprefix("http://")} | dict(headers)).items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    answer = connection.getresponse()
+    found = Answer(answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()})
+    connection.close()
+    return found
+
+
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("given", ["", "wrong", TOKEN[:-1], TOKEN + "x", "\u00e9"])
+def test_no_page_is_shown_without_the_token(pictures: Served, path: str, given: str) -> None:
+    for headers in ({"Authorization": f"Bearer {given}"}, {"Cookie": f"data_stack_1={TOKEN}; data_stack={given}"}):
+        assert ask(pictures, path, {name: value.encode().decode("latin-1") for name, value in headers.items()}).status == 403
+
+
+def test_the_token_in_the_url_sets_a_cookie_that_opens_the_rest(pictures: Served) -> None:
+    first = ask(pictures, f"/?token={TOKEN}", {})
+    cookie, *attributes = first.headers["set-cookie"].split("; ")
+
+    assert (first.status, b"app.js" in first.body, set(attributes)) == (200, True, {"HttpOnly", "SameSite=Strict", "Path=/"})
+    assert ask(pictures, "/api/overview", {"Cookie": f"theme=dark; {cookie}"}).status == 200
+    assert ask(pictures, "/?token=wrong", {}).headers.get("set-cookie") is None
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost@evil.example", "", "[::2]"]
+)
+def test_a_name_that_resolves_to_this_machine_is_refused(pictures: Served, host: str) -> None:
+    assert ask(pictures, "/api/overview", {**BEARER, "Host": host}).status == 403
+
+
+@pytest.mark.parametrize("host", ["localhost:8080", "LOCALHOST", "[::1]:9"])
+def test_a_forwarded_port_is_let_through(pictures: Served, host: str) -> None:
+    assert ask(pictures, "/api/overview", {**BEARER, "Host": host, "Origin": f"http://{host}"}).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+    ],
+)
+def test_other_pages_are_refused(pictures: Served, headers: dict[str, str]) -> None:
+    assert ask(pictures, "/api/overview", {**BEARER, **headers}).status == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_nothing_but_reading_is_answered(pictures: Served, method: str) -> None:
+    assert ask(pictures, "/api/overview", BEARER, method).status == 405
+
+
+def test_head_is_answered_without_a_body(pictures: Served) -> None:
+    answer = ask(pictures, "/api/overview", BEARER, "HEAD")
+
+    assert (answer.status, answer.body) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    "path", ["/../setup.py", "/static/../../table.py", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/app.js/..", "/etc/passwd"]
+)
+def test_no_path_reaches_a_file(pictures: Served, path: str) -> None:
+    answer = ask(pictures, path, BEARER)
+
+    assert (answer.status, answer.body) == (404, b"Not Found")
+
+
+def test_answers_forbid_what_pages_do_not_need(pictures: Served) -> None:
+    for path in PATHS:
+        headers = ask(pictures, path, BEARER).headers
+        policy = dict(rule.split(" ", 1) for rule in headers["content-security-policy"].split("; "))
+        assert (policy["default-src"], policy["script-src"], policy["frame-ancestors"]) == ("'none'", "'self'", "'none'")
+        assert "unsafe" not in headers["content-security-policy"]
+        assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert "access-control-allow-origin" not in headers
+
+
+def test_the_page_has_no_script_or_style_of_its_own_and_loads_nothing_from_elsewhere(pictures: Served) -> None:
+    page, script, style = (ask(pictures, path, BEARER).body.decode() for path in ("/", "/app.js", "/style.css"))
+
+    assert "<style" not in page
+    assert "://" not in page + style
+    assert "<script src=" in page
+    assert page.count("<script") == 1
+    for forbidden in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("):
+        assert forbidden not in script

@@ -1,0 +1,119 @@
+"""Browsers served by a real uvicorn on this machine, asked by urllib."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import uvicorn
+
+from data_stack import SequenceDatasetIterator
+from data_stack.browse.app import make_app
+from data_stack.browse.browser import Browser
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, InformedDatasetIterator
+from data_stack.dataset.meta import DatasetMeta
+
+TOKEN = "a-token-of-the-tests"
+
+
+@dataclass
+class Answer:
+    """What the server answered."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+@dataclass
+class Served:
+    """A served browser.
+
+    Attributes:
+        url: without a token, and without a slash at its end.
+    """
+
+    url: str
+
+    def get(self, path: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, **parameters: Any) -> Answer:
+        """Ask with the token in a header, unless ``headers`` are given."""
+        url = f"{self.url}{path}" + (f"?{urllib.parse.urlencode(parameters)}" if parameters else "")
+        sent = {"Authorization": f"Bearer {TOKEN}"} if headers is None else dict(headers)
+        request = urllib.request.Request(url, method=method, headers=sent)
+        try:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as answer:
+                return Answer(answer.status, answer.read(), dict(answer.headers))
+        except urllib.error.HTTPError as error:
+            with error:
+                return Answer(error.code, error.read(), dict(error.headers))
+
+    def samples(self, *where: Any, split: int = 0, start: int = 0, count: int = 60) -> Any:
+        """The samples that fulfil all conditions."""
+        return self.get("/api/samples", split=split, where=json.dumps(where), start=start, count=count).json
+
+    def positions(self, *where: Any, split: int = 0) -> list[int]:
+        """Where the samples are that fulfil all conditions."""
+        return [sample["position"] for sample in self.samples(*where, split=split)["samples"]]
+
+
+Serve = Callable[..., Served]
+
+
+@contextlib.contextmanager
+def serving(splits: Mapping[str, DatasetIteratorIF], title: str = "test") -> Iterator[Served]:
+    """Serve until the block ends."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        config = uvicorn.Config(make_app(Browser(title, splits), TOKEN), log_level="error", lifespan="off", ws="none")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.005)
+            yield Served(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+CLASSES = ("cat", "<script>alert(1)</script>", '"><img src=x onerror=alert(2)>')
+
+
+def labelled(n_samples: int) -> DatasetIteratorIF:
+    """Pictures of 12 × 10 pixels in three classes."""
+    images = [np.full((12, 10), number % 200, dtype=np.uint8) for number in range(n_samples)]
+    labels = [number % 3 for number in range(n_samples)]
+    tags = [f"tag {number}" for number in range(n_samples)]
+    meta = DatasetMeta(dataset_name="labelled", target_kind="label", class_names=CLASSES, column_names=("image", "label", "tag"))
+    return InformedDatasetIterator(SequenceDatasetIterator([images, labels, tags]), meta)
+
+
+class Samples(DatasetIterator):
+    """Samples as they are given; an exception is raised."""
+
+    def __init__(self, *samples: Any) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, index: Any) -> Any:
+        sample = self._samples[index]
+        if isinstance(sample, Exception):
+            raise sample
+        return sample
