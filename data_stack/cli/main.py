@@ -48,7 +48,6 @@ _COMMANDS = (
     new,
     check,
     browse,
-    ,
 )
 
 for _command in _COMMANDS:

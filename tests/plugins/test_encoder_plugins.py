@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -93,5 +94,5 @@ def test_the_example_of_the_documentation_works(site: Site) -> None:
 
     encoder = encoders.encoder("log", offset=1.0)
 
-    assert encoder.transform([1.0, np.e]).tolist() == [1, 2]
+    assert encoder.transform([1.0, math.e]).tolist() == [1, 2]
     assert encoders.encoder_from_state(encoder.state()) == encoder
