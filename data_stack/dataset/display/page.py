@@ -6,7 +6,8 @@ import html
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,6 +38,8 @@ from data_stack.dataset.reports.report import table_of_columns, table_of_targets
 from data_stack.dataset.reports.target_distribution import target_distribution
 
 __all__ = ["IteratorPage", "Parts"]
+
+_Value = TypeVar("_Value")
 
 _MOST_COLUMNS_OF_SAMPLES = 12
 _MOST_CLASSES = 16
@@ -96,7 +99,7 @@ class IteratorPage(Document):
         """The parts of the page."""
         found = _Found(self)
         return Parts(
-            title=_or_said(lambda: found.title, type(self.iterator).__name__),
+            title=_or_else(lambda: found.title, type(self.iterator).__name__),
             facts=_blocks_or_said("its facts", lambda: [Paragraph(" · ".join(found.facts()))]),
             samples=_blocks_or_said("samples", found.samples_block),
             columns=_blocks_or_said("columns", found.columns_block),
@@ -105,7 +108,7 @@ class IteratorPage(Document):
         )
 
 
-def _or_said(make: Callable[[], str], otherwise: str) -> str:
+def _or_else(make: Callable[[], _Value], otherwise: _Value) -> _Value:
     try:
         return make()
     except Exception:  # noqa: BLE001  # foreign code
@@ -120,28 +123,48 @@ def _blocks_or_said(what: str, make: Callable[[], list[Block]]) -> list[Block]:
 
 
 def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {_or_said(lambda: shorten(str(error)), '')}"
+    return f"{type(error).__name__}: {_or_else(lambda: shorten(str(error)), '')}"
 
 
 class _Found:
-    """What is read and known of an iterator."""
+    """What is known of an iterator, each part read when it is first needed."""
 
     def __init__(self, page: IteratorPage) -> None:
         self._page, self._iterator = page, page.iterator
-        self._meta = getattr(page.iterator, "dataset_meta", None)
-        self._explanation: Explanation = explain(page.iterator)
-        self._rows = _read_some(page.iterator, page.n_samples)
-        self._whole = [sample for _, sample in self._rows if not isinstance(sample, _Failed)]
-        keys = default_keys(self._meta, self._whole[0]) if self._whole else (None, None)
-        self._sample_key, self._target_key = keys
-        self._columns: Sequence[ColumnReport] = ()
-        self._hints: dict[Any, str] = {}
-        self._counts: dict[Any, int] = {}
-        if self._whole:
-            self._hints = {**hints_of(page.iterator)}
-            declared = access_to(page.iterator).unwrap()[0].declare_columns()
-            self._columns = columns_of_samples(self._whole, self._meta, column_names(page.iterator), declared)
-            self._counts = _count_targets(page.iterator, self._target_key, self._whole)
+        self._meta = _or_else(lambda: getattr(page.iterator, "dataset_meta", None), None)
+
+    @cached_property
+    def _explanation(self) -> Explanation:
+        return explain(self._iterator)
+
+    @cached_property
+    def _rows(self) -> list[tuple[int, Any]]:
+        return _read_some(self._iterator, self._page.n_samples)
+
+    @cached_property
+    def _whole(self) -> list[Any]:
+        return [sample for _, sample in self._rows if not isinstance(sample, _Failed)]
+
+    @cached_property
+    def _target_key(self) -> Any:
+        return default_keys(self._meta, self._whole[0])[1] if self._whole else None
+
+    @cached_property
+    def _hints(self) -> dict[Any, str]:
+        return _or_else(lambda: {**hints_of(self._iterator)}, {})
+
+    @cached_property
+    def _columns(self) -> Sequence[ColumnReport]:
+        if not self._whole:
+            return ()
+        nameless: tuple[str, ...] = ()
+        names = _or_else(lambda: column_names(self._iterator), nameless)
+        declared = access_to(self._iterator).unwrap()[0].declare_columns()
+        return columns_of_samples(self._whole, self._meta, names, declared)
+
+    @cached_property
+    def _counts(self) -> dict[Any, int]:
+        return _or_else(lambda: _count_targets(self._iterator, self._target_key, self._whole), {})
 
     @property
     def title(self) -> str:
@@ -243,7 +266,7 @@ def _read_some(iterator: Any, n_samples: int) -> list[tuple[int, Any]]:
     n_total = len(iterator)
     blocks = access_to(iterator).blocks()
     n_near = n_total if blocks is None or not len(blocks) else int(blocks[np.flatnonzero(blocks)[0]]) if blocks.any() else 0
-    positions = np.unique(np.linspace(0, max(0, n_near - 1), n_samples).astype(np.int64))[:n_total].tolist()
+    positions = dict.fromkeys(np.linspace(0, max(0, n_near - 1), min(n_samples, n_near)).astype(np.int64).tolist())
     rows: list[tuple[int, Any]] = []
     started = time.perf_counter()
     for position in positions:
@@ -259,7 +282,8 @@ def _read_some(iterator: Any, n_samples: int) -> list[tuple[int, Any]]:
 def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]) -> dict[Any, int]:
     """How many samples there are of each target; empty where that is not known at little cost."""
     values = [part_of(sample, key) for sample in samples]
-    if key is None or any(look_at(value).kind not in ("number", "text", "missing") for value in values):
+    kinds = {look_at(value).kind for value in values}
+    if not kinds <= {"number", "text", "missing"} or kinds == {"missing"}:
         return {}
     n_bytes = max(len(value) if isinstance(value, (str, bytes)) else stack_values([value]).itemsize for value in values)
     if len(iterator) * n_bytes > _MOST_TARGET_BYTES or not _reads_columns(iterator):
@@ -268,17 +292,16 @@ def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]
 
 
 def _reads_columns(iterator: Any) -> bool:
-    """Whether one column is read without the others, in each layer of the stack."""
+    """Whether one column is read without the others, in each layer of the stack, and without calling functions."""
     waiting = [iterator]
     while waiting:
         layer = waiting.pop()
-        access = access_to(layer)
-        source = access.unwrap()[0]
+        source = access_to(layer).unwrap()[0]
         has_own = type(source).columns is not SampleAccess.columns and not isinstance(source, DefaultAccess)
         blocks = source.blocks()
-        if not has_own or (blocks is not None and len(blocks) > _MOST_BLOCKS):
+        if not has_own or "function" in layer._made_with or (blocks is not None and len(blocks) > _MOST_BLOCKS):
             return False
-        waiting += layer.underlying_iterators
+        waiting += layer._stack_on()
     return True
 
 
