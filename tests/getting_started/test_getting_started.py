@@ -215,7 +215,7 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
         "from_datastack",
         "from_tfds",
         "from_huggingface",
-        *(pytest.param(name, marks=pytest.mark.full) for name in ("stacking", "from_petastorm", "from_torchvision")),
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("display", "stacking", "from_petastorm", "from_torchvision")),
     ],
 )
 def test_the_code_of_a_page_runs_as_it_stands(home: Path, name: str) -> None:

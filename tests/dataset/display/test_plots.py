@@ -1,0 +1,86 @@
+"""Plots of columns and class balance."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import data_stack
+from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta
+from data_stack.exception import ConfigError
+
+META = DatasetMeta(IteratorMeta(), "pets/train", "pets", "train", class_names=("cat", "dog"), column_names=("weight", "label"))
+RAMP = np.append(np.linspace(0, 9.9, 99), np.nan)
+
+
+def pets() -> Any:
+    return InformedDatasetIterator(SequenceDatasetIterator([RAMP, [0] * 70 + [1] * 30]), META)
+
+
+def heights(figure: Any) -> list[float]:
+    return [bar.get_height() for bar in figure.axes[0].patches]
+
+
+def ticks(figure: Any) -> list[str]:
+    axes = figure.axes[0]
+    return [label.get_text() for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]]
+
+
+def test_the_target_is_bars_of_classes_by_name() -> None:
+    for figure in (pets().plot(), pets().report().plot()):
+        assert heights(figure) == [70, 30]
+        assert {"cat", "dog"} <= set(ticks(figure))
+
+
+def test_many_numbers_are_a_histogram_without_missing_ones() -> None:
+    figure = pets().plot("weight", bins=10, title="Weights")
+
+    assert len(heights(figure)) == 10
+    assert sum(heights(figure)) == 99
+    assert figure.axes[0].get_title() == "Weights"
+    assert figure.axes[0].get_xlabel() == "weight (1 missing or infinite)"
+
+
+def test_dates_and_many_words_are_plotted() -> None:
+    days = np.datetime64("2026-01-01") + np.arange(100)
+    words = [f"word {number * number % 97}" for number in range(1000)]
+
+    assert sum(heights(SequenceDatasetIterator([days]).plot(0))) == 100
+    assert len(SequenceDatasetIterator([words]).plot(0).axes[0].patches) == 50 - 1
+
+
+def test_the_splits_of_a_report_stand_side_by_side() -> None:
+    figure = data_stack.display.DatasetReport.of("digits").plot()
+
+    assert sum(heights(figure)) == 1797
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["train", "test"]
+
+
+def test_figures_follow_the_style_show_in_notebooks_and_leave_pyplot_alone() -> None:
+    with mpl.rc_context({"figure.figsize": (3, 2), "axes.facecolor": "black"}):
+        figure = pets().plot()
+
+    program = "import sys, data_stack\ndata_stack.DatasetIterator.plot\nprint('matplotlib' in sys.modules)"
+    assert figure.get_size_inches().tolist() == [3, 2]
+    assert mpl.colors.to_hex(figure.axes[0].get_facecolor()) == "#000000"
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize("wrong", [{"column": "none"}, {"bins": 0}])
+def test_what_cannot_be_plotted_is_an_error(wrong: Any) -> None:
+    with pytest.raises(ConfigError):
+        pets().plot(**wrong)
+    with pytest.raises(ConfigError, match="neither classes nor numbers"):
+        SequenceDatasetIterator([np.zeros((3, 8, 9))]).plot(0)
+    with pytest.raises(ConfigError, match="no samples"):
+        pets().take(0).plot()
+    with pytest.raises(ConfigError, match="no target"):
+        SequenceDatasetIterator([[1, 2]]).plot()
