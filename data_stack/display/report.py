@@ -11,12 +11,11 @@ from data_stack.dataset.reporting import DatasetIteratorReport, DatasetIteratorR
 from data_stack.dataset.reports.leakage import DuplicatesReport, find_duplicates
 from data_stack.dataset.reports.markup import (
     Block,
-    Document,
     Facts,
     Heading,
     Paragraph,
     Table,
-    as_text,
+    TextDocument,
     size_text,
 )
 from data_stack.dataset.reports.report import kind_of, plain_report
@@ -30,7 +29,7 @@ __all__ = ["DatasetReport"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DatasetReport(Document):
+class DatasetReport(TextDocument):
     """A prepared dataset. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
@@ -120,9 +119,6 @@ class DatasetReport(Document):
         names, kind = (None, None) if first is None else (first.class_names, first.target_kind)
         counts = {name: split.target_dist for name, split in self.splits.items()}
         return plot_counts(counts, names, title=self.description.name, kind=kind)
-
-    def __str__(self) -> str:
-        return as_text(self.document())
 
     def document(self, level: int = 1) -> list[Block]:
         """The description of the dataset, and the report of each split."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_stack.dataset.display.page import IteratorPage
-from data_stack.dataset.reports.markup import Block, Document, Facts, Heading, as_text
+from data_stack.dataset.reports.markup import Block, Facts, Heading, TextDocument
 from data_stack.loader.orders import Order
 from data_stack.loader.plan import Plan
 
@@ -14,7 +14,7 @@ __all__ = ["LoaderPage"]
 
 
 @dataclass(frozen=True)
-class LoaderPage(Document):
+class LoaderPage(TextDocument):
     """What a notebook shows of a loader; making it starts no worker.
 
     Args:
@@ -47,6 +47,3 @@ class LoaderPage(Document):
         if self.conversion is not None:
             facts.append(("as", self.conversion))
         return [Heading(level, "Loader"), Facts(facts), *IteratorPage(self.iterator).document(level + 1)]
-
-    def __str__(self) -> str:
-        return as_text(self.document())

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from data_stack.dataset.manifest import Manifest
-from data_stack.dataset.reports.markup import Block, Document, Facts, Heading, Paragraph, as_text
+from data_stack.dataset.reports.markup import Block, Facts, Heading, Paragraph, TextDocument
 from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, PluginError
 from data_stack.io.progress import progress_as
 from data_stack.io.resource_definition import ResourceDefinition
@@ -34,7 +34,7 @@ _MOST_NAMES_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetDescription(Document):
+class DatasetDescription(TextDocument):
     """The facts of a dataset that are known without preparing it. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
@@ -62,9 +62,6 @@ class DatasetDescription(Document):
     class_names: tuple[str, ...] = ()
     distribution: str | None = None
     distribution_version: str | None = None
-
-    def __str__(self) -> str:
-        return as_text(self.document())
 
     def document(self, level: int = 1) -> list[Block]:
         """Name, description and facts; ``level`` is that of the heading."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.display.kinds import look_at, shorten
 from data_stack.dataset.display.pictures import span_of, to_pixels
-from data_stack.dataset.display.samples import choose, default_keys, hints_of, label_text, overlays_of, part_of
+from data_stack.dataset.display.samples import choose, default_keys, hints_of, label_text, overlays_of, part_of, title_of
 from data_stack.dataset.iterator.contract import column_key
 from data_stack.dataset.reports.markup import readable
 from data_stack.exception import ConfigError, MissingDependencyError
@@ -69,31 +69,23 @@ def contact_sheet(
     Raises:
         ConfigError: ``n_samples``, ``n_columns`` or ``per_class`` is below 1, or ``seed`` below 0; ``per_class`` without classes.
     """
-    for name, value, least in (
-        ("n_samples", n_samples, 1),
-        ("n_columns", n_columns, 1),
-        ("seed", seed, 0),
-        ("per_class", per_class, 1),
-    ):
+    for name, value in {"n_samples": n_samples, "n_columns": n_columns, "per_class": per_class, "seed": seed}.items():
+        least = 0 if name == "seed" else 1
         if value is not None and value < least:
             raise ConfigError(f"{name} must be at least {least}, got {value}")
-    meta = getattr(iterator, "dataset_meta", None)
-    if title is None:
-        names = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
-        title = " · ".join(str(name) for name in names if name) or type(iterator).__name__
-    n_total = len(iterator)
+    title = title_of(iterator) if title is None else title
+    meta, n_total = getattr(iterator, "dataset_meta", None), len(iterator)
     if n_total == 0:
         return _sheet(title, "no samples", 320, 0)[0]
-    first = iterator[0]
-    sample_key, target_key = default_keys(meta, first)
+    sample_key, target_key = default_keys(meta, iterator[0])
     sample_key = sample_key if sample_pos is None else column_key(iterator, sample_pos)
     given = [target_pos] if isinstance(target_pos, (int, str)) else target_pos
     target_keys = [target_key] if given is None else [column_key(iterator, key) for key in given]
     most = n_total if n_samples is None and per_class is not None else min(n_samples or _N_SAMPLES, n_total)
     chosen, n_classes = choose(iterator, target_keys[0] if target_keys else None, most, seed, per_class)
     samples = [iterator[position] for position in chosen]
-    classes = getattr(meta, "class_names", None)
-    labels = [" · ".join(filter(None, (label_text(part_of(each, key), classes) for key in target_keys))) for each in samples]
+    classes = {target_key: getattr(meta, "class_names", None)}
+    labels = [" · ".join(label_text(part_of(each, key), classes.get(key)) for key in target_keys) for each in samples]
     tiles = _tiles(samples, sample_key, hints_of(iterator))
     if n_columns is None:
         n_columns = per_class if per_class and n_classes else n_classes if 4 <= n_classes <= 12 else 10

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from data_stack.dataset.display.samples import default_keys, part_of
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_key
+from data_stack.dataset.display.samples import default_keys, part_of, title_of
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_key, column_names
 from data_stack.dataset.iterator.registry import operation
 from data_stack.exception import ConfigError
 
@@ -37,16 +37,14 @@ def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: 
     """See ``iterator.plot``."""
     from data_stack.dataset.display.plots import plot_values
 
-    meta = getattr(iterator, "dataset_meta", None)
     if not len(iterator):
         raise ConfigError("there is nothing to plot: the iterator has no samples")
-    first = iterator[0]
-    key = default_keys(meta, first)[1] if column is None else column_key(iterator, column)
+    meta, first = getattr(iterator, "dataset_meta", None), iterator[0]
+    target_key = default_keys(meta, first)[1]
+    key = target_key if column is None else column_key(iterator, column)
     if column is None and part_of(first, key) is None:
         raise ConfigError("the samples have no target to plot: name a column, plot(column)")
-    names = getattr(meta, "class_names", None) if key == getattr(meta, "target_pos", None) else None
-    about = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
-    told = " · ".join(str(each) for each in about if each) if title is None else title
-    label = (getattr(meta, "column_names", None) or {}) if isinstance(column, str) or column is None else {}
-    name = label[key] if isinstance(key, int) and label and 0 <= key < len(label) else key
-    return plot_values(iterator.read_column(key if key is not None else 0), str(name), names, bins=bins, title=told)
+    names: dict[Any, Any] = dict(enumerate(column_names(iterator)))
+    classes = getattr(meta, "class_names", None) if key == target_key else None
+    told = title_of(iterator) if title is None else title
+    return plot_values(iterator.read_column(0 if key is None else key), str(names.get(key, key)), classes, bins=bins, title=told)

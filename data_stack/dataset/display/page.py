@@ -6,7 +6,7 @@ import html
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,19 +25,18 @@ from data_stack.dataset.reports.explanation import Explanation, explain
 from data_stack.dataset.reports.markup import (
     Beside,
     Block,
-    Document,
     Fold,
     Gallery,
     Heading,
     Paragraph,
     Rich,
     Table,
-    as_text,
+    TextDocument,
 )
 from data_stack.dataset.reports.report import table_of_columns, table_of_targets
 from data_stack.dataset.reports.target_distribution import target_distribution
 
-__all__ = ["IteratorPage", "Parts"]
+__all__ = ["IteratorPage"]
 
 _Value = TypeVar("_Value")
 
@@ -56,20 +55,32 @@ class _Failed:
     reason: str
 
 
+def _or_else(make: Callable[[], _Value], otherwise: _Value) -> _Value:
+    try:
+        return make()
+    except Exception:  # noqa: BLE001  # foreign code
+        return otherwise
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {_or_else(lambda: shorten(str(error)), '')}"
+
+
+def _said(part: Callable[[IteratorPage], list[Block]]) -> Callable[[IteratorPage], list[Block]]:
+    """Decorates a part of a page that may fail, which is then said in its place."""
+
+    @wraps(part)
+    def made(page: IteratorPage) -> list[Block]:
+        try:
+            return part(page)
+        except Exception as error:  # noqa: BLE001  # foreign code
+            return [Paragraph(f"{part.__name__} cannot be shown: {_reason(error)}")]
+
+    return made
+
+
 @dataclass(frozen=True)
-class Parts:
-    """The parts of a page, each a list of blocks: facts, samples, columns, targets, stack."""
-
-    title: str
-    facts: list[Block]
-    samples: list[Block]
-    columns: list[Block]
-    targets: list[Block]
-    stack: list[Block]
-
-
-@dataclass(frozen=True)
-class IteratorPage(Document):
+class IteratorPage(TextDocument):
     """What a notebook shows of an iterator; as a document it is text, Markdown and HTML. Making it raises nothing.
 
     It reads ``n_samples`` samples, spread over the iterator (of one that is read in blocks: over the first block), within a
@@ -87,59 +98,17 @@ class IteratorPage(Document):
 
     def document(self, level: int = 1) -> list[Block]:
         """Its parts; ``level`` is that of the title."""
-        parts = self.parts()
-        sides = [side for side in (parts.columns, parts.targets) if side]
+        sides = [side for side in (self.columns(), self.targets()) if side]
         beside: list[Block] = [Beside(sides)] if sides else []
-        return [Heading(level, parts.title), *parts.facts, *parts.samples, *beside, *parts.stack]
-
-    def __str__(self) -> str:
-        return as_text(self.document())
-
-    def parts(self) -> Parts:
-        """The parts of the page."""
-        found = _Found(self)
-        return Parts(
-            title=_or_else(lambda: found.title, type(self.iterator).__name__),
-            facts=_blocks_or_said("its facts", lambda: [Paragraph(" · ".join(found.facts()))]),
-            samples=_blocks_or_said("samples", found.samples_block),
-            columns=_blocks_or_said("columns", found.columns_block),
-            targets=_blocks_or_said("targets", found.targets_block),
-            stack=_blocks_or_said("the stack", found.stack_block),
-        )
-
-
-def _or_else(make: Callable[[], _Value], otherwise: _Value) -> _Value:
-    try:
-        return make()
-    except Exception:  # noqa: BLE001  # foreign code
-        return otherwise
-
-
-def _blocks_or_said(what: str, make: Callable[[], list[Block]]) -> list[Block]:
-    try:
-        return make()
-    except Exception as error:  # noqa: BLE001  # foreign code
-        return [Paragraph(f"{what} cannot be shown: {_reason(error)}")]
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {_or_else(lambda: shorten(str(error)), '')}"
-
-
-class _Found:
-    """What is known of an iterator, each part read when it is first needed."""
-
-    def __init__(self, page: IteratorPage) -> None:
-        self._page, self._iterator = page, page.iterator
-        self._meta = _or_else(lambda: getattr(page.iterator, "dataset_meta", None), None)
+        return [Heading(level, self.title), *self.facts(), *self.samples(), *beside, *self.stack()]
 
     @cached_property
     def _explanation(self) -> Explanation:
-        return explain(self._iterator)
+        return explain(self.iterator)
 
     @cached_property
     def _rows(self) -> list[tuple[int, Any]]:
-        return _read_some(self._iterator, self._page.n_samples)
+        return _read_some(self.iterator, self.n_samples)
 
     @cached_property
     def _whole(self) -> list[Any]:
@@ -150,39 +119,51 @@ class _Found:
         return default_keys(self._meta, self._whole[0])[1] if self._whole else None
 
     @cached_property
+    def _meta(self) -> Any:
+        return _or_else(lambda: getattr(self.iterator, "dataset_meta", None), None)
+
+    @cached_property
     def _hints(self) -> dict[Any, str]:
-        return _or_else(lambda: {**hints_of(self._iterator)}, {})
+        return _or_else(lambda: {**hints_of(self.iterator)}, {})
 
     @cached_property
     def _columns(self) -> Sequence[ColumnReport]:
         if not self._whole:
             return ()
         nameless: tuple[str, ...] = ()
-        names = _or_else(lambda: column_names(self._iterator), nameless)
-        declared = access_to(self._iterator).unwrap()[0].declare_columns()
+        names = _or_else(lambda: column_names(self.iterator), nameless)
+        declared = access_to(self.iterator).unwrap()[0].declare_columns()
         return columns_of_samples(self._whole, self._meta, names, declared)
 
     @cached_property
-    def _counts(self) -> dict[Any, int]:
-        return _or_else(lambda: _count_targets(self._iterator, self._target_key, self._whole), {})
+    def _counts(self) -> tuple[dict[Any, int], str]:
+        """How many samples there are of each target, and their range in words; nothing where that would take long."""
+        nothing: tuple[dict[Any, int], str] = {}, ""
+        return _or_else(lambda: _count_targets(self.iterator, self._target_key, self._whole), nothing)
 
     @property
     def title(self) -> str:
         """Name, version and split."""
+        return _or_else(self._dataset_text, type(self.iterator).__name__)
+
+    def _dataset_text(self) -> str:
         layers = self._explanation.layers
         origins = [layer.dataset for layer in layers if layer.is_origin and layer.dataset]
-        known = [shorten(name) for name in origins] or [shorten(layers[0].dataset or type(self._iterator).__name__)]
+        known = [shorten(name) for name in origins] or [shorten(layers[0].dataset or type(self.iterator).__name__)]
         return " + ".join(known[:3] + ["…"] * (len(known) > 3))
 
-    def facts(self) -> list[str]:
+    @_said
+    def facts(self) -> list[Block]:
         """Length, licences, class."""
         n_samples = self._explanation.layers[0].n_samples
         length = "unknown length" if n_samples is None else f"{n_samples:,} sample{'' if n_samples == 1 else 's'}"
         licences = [f"licence {shorten(each)}" if each else "licence not known" for each in self._explanation.licenses]
-        kind = type(self._iterator).__name__
-        return [length, *licences[:3], *([] if kind in ("InformedDatasetIterator", self.title) else [kind])]
+        kind = type(self.iterator).__name__
+        kinds = [] if kind in ("InformedDatasetIterator", self.title) else [kind]
+        return [Paragraph(" · ".join([length, *licences[:3], *kinds]))]
 
-    def samples_block(self) -> list[Block]:
+    @_said
+    def samples(self) -> list[Block]:
         """The samples, as pictures where each has one, otherwise as a table."""
         if not self._rows:
             return []
@@ -195,7 +176,7 @@ class _Found:
         pictured = [key for key in keys if any(is_picture(each[key]) for each in looks)]
         if any(each[key].kind == "image" for each in looks for key in pictured):
             pictured = [key for key in pictured if not self._hints.get(key, "").startswith(("mask", "boxes"))]
-        n_bytes = self._page.n_bytes // max(1, len(rows) * len(pictured))
+        n_bytes = self.n_bytes // max(1, len(rows) * len(pictured))
         spans = {key: span_of([each[key].data for each in looks if each[key].kind == "image"]) for key in pictured}
 
         def cell(found: dict[Any, Look], sample: Any, key: Any) -> str:
@@ -234,27 +215,30 @@ class _Found:
         captions += [f"{each.name or each.key} {shorten(found[each.key].data, 40)}" for each in others[:_MOST_CAPTIONS]]
         return cell(found, sample, key), captions
 
-    def columns_block(self) -> list[Block]:
+    @_said
+    def columns(self) -> list[Block]:
         """The columns with what is known of their values."""
         if not self._columns:
             return []
-        known = {self._target_key: _values_text(self._counts)} if self._counts else {}
-        return [Heading(2, "Columns"), table_of_columns(self._columns, known)]
+        text = self._counts[1]
+        return [Heading(2, "Columns"), table_of_columns(self._columns, {self._target_key: text} if text else {})]
 
-    def targets_block(self) -> list[Block]:
+    @_said
+    def targets(self) -> list[Block]:
         """The classes with their counts."""
-        if len(self._counts) < 2 or max(self._counts.values()) < 2:
+        counts, meta = self._counts[0], self._meta
+        if len(counts) < 2 or max(counts.values()) < 2:
             return []
-        most = dict(sorted(self._counts.items(), key=lambda each: -each[1])[:_MOST_CLASSES])
-        shown = {target: count for target, count in self._counts.items() if target in most}
-        meta = self._meta
+        most = dict(sorted(counts.items(), key=lambda each: -each[1])[:_MOST_CLASSES])
+        shown = {target: count for target, count in counts.items() if target in most}
         table = table_of_targets(shown, getattr(meta, "class_names", None), getattr(meta, "target_kind", None))
-        n_more = len(self._counts) - len(shown)
+        n_more = len(counts) - len(shown)
         more = [Paragraph(f"… {n_more:,} more, of at most {min(most.values()):,} samples each")] if n_more else []
         name = next((str(each.name or each.key) for each in self._columns if each.key == self._target_key), "target")
         return [Heading(2, f"Classes of {shorten(name)}"), table, *more]
 
-    def stack_block(self) -> list[Block]:
+    @_said
+    def stack(self) -> list[Block]:
         """The tree of layers."""
         names = [layer.layer for layer in self._explanation.layers]
         more = f" ← … {len(names) - 4:,} more" if len(names) > 4 else ""
@@ -279,16 +263,20 @@ def _read_some(iterator: Any, n_samples: int) -> list[tuple[int, Any]]:
     return rows
 
 
-def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]) -> dict[Any, int]:
-    """How many samples there are of each target; empty where that is not known at little cost."""
+def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]) -> tuple[dict[Any, int], str]:
     values = [part_of(sample, key) for sample in samples]
     kinds = {look_at(value).kind for value in values}
     if not kinds <= {"number", "text", "missing"} or kinds == {"missing"}:
-        return {}
+        return {}, ""
     n_bytes = max(len(value) if isinstance(value, (str, bytes)) else stack_values([value]).itemsize for value in values)
     if len(iterator) * n_bytes > _MOST_TARGET_BYTES or not _reads_columns(iterator):
-        return {}
-    return target_distribution(iterator.read_column(key))
+        return {}, ""
+    column = iterator.read_column(key)
+    counts = target_distribution(column)
+    finite = column[np.isfinite(column)] if column.dtype.kind in "iuf" else column[:0]
+    if len(finite) and (column.dtype.kind == "f" or len(counts) > _MOST_CLASSES):
+        return counts, f"{finite.min():g} … {finite.max():g}"
+    return counts, f"{len(counts):,} classes" if len(counts) > 1 else "one class"
 
 
 def _reads_columns(iterator: Any) -> bool:
@@ -303,16 +291,6 @@ def _reads_columns(iterator: Any) -> bool:
             return False
         waiting += layer._stack_on()
     return True
-
-
-def _values_text(counts: dict[Any, int]) -> str:
-    numbers = [target for target in counts if isinstance(target, (int, float)) and not isinstance(target, bool)]
-    if any(isinstance(target, str) and target.startswith("[") and target.endswith((")", "]")) for target in counts):
-        edges = [target for target in counts if isinstance(target, str) and target.startswith("[")]
-        return f"{edges[0][1:].partition(',')[0]} … {edges[-1].rpartition(', ')[2][:-1]}"
-    if numbers and len(numbers) == len(counts) and len(counts) > _MOST_CLASSES:
-        return f"{min(numbers):g} … {max(numbers):g}, {len(counts):,} distinct"
-    return f"{len(counts):,} classes" if len(counts) > 1 else "one class"
 
 
 OPERATIONS["page"] = IteratorPage

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from data_stack.dataset.display.kinds import Kind, Look, kind_of_value, look_at, sampled, shorten
 from data_stack.exception import ConfigError
 
-__all__ = ["Kind", "as_pixels", "as_png", "kind_of_value", "png_of", "shorten", "span_of", "to_pixels"]
+__all__ = ["Kind", "as_png", "kind_of_value", "png_of", "shorten", "span_of", "to_pixels"]
 
 _Array = npt.NDArray[Any]
 _Pixels = npt.NDArray[np.uint8]
@@ -59,29 +59,16 @@ def as_png(
     Raises:
         ConfigError: there is nothing to draw: the value is no image, mask or array of numbers.
     """
-    return png_of(as_pixels(value, max_pixels=max_pixels, span=span, hint=hint, boxes=boxes, mask=mask))
-
-
-def as_pixels(
-    value: Any,
-    *,
-    max_pixels: int = 1 << 16,
-    span: _Span | None = None,
-    hint: str | None = None,
-    boxes: Any = None,
-    mask: Any = None,
-) -> _Pixels:
-    """As :func:`as_png`, but an array of shape ``(h, w)``, ``(h, w, 3)`` or ``(h, w, 4)``, uint8."""
     look = look_at(value, hint)
     if look.kind == "series" or (look.kind == "array" and look.data.ndim == 1):
         look = Look("array", look.data.reshape(len(look.data), -1).T)
     if look.kind not in ("image", "mask", "array"):
         raise ConfigError(f"there is no picture of {shorten(value)}, a value of kind {look.kind!r}")
-    return to_pixels(look, max_pixels, span, boxes=boxes, mask=mask)
+    return png_of(to_pixels(look, max_pixels, span, boxes=boxes, mask=mask))
 
 
 def to_pixels(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: Any = None, mask: Any = None) -> _Pixels:
-    """As :func:`as_pixels`, for a value that was looked at: of kind image, mask or array."""
+    """As :func:`as_png`, for an image, mask or array: pixels of shape ``(h, w)``, ``(h, w, 3)`` or ``(h, w, 4)``, uint8."""
     array = look.data
     while look.kind == "array" and array.ndim > 2:  # of many planes the one in the middle
         array = array[len(array) // 2]

@@ -14,7 +14,7 @@ from data_stack.dataset.iterator.stacking import exact_array
 from data_stack.dataset.reports.target_distribution import n_values_of, plain_value
 from data_stack.exception import ConfigError
 
-__all__ = ["Key", "choose", "default_keys", "hints_of", "label_text", "overlays_of", "part_of"]
+__all__ = ["Key", "choose", "default_keys", "hints_of", "label_text", "overlays_of", "part_of", "title_of"]
 
 Key = int | str | None
 """Names a part of a sample; None: a part that there is not, or a bare sample."""
@@ -44,6 +44,13 @@ def part_of(sample: Any, key: Key) -> Any:
     return sample if key in (0, None) else None
 
 
+def title_of(iterator: DatasetIteratorIF) -> str:
+    """The name and the tag of the dataset, or the iterator's class."""
+    meta = getattr(iterator, "dataset_meta", None)
+    names = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
+    return " · ".join(str(name) for name in names if name) or type(iterator).__name__
+
+
 def label_text(target: Any, class_names: Sequence[Any] | None) -> str:
     """A target in a few words: the name of its class where it has one."""
     label = _label(target)
@@ -60,7 +67,7 @@ def hints_of(iterator: DatasetIteratorIF) -> dict[int | str, str]:
 
 
 def overlays_of(sample: Any, hints: Mapping[Any, str]) -> dict[str, Any]:
-    """The boxes and the mask of a sample, in corners and pixels, by the arguments of ``as_pixels``."""
+    """The boxes and the mask of a sample, in corners and pixels, by the arguments of ``as_png``."""
     found: dict[str, Any] = {}
     for key, hint in hints.items():
         look = look_at(part_of(sample, key), hint)

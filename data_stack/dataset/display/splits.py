@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from data_stack.dataset.display.page import IteratorPage, Parts
-from data_stack.dataset.reports.markup import Beside, Block, Document, Heading, Paragraph, as_text
+from data_stack.dataset.display.page import IteratorPage
+from data_stack.dataset.reports.markup import Beside, Block, Heading, Paragraph, TextDocument
 
 __all__ = ["Splits"]
 
@@ -30,7 +30,7 @@ class Splits(dict[str, _Iterator]):
         return _SplitsPage(self).to_html()
 
 
-class _SplitsPage(Document):
+class _SplitsPage(TextDocument):
     """A column for each split."""
 
     def __init__(self, splits: dict[str, Any]) -> None:
@@ -39,21 +39,16 @@ class _SplitsPage(Document):
     def document(self, level: int = 1) -> list[Block]:
         """Title, the splits side by side, and once what they share."""
         shown = list(self._splits.items())[:_MOST_SHOWN]
-        n_bytes = _N_BYTES // max(1, len(shown))
-        pages = {str(name): IteratorPage(iterator, n_bytes=n_bytes).parts() for name, iterator in shown}
+        pages = {str(name): IteratorPage(iterator, n_bytes=_N_BYTES // len(shown)) for name, iterator in shown}
         if not pages:
             return [Paragraph("no splits")]
-        first, *others = pages.values()
-        shares_columns = bool(others) and all(each.columns == first.columns for each in others)
-        sides = [self._side(level + 1, name, parts, not shares_columns) for name, parts in pages.items()]
+        columns = [page.columns() for page in pages.values()]
+        shared = columns[0] if len(columns) > 1 and all(each == columns[0] for each in columns) else []
+        sides = [
+            [Heading(level + 1, name), *page.facts(), *page.samples(), *([] if shared else own), *page.targets()]
+            for (name, page), own in zip(pages.items(), columns, strict=True)
+        ]
         n_more = len(self._splits) - len(shown)
         more: list[Block] = [Paragraph(f"… {n_more:,} more splits")] if n_more else []
-        title = first.title.rpartition(", ")[0] or first.title
-        return [Heading(level, title), Beside(sides), *(first.columns if shares_columns else []), *more]
-
-    def __str__(self) -> str:
-        return as_text(self.document())
-
-    def _side(self, level: int, name: str, parts: Parts, has_columns: bool) -> list[Block]:
-        columns = parts.columns if has_columns else []
-        return [Heading(level, name), *parts.facts, *parts.samples, *columns, *parts.targets]
+        title = next(iter(pages.values())).title
+        return [Heading(level, title.rpartition(", ")[0] or title), Beside(sides), *shared, *more]

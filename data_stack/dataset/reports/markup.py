@@ -18,6 +18,7 @@ __all__ = [
     "Paragraph",
     "Rich",
     "Table",
+    "TextDocument",
     "as_html",
     "as_markdown",
     "as_text",
@@ -42,19 +43,21 @@ _STYLE = """\
 .data-stack h3 {margin-top: .2em; font-size: 16px}
 .data-stack p {margin: .2em 0 .6em}
 .data-stack h3 + p, .data-stack summary {opacity: .75}
-.data-stack .soft, .data-stack figcaption, .data-stack thead th {opacity: .68; font-weight: 400}
+.data-stack .soft, .data-stack figcaption, .data-stack thead th {opacity: .68}
+.data-stack.data-stack thead th {font-weight: 400}
 .data-stack table {border-collapse: collapse; margin: .2em 0 .9em; font-size: 12px; border: 0}
 .data-stack tr, .data-stack tbody tr:nth-child(n):nth-child(n) {background: none; border: 0}
-.data-stack th, .data-stack td {padding: 3px 16px 3px 0; vertical-align: top; border: 0; border-bottom: 1px solid var(--line);
+.data-stack.data-stack th, .data-stack.data-stack td {padding: 3px 16px 3px 0; vertical-align: top; border: 0;
+  border-bottom: 1px solid var(--line);
   max-width: 34em; overflow-wrap: anywhere; white-space: normal}
-.data-stack th {font-weight: 600; overflow-wrap: normal}
+.data-stack.data-stack th {font-weight: 600; overflow-wrap: normal}
 .data-stack .number {font-variant-numeric: tabular-nums; white-space: nowrap}
 .data-stack .tiles, .data-stack .beside {display: flex; flex-wrap: wrap; gap: 4px 14px; margin: .5em 0; align-items: flex-start}
 .data-stack .beside {gap: 0 40px}
 .data-stack .beside > div {flex: 1 1 360px; max-width: max-content; min-width: 0; overflow-x: auto}
 .data-stack figure {margin: 0 0 6px; max-width: 180px; font-size: 12px; overflow-wrap: anywhere}
 .data-stack figure b {font-weight: 600}
-.data-stack img, .data-stack svg, .data-stack audio {display: block; margin: 0 0 3px; max-width: none; background: none}
+.data-stack.data-stack img, .data-stack.data-stack svg, .data-stack audio {display: block; margin: 0 0 3px; max-width: none}
 .data-stack audio {width: 180px; height: 30px}
 .data-stack polyline {fill: none; stroke-width: 1.2; stroke-linejoin: round}
 .data-stack .bar {height: 9px; margin-top: 4px; border-radius: 1px; background: var(--accent)}
@@ -179,6 +182,15 @@ class Document:
 
     def _repr_html_(self) -> str:
         return self.to_html()
+
+
+class TextDocument(Document):
+    """A document that prints as text for a terminal."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return as_text(self.document())
 
 
 def readable(value: Any, most_characters: int = _MOST_CHARACTERS) -> str:

@@ -307,7 +307,7 @@ def test_a_recipe_is_a_dict_that_shows_its_layers() -> None:
 
     assert json.loads(json.dumps(recipe)) == recipe
     assert "mapped" in shown(recipe)
-    assert "why not" in str(recipe)
+    assert "from_recipe needs help for node" in str(recipe)
     recipe["nodes"] = [EVIL[0]]
     assert "&lt;script&gt;" in shown(recipe)
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from data_stack.codecs.jpeg import JpgCodec
 from data_stack.codecs.sound import WavCodec
-from data_stack.dataset.display.pictures import as_pixels, as_png, kind_of_value, shorten
+from data_stack.dataset.display.pictures import as_png, kind_of_value, shorten
 from data_stack.exception import ConfigError
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8)
@@ -113,26 +113,26 @@ def test_a_large_picture_shrinks_to_the_averages_of_its_parts() -> None:
     halves = np.zeros((512, 512), np.uint8)
     halves[:, 1::2] = 200
 
-    assert np.unique(as_pixels(halves, max_pixels=64, span=(0, 255))).tolist() == [100]
+    assert np.unique(opened(as_png(halves, max_pixels=64, span=(0, 255)))).tolist() == [100]
 
 
 def test_an_array_is_a_heat_map_with_nan_left_clear() -> None:
     array = np.linspace(-1, 1, 100).reshape(10, 10)
     array[0, 0], array[0, 1] = np.nan, np.inf
 
-    pixels = as_pixels(array)
+    pixels = opened(as_png(array))
 
     assert pixels.shape == (10, 10, 4)
     assert pixels[0, 0, 3] == 0
     assert pixels[-1, -1].tolist() == pixels[0, 1].tolist() == [253, 231, 37, 255]
-    assert as_pixels(np.full((5, 6), np.nan)).shape == (5, 6, 4)
+    assert opened(as_png(np.full((5, 6), np.nan))).shape == (5, 6, 4)
 
 
 def test_boxes_and_masks_lie_over_an_enlarged_picture() -> None:
     picture, mask = np.full((10, 20), 200, np.uint8), np.zeros((20, 40), np.uint8)
     mask[10:] = 2
 
-    pixels = as_pixels(picture, boxes=np.array([[0, 0, 9, 4], [np.nan, 0, 1, 1], [15, -50, 1e9, 5]]), mask=mask)
+    pixels = opened(as_png(picture, boxes=np.array([[0, 0, 9, 4], [np.nan, 0, 1, 1], [15, -50, 1e9, 5]]), mask=mask))
 
     assert pixels.shape == (80, 160, 3)
     assert pixels[0, 0].tolist() == pixels[32, 72].tolist() == [240, 180, 40]
