@@ -18,7 +18,7 @@ _SCHEMES = ("file://", "mongodb://", "s3://", "gs://", "az://", "sftp://", "hdfs
 _SETUP = """\b
 bash: add to ~/.bashrc  eval "$(data-stack completion bash)"
 zsh:  add to ~/.zshrc   eval "$(data-stack completion zsh)"
-fish: data-stack completion fish > ~/.config/fish/completions/data-stack.fish
+fish: add to ~/.config/fish/config.fish  data-stack completion fish | source
 """
 
 

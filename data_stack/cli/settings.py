@@ -8,9 +8,9 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 import click
 
@@ -190,51 +190,38 @@ def terminal() -> Console | None:
         return None
     from rich.console import Console
 
-    return Console(
-        markup=False,  # no text of a dataset is markup
-        emoji=False,
-        highlight=False,
-        force_jupyter=False,
-        force_terminal=True,
-        color_system="auto" if uses_colours(sys.stdout) else None,
-        width=shutil.get_terminal_size().columns,
-    )
+    colours: Literal["auto"] | None = "auto" if uses_colours(sys.stdout) else None
+    width = shutil.get_terminal_size().columns
+    return Console(markup=False, highlight=False, force_jupyter=False, force_terminal=True, color_system=colours, width=width)
 
 
 def print_columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> None:
     """Print a table whose first row is its header; the columns numbered in ``right`` are flush right."""
+    _print_rows(columns(rows, right), rows, right, has_header=True)
+
+
+def print_facts(rows: Sequence[tuple[str, str]]) -> None:
+    """Print names and values in two columns."""
+    _print_rows(fact_lines(rows), rows, has_header=False)
+
+
+def _print_rows(lines: Iterable[str], rows: Sequence[Sequence[str]], right: Collection[int] = (), *, has_header: bool) -> None:
+    """Print ``lines``, or on a terminal a table of ``rows`` that fits its width."""
     console = terminal()
     if console is None:
-        for line in columns(rows, right):
-            echo(line)
+        echo("\n".join(lines))
         return
     from rich.box import Box
     from rich.table import Table as Grid
     from rich.text import Text
 
-    table = Grid(box=Box(_UNDERLINE), show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), border_style="dim")
-    for number, name in enumerate(rows[0]):
-        table.add_column(Text(printable(name)), justify="right" if number in right else "left", overflow="fold")
-    for row in rows[1:]:
+    table = Grid(box=Box(_UNDERLINE), show_header=has_header, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, name in enumerate(next(iter(rows), ())):
+        style = "" if has_header or number else "bold"
+        justify: Literal["left", "right"] = "right" if number in right else "left"
+        table.add_column(Text(printable(name)), style=style, justify=justify, overflow="fold")
+    for row in rows[has_header:]:
         table.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in row))
-    console.print(table)
-
-
-def print_facts(rows: Sequence[tuple[str, str]]) -> None:
-    """Print names and values in two columns."""
-    console = terminal()
-    if console is None:
-        for line in fact_lines(rows):
-            echo(line)
-        return
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    table = Grid.grid(padding=(0, 2))
-    table.add_column(style="bold", overflow="fold", min_width=min(24, max((len(name) for name, _ in rows), default=0)))
-    table.add_column(overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table)
 
 

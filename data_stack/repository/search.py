@@ -78,10 +78,7 @@ def _keywords(distribution: str | None) -> str:
     """The keywords that the package of a dataset declares."""
     if distribution is None:
         return ""
-    try:
-        return " ".join(importlib.metadata.metadata(distribution).get_all("Keywords", []))
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+    return " ".join(importlib.metadata.metadata(distribution).get_all("Keywords", []))
 
 
 def _words(text: str) -> list[str]:

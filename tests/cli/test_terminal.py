@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
+from data_stack.cli.commands import data_stack
 from data_stack.cli.settings import print_columns, print_facts
 
 Show = Callable[..., str]
@@ -80,6 +89,25 @@ def test_a_pipe_gets_whole_lines_however_narrow_the_terminal(command: Any, monke
     monkeypatch.setenv("COLUMNS", "20")
 
     assert "mnist   datastack 0.1.0" in command("list").out
+
+
+def test_a_process_fits_the_width_that_its_terminal_tells(store: Path) -> None:
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+
+    command = [sys.executable, "-m", "data_stack.cli", "info", "digits", "--no-color"]
+    subprocess.run(command, stdin=slave, stdout=slave, env=environment, check=True)
+    os.close(slave)
+
+    shown = os.read(master, 65536).decode()
+    assert "homepage  https://archive.ics.uci.edu/dataset/80/o\r\n          ptical+recognition" in shown
+
+
+def test_the_page_of_the_command_line_names_every_command() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")
+
+    assert [name for name in data_stack.commands if f"data-stack {name}" not in page] == []
 
 
 def test_version_names_data_stack_and_python(command: Any) -> None:
