@@ -108,11 +108,12 @@ def _sixel(image: Image.Image) -> Iterator[str]:
     yield "\x1b\\"
 
 
-def print_tiles(tiles: Sequence[tuple[npt.NDArray[np.uint8], str]], console: Console) -> None:
+def print_tiles(tiles: Sequence[npt.NDArray[np.uint8]], labels: Sequence[str], console: Console) -> None:
     """Print small pictures side by side above their labels, with two pixels in each character.
 
     Args:
-        tiles: pixels, of shape ``(height, width)``, ``(height, width, 3)`` or ``(height, width, 4)``, and labels.
+        tiles: pixels, of shape ``(height, width)``, ``(height, width, 3)`` or ``(height, width, 4)``.
+        labels: of each.
         console: a terminal with colours.
     """
     from rich.color import Color
@@ -120,18 +121,14 @@ def print_tiles(tiles: Sequence[tuple[npt.NDArray[np.uint8], str]], console: Con
     from rich.style import Style
     from rich.text import Text
 
-    width = min(max(pixels.shape[1] for pixels, _ in tiles), _MOST_COLUMNS, console.width)
+    width = min(max(max(pixels.shape[:2]) for pixels in tiles), _MOST_COLUMNS, console.width)
     in_row = max(1, (console.width + 1) // (width + 1))
     for start in range(0, len(tiles), in_row):
-        row = tiles[start : start + in_row]
         canvas = np.full((width + width % 2, in_row * (width + 1) - 1, 3), -1)  # -1: nothing is drawn
-        labels = []
-        for left, (pixels, text) in zip(range(0, canvas.shape[1], width + 1), row, strict=False):
+        for left, pixels in zip(range(0, canvas.shape[1], width + 1), tiles[start : start + in_row], strict=False):
             image = Image.fromarray(pixels).convert("RGB")
             image.thumbnail((width, width))
             canvas[: image.height, left : left + image.width] = image
-            labels.append(Text(text))
-            labels[-1].truncate(width, overflow="ellipsis", pad=True)
         for upper, lower in zip(canvas[::2].tolist(), canvas[1::2].tolist(), strict=True):
             colours: list[list[Color | None]] = [
                 [Color.from_rgb(*rgb) if rgb[0] >= 0 else None for rgb in pair] for pair in zip(upper, lower, strict=True)
@@ -139,4 +136,7 @@ def print_tiles(tiles: Sequence[tuple[npt.NDArray[np.uint8], str]], console: Con
             if any(map(any, colours)):
                 cells = [Segment("▀" if top else " ", Style(color=top, bgcolor=bottom)) for top, bottom in colours]
                 console.print(Segments([*cells, Segment.line()]))
-        console.print(Text(" ").join(labels))
+        texts = [Text(label) for label in labels[start : start + in_row]]
+        for text in texts:
+            text.truncate(width, overflow="ellipsis", pad=True)
+        console.print(Text(" ").join(texts))

