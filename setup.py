@@ -77,7 +77,7 @@ setup(
     packages=find_packages(include=["data_stack", "data_stack.*"]),
     package_data={"data_stack": ["py.typed", "*.pyi", "**/*.pyi", "browse/static/*", "cli/templates/*.tmpl"]},
     install_requires=[
-        "click>=8.1",
+        "click>=8.4",  # suggests the nearest command
         "cloudpickle>=2.2",  # pickles functions of scripts and notebooks for worker processes
         "h5py>=3.10",
         "license-expression>=30.3",

@@ -45,6 +45,8 @@ _MOST_COLUMNS = 24  # of a tile
 
 def find_protocol(timeout_seconds: float = 1.0) -> Protocol | None:
     """Ask the terminal of standard output for its graphics protocol; None if it has none, or does not answer in time."""
+    if os.environ.get("TERM") == "linux":  # it prints the question
+        return None
     try:
         handle = os.open(os.ttyname(sys.stdout.fileno()), os.O_RDWR | os.O_NOCTTY)
     except OSError:

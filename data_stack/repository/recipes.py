@@ -302,7 +302,8 @@ class _Reader:
             raise ConfigError(f"module {module!r} cannot be imported: {error!s:.200}") from error
         function = function_at(imported, module, name)
         if function is None:
-            raise ConfigError(f"module {module!r} defines no {name!r}; what it imports from others is not allowed with it")
+            near = did_you_mean(name, vars(imported))
+            raise ConfigError(f"module {module!r} defines no {name!r}{near}; what it imports from others is not allowed with it")
         return function
 
     def _is_not_allowed(self, name: str, hint: str) -> Any:
