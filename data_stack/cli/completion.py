@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,7 +42,7 @@ def complete_splits(context: click.Context, parameter: click.Parameter, incomple
     """The splits of the dataset NAME that begin so, as its source file declares them."""
     name = context.params.get("name") or next(iter(context.args), "")  # click stops parsing at an option without its value
     entry_point = _installed().get(name, "")
-    with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError):
+    with contextlib.suppress(OSError, SyntaxError, TypeError, ValueError, RecursionError):
         return [CompletionItem(split) for split in _read_splits(entry_point) if split.startswith(incomplete)]
     return []
 
@@ -77,11 +78,6 @@ def _read_splits(entry_point: str) -> tuple[str, ...]:
         return ()
     for each in ast.parse(Path(spec.origin).read_bytes()).body:
         for line in each.body if isinstance(each, ast.ClassDef) and each.name == name else ():
-            if (
-                isinstance(line, (ast.Assign, ast.AnnAssign))
-                and line.value is not None
-                and ast.unparse(line).startswith("splits")
-            ):
-                splits = ast.literal_eval(line.value)
-                return tuple(each for each in splits if isinstance(each, str))
+            if isinstance(line, (ast.Assign, ast.AnnAssign)) and line.value and re.match(r"splits\b", ast.unparse(line)):
+                return tuple(map(str, ast.literal_eval(line.value)))
     return ()

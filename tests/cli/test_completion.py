@@ -51,6 +51,8 @@ def test_completion_imports_no_plugin(complete: Callable[[str], list[str]], inst
 
     assert complete("report brok") == ["plain,broken-one"]
     assert complete("report broken-one --split lear") == ["plain,learn"]
+    install("odd-one", "class Factory:\n    splits_of = ('a',)\n    splits = 3\n")
+    assert complete("report odd-one --split a") == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
