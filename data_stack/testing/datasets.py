@@ -349,7 +349,7 @@ class DatasetContract(DatasetIteratorContract):
         for name in ("load", "loads", "Unpickler"):
             monkeypatch.setattr(pickle, name, _refuse_to_unpickle)
 
-        with _watch_for_pickles() as found:
+        with watch_for_pickles() as found:
             served.factory(store).prepare(offline=False, progress=False)
             for split in served.factory.splits:
                 iterator = load_split(served.factory, store, split, self.config)
@@ -359,6 +359,7 @@ class DatasetContract(DatasetIteratorContract):
 
     # ------------------------------------------------------------------ other processes
 
+    @pytest.mark.filterwarnings("ignore:worker process:RuntimeWarning")  # that it takes long to start, on a busy machine
     def test_workers_of_a_loader_read_the_same_samples(self, splits: dict[str, DatasetIteratorIF]) -> None:
         if not self.pickles:
             pytest.skip("pickles is False")
@@ -409,7 +410,7 @@ def _refuse_to_unpickle(*_: Any, **__: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _watch_for_pickles() -> Iterator[list[str]]:
+def watch_for_pickles() -> Iterator[list[str]]:
     """The classes and functions that are looked up by any unpickler, also that of torch.load or numpy, during the block."""
     found: list[str] = []
     watches = True

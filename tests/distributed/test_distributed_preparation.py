@@ -30,6 +30,7 @@ from data_stack.distributed import ProcessEngine
 from data_stack.exception import PreparationError, ResourceNotFoundError, StorageFullError, TaskError
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import Lease, StorageConnector
+from data_stack.testing import EngineContract
 
 Result = TypeVar("Result")
 ROOT = Path(__file__).parents[2]
@@ -83,6 +84,12 @@ def assert_nothing_left(factory: DatasetFactory) -> None:
     if isinstance(connector, FileStorageConnector):
         files = [path.name for path in Path(connector.root_path, name).rglob("*") if path.is_file()]
         assert [each for each in files if each.startswith(".~") or "preparing" in each] == []
+
+
+class TestProcessEngine(EngineContract):
+    @pytest.fixture
+    def engine(self) -> PreparationEngine:
+        return ProcessEngine(2, attempts=2)
 
 
 def test_processes_give_what_one_process_gives(

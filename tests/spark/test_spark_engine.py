@@ -19,10 +19,12 @@ from process_census import children
 from sharded_dataset import N_SHARDS, Sharded
 
 from data_stack.dataset.declarative import PreparedResources, Resources
+from data_stack.dataset.engine import PreparationEngine
 from data_stack.dataset.manifest import ResourceRecord
 from data_stack.exception import PreparationError, TaskError
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.testing import EngineContract
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,6 +83,14 @@ def assert_right(factory: Sharded, expected: tuple[ResourceRecord, ...]) -> None
     names = {f"sharded/1.0.0/{record.identifier}" for record in expected} | {"sharded/1.0.0/manifest.json"}
     assert set(factory.storage_connector.list_resources("sharded/")) == names
     assert factory.verify() == []
+
+
+class TestSparkEngine(EngineContract):
+    @pytest.fixture
+    def engine(self, spark: SparkSession) -> PreparationEngine:
+        from data_stack_spark import SparkEngine
+
+        return SparkEngine(session=spark, attempts=2)
 
 
 def test_spark_gives_what_one_process_gives(

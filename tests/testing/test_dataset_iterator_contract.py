@@ -11,9 +11,11 @@ import torch
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIteratorIF,
+    DatasetIteratorView,
     SequenceDatasetIterator,
 )
-from data_stack.testing import DatasetIteratorContract
+from data_stack.testing import DatasetIteratorContract, LayerContract
+from data_stack.testing.layers import PlainIterator
 
 IMAGES = np.arange(7 * 4, dtype=np.float32).reshape(7, 2, 2)
 TARGETS = np.array([0, 1, 1, 0, 2, 2, 1])
@@ -23,23 +25,6 @@ SAMPLES = list(zip(IMAGES, TARGETS, TAGS, strict=True))
 
 def source() -> SequenceDatasetIterator:
     return SequenceDatasetIterator([IMAGES, TARGETS, TAGS])
-
-
-class PlainIterator(DatasetIteratorIF):
-    """As third parties write them: the three methods of the original, and no call of super().__init__()."""
-
-    def __init__(self, samples: list[Any]) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.samples[index]
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        return []
 
 
 class TestSequenceDatasetIteratorOfTensors(DatasetIteratorContract):
@@ -72,3 +57,23 @@ class TestDictSamplesOfAThirdParty(DatasetIteratorContract):
     @pytest.fixture
     def expected(self) -> list[Any]:
         return [{"image": image, "label": int(target)} for image, target, _ in SAMPLES]
+
+
+class TestMappedDatasetIterator(LayerContract):
+    def make_layer(self, iterator: DatasetIteratorIF) -> DatasetIteratorIF:
+        return iterator.map(negate)
+
+    def expect(self, samples: list[Any]) -> list[Any]:
+        return [negate(sample) for sample in samples]
+
+
+class TestDatasetIteratorView(LayerContract):
+    def make_layer(self, iterator: DatasetIteratorIF) -> DatasetIteratorIF:
+        return DatasetIteratorView(iterator, range(5, -1, -1))
+
+    def expect(self, samples: list[Any]) -> list[Any]:
+        return samples[5::-1]
+
+
+def negate(sample: Any) -> Any:
+    return -sample[0], *sample[1:]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import pickle
 from collections.abc import Callable
 from multiprocessing.pool import Pool
 from pathlib import Path
@@ -25,8 +23,10 @@ from data_stack.dataset.encoders import (
     load_encoder,
     save_encoder,
 )
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ModelNotTrainedError, ResourceNotFoundError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.testing import EncoderContract
+from data_stack.testing.encoders import assert_same_bits
 
 RNG = np.random.default_rng(7)
 NUMBERS = RNG.normal(3.0, 5.0, size=(40, 3))
@@ -57,75 +57,19 @@ CASES: dict[str, tuple[Callable[[], Encoder], Any]] = {
 }
 
 
-@pytest.fixture(params=CASES)
-def case(request: pytest.FixtureRequest) -> tuple[Encoder, Any]:
-    """A fitted encoder and a column that it encodes."""
-    make, column = CASES[request.param]
-    return make().fit(column, fitted_on="f" * 64), column
+class TestEncoders(EncoderContract):
+    @pytest.fixture(params=CASES)
+    def case(self, request: pytest.FixtureRequest) -> tuple[Encoder, Any]:
+        make, column = CASES[request.param]
+        return make(), column
 
+    @pytest.fixture
+    def encoder(self, case: tuple[Encoder, Any]) -> Encoder:
+        return case[0]
 
-def test_each_row_is_encoded_as_in_a_batch(case: tuple[Encoder, Any]) -> None:
-    encoder, column = case
-
-    batch = encoder.transform(column)
-
-    rows = [encoder.transform(column[i : i + 1]) for i in range(len(column))]
-    joined = np.concatenate(rows)
-    assert len(batch) == len(column)
-    assert (joined.dtype, joined.shape) == (batch.dtype, batch.shape)
-    assert joined.tolist() == batch.tolist()
-    nothing = encoder.transform(column[:0])
-    assert (nothing.shape, nothing.dtype) == ((0, *batch.shape[1:]), batch.dtype)
-    if encoder.output_size is not None:
-        assert np.size(batch[0]) == encoder.output_size
-    if encoder.output_names is not None:
-        assert len(encoder.output_names) == encoder.output_size
-
-
-def test_a_state_is_json_and_rebuilds_the_encoder_bit_by_bit(case: tuple[Encoder, Any]) -> None:
-    encoder, column = case
-
-    rebuilt = encoder_from_state(json.loads(json.dumps(encoder.state())))
-
-    assert rebuilt == encoder
-    assert rebuilt.is_fitted
-    assert rebuilt.fitted_on == encoder.fitted_on
-    assert rebuilt.state() == encoder.state()
-    assert rebuilt.fingerprint() == encoder.fingerprint()
-    assert rebuilt.output_names == encoder.output_names
-    assert rebuilt.class_names == encoder.class_names
-    assert same_bits(rebuilt.transform(column), encoder.transform(column))
-
-
-def test_a_pickled_encoder_is_equal(case: tuple[Encoder, Any]) -> None:
-    encoder, column = case
-    encoder.transform(column)
-
-    copy = pickle.loads(pickle.dumps(encoder))
-
-    assert copy == encoder
-    assert same_bits(copy.transform(column), encoder.transform(column))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_an_encoder_that_has_something_to_learn_says_that_it_is_not_fitted(name: str) -> None:
-    make, column = CASES[name]
-    encoder = make()
-
-    if encoder.is_fitted:
-        assert encoder.fit(()) is encoder  # nothing is read
-    else:
-        with pytest.raises(ModelNotTrainedError, match=r"is not fitted: call encoder.fit"):
-            encoder.transform(column)
-        with pytest.raises(ModelNotTrainedError):
-            encoder.inverse(column)
-        with pytest.raises(ConfigError, match="empty"):
-            encoder.fit(column[:0])
-        assert not encoder.is_fitted
-        unfitted = encoder_from_state(encoder.state())
-        assert not unfitted.is_fitted
-        assert unfitted == encoder
-        assert "not fitted" in repr(encoder)
+    @pytest.fixture
+    def column(self, case: tuple[Encoder, Any]) -> Any:
+        return case[1]
 
 
 def test_a_fit_that_fails_leaves_the_encoder_as_it_was() -> None:
@@ -138,25 +82,16 @@ def test_a_fit_that_fails_leaves_the_encoder_as_it_was() -> None:
     assert encoder.state() == before
 
 
-def transformed(encoder: Encoder, column: Any) -> tuple[str, tuple[int, ...], bytes]:
+def load_and_transform(folder: str, column: Any) -> Any:
     """For a process of its own."""
-    result = encoder.transform(column)
-    return str(result.dtype), result.shape, result.tobytes()
-
-
-def load_and_transform(folder: str, column: Any) -> tuple[str, tuple[int, ...], bytes]:
-    """For a process of its own."""
-    return transformed(load_encoder(FileStorageConnector(folder), "fitted/encoder.json"), column)
+    return load_encoder(FileStorageConnector(folder), "fitted/encoder.json").transform(column)
 
 
 def test_a_stored_encoder_transforms_alike_in_a_spawned_process(spawned: Pool, tmp_path: Path) -> None:
-    numeric = {name: case for name, case in CASES.items() if case[0]().kind in ("features", "continuous")}
-    for make, column in numeric.values():
-        encoder = make().fit(column)
-        save_encoder(encoder, FileStorageConnector(str(tmp_path)), "fitted/encoder.json")
+    encoder = ContinuousEncoder().fit(NUMBERS)
+    save_encoder(encoder, FileStorageConnector(str(tmp_path)), "fitted/encoder.json")
 
-        assert spawned.apply(load_and_transform, (str(tmp_path), column)) == transformed(encoder, column)
-        assert spawned.apply(transformed, (encoder, column)) == transformed(encoder, column)
+    assert_same_bits(spawned.apply(load_and_transform, (str(tmp_path), NUMBERS)), encoder.transform(NUMBERS))
 
 
 def test_a_damaged_stored_encoder_is_noticed() -> None:
@@ -251,13 +186,6 @@ def test_a_client_s_encoder_is_rebuilt_where_its_kind_is_known() -> None:
     assert encoder_from_state(state, kinds={"reversed": Reversed}).state() == state
     with pytest.raises(ConfigError):
         rebuilt.inverse(["ab"])
-
-
-def same_bits(first: Any, second: Any) -> bool:
-    """Whether two columns are the same to the last bit."""
-    if first.dtype == object:
-        return bool(second.dtype == object and first.tolist() == second.tolist())
-    return (first.dtype, first.shape, first.tobytes()) == (second.dtype, second.shape, second.tobytes())
 
 
 def test_masked_values_and_tensors_that_numpy_cannot_hold_are_refused() -> None:
