@@ -8,7 +8,7 @@ import pickle
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pytest
@@ -36,6 +36,8 @@ from data_stack.testing.processes import ChildProcess, call_in_process, find_lef
 from data_stack.testing.served import ServedDataset, load_split, prepare_dataset, take_fingerprint
 from data_stack.testing.web_server import Answer
 
+Splits: TypeAlias = dict[str, DatasetIteratorIF]
+Records: TypeAlias = tuple[ResourceRecord, ...]
 _MOST_SAMPLES = 100
 _SIGKILL = -9
 
@@ -130,12 +132,12 @@ class DatasetContract(DatasetIteratorContract):
         return dataset
 
     @pytest.fixture
-    def splits(self, dataset: DatasetFactory) -> dict[str, DatasetIteratorIF]:
+    def splits(self, dataset: DatasetFactory) -> Splits:
         """All samples, as ``data_stack.load`` gives them."""
         return {split: load_split(type(dataset), dataset.storage_connector, split, self.config) for split in dataset.splits}
 
     @pytest.fixture
-    def iterator(self, splits: dict[str, DatasetIteratorIF], split: str) -> DatasetIteratorIF:
+    def iterator(self, splits: Splits, split: str) -> DatasetIteratorIF:
         """The samples of one split, the first 100 of them."""
         if len(splits[split]) < 3:
             pytest.skip(f"split {split!r} has fewer than three samples")
@@ -147,7 +149,7 @@ class DatasetContract(DatasetIteratorContract):
         return [iterator[position] for position in range(len(iterator))]
 
     @pytest.fixture
-    def prepared(self, dataset: DatasetFactory) -> tuple[ResourceRecord, ...]:
+    def prepared(self, dataset: DatasetFactory) -> Records:
         """What the preparation has made."""
         manifest = dataset.manifest()
         if manifest is None:
@@ -200,13 +202,13 @@ class DatasetContract(DatasetIteratorContract):
 
     # ------------------------------------------------------------------ its samples
 
-    def test_each_split_has_its_samples(self, splits: dict[str, DatasetIteratorIF]) -> None:
+    def test_each_split_has_its_samples(self, splits: Splits) -> None:
         n_samples = {split: len(iterator) for split, iterator in splits.items()}
 
         assert min(n_samples.values()) > 0
         assert n_samples == (self.n_samples or n_samples)
 
-    def test_the_first_split_is_the_default(self, dataset: DatasetFactory, splits: dict[str, DatasetIteratorIF]) -> None:
+    def test_the_first_split_is_the_default(self, dataset: DatasetFactory, splits: Splits) -> None:
         assert len(dataset.get_dataset_iterator(dict(self.config))[0]) == len(splits[dataset.splits[0]])
 
     def test_samples_have_what_the_meta_says(self, dataset: DatasetFactory) -> None:
@@ -217,12 +219,12 @@ class DatasetContract(DatasetIteratorContract):
                     value_of(iterator[position], key)
                 assert dataset.columns is None or len(iterator[position]) == len(dataset.columns)
 
-    def test_no_sample_is_in_two_splits(self, splits: dict[str, DatasetIteratorIF]) -> None:
+    def test_no_sample_is_in_two_splits(self, splits: Splits) -> None:
         found = find_duplicates(splits)
 
         assert sum(pair.n_distinct for pair in found.between) == self.n_shared_samples, f"\n{found}"
 
-    def test_class_names_cover_the_targets(self, dataset: DatasetFactory, splits: dict[str, DatasetIteratorIF]) -> None:
+    def test_class_names_cover_the_targets(self, dataset: DatasetFactory, splits: Splits) -> None:
         if dataset.class_names is None:
             pytest.skip("it declares no class_names")
         for split, iterator in splits.items():
@@ -232,7 +234,7 @@ class DatasetContract(DatasetIteratorContract):
 
             assert targets <= known, f"targets of {split!r} without a name"
 
-    def test_pictures_and_texts_are_drawn(self, splits: dict[str, DatasetIteratorIF]) -> None:
+    def test_pictures_and_texts_are_drawn(self, splits: Splits) -> None:
         for split, iterator in splits.items():
             assert repr(iterator)
             assert str(iterator.explain())
@@ -286,7 +288,7 @@ class DatasetContract(DatasetIteratorContract):
 
     # ------------------------------------------------------------------ its preparation
 
-    def test_once_prepared_it_needs_no_source(self, served: ServedDataset, prepared: tuple[ResourceRecord, ...]) -> None:
+    def test_once_prepared_it_needs_no_source(self, served: ServedDataset, prepared: Records) -> None:
         served.answer()
         again = served.factory(served.store)
 
@@ -295,7 +297,7 @@ class DatasetContract(DatasetIteratorContract):
         assert again.verify() == []
         assert served.requests == []
 
-    def test_two_preparations_give_the_same_bytes(self, served: ServedDataset, prepared: tuple[ResourceRecord, ...]) -> None:
+    def test_two_preparations_give_the_same_bytes(self, served: ServedDataset, prepared: Records) -> None:
         if not self.is_reproducible:
             pytest.skip("is_reproducible is False")
 
@@ -304,7 +306,7 @@ class DatasetContract(DatasetIteratorContract):
         assert again == prepared
 
     def test_a_preparation_that_is_killed_anywhere_is_finished_by_the_next(
-        self, served: ServedDataset, prepared: tuple[ResourceRecord, ...]
+        self, served: ServedDataset, prepared: Records
     ) -> None:
         whole = FileStorageConnector(served.scratch())
         n_changes = call_in_process(prepare_dataset, served.author, served.sources, whole)[0]
@@ -321,7 +323,7 @@ class DatasetContract(DatasetIteratorContract):
             self._assert_same_resources(dataset, prepared)
             assert self._left_over(store) == []
 
-    def test_two_processes_at_once_prepare_it_once(self, served: ServedDataset, prepared: tuple[ResourceRecord, ...]) -> None:
+    def test_two_processes_at_once_prepare_it_once(self, served: ServedDataset, prepared: Records) -> None:
         store = FileStorageConnector(served.scratch())
 
         running = [ChildProcess(prepare_dataset, served.author, served.sources, store) for _ in range(2)]
@@ -333,9 +335,7 @@ class DatasetContract(DatasetIteratorContract):
         assert served.factory(store).verify() == []
         assert self._left_over(store) == []
 
-    def test_every_store_keeps_it(
-        self, served: ServedDataset, any_store: StorageConnector, splits: dict[str, DatasetIteratorIF]
-    ) -> None:
+    def test_every_store_keeps_it(self, served: ServedDataset, any_store: StorageConnector, splits: Splits) -> None:
         for split, expected in splits.items():
             iterator = load_split(served.factory, any_store, split, self.config)
 
@@ -360,7 +360,7 @@ class DatasetContract(DatasetIteratorContract):
     # ------------------------------------------------------------------ other processes
 
     @pytest.mark.filterwarnings("ignore:worker process:RuntimeWarning")  # that it takes long to start, on a busy machine
-    def test_workers_of_a_loader_read_the_same_samples(self, splits: dict[str, DatasetIteratorIF]) -> None:
+    def test_workers_of_a_loader_read_the_same_samples(self, splits: Splits) -> None:
         if not self.pickles:
             pytest.skip("pickles is False")
         iterator = next(iter(splits.values()))[:_MOST_SAMPLES]
@@ -372,9 +372,7 @@ class DatasetContract(DatasetIteratorContract):
         with Loader(iterator, batch_size, workers=0) as batches:
             assert_same(read, list(batches))
 
-    def test_fingerprints_are_the_same_in_every_process(
-        self, served: ServedDataset, splits: dict[str, DatasetIteratorIF]
-    ) -> None:
+    def test_fingerprints_are_the_same_in_every_process(self, served: ServedDataset, splits: Splits) -> None:
         split = served.factory.splits[0]
 
         found = call_in_process(take_fingerprint, served.author, served.sources, served.store, split, dict(self.config))
@@ -386,7 +384,7 @@ class DatasetContract(DatasetIteratorContract):
     def _left_over(self, store: FileStorageConnector) -> list[str]:
         return find_left_over(f"{store.root_path}/{self.factory.card.name}")
 
-    def _assert_same_resources(self, dataset: DatasetFactory, prepared: tuple[ResourceRecord, ...]) -> None:
+    def _assert_same_resources(self, dataset: DatasetFactory, prepared: Records) -> None:
         manifest = dataset.manifest()
         assert manifest is not None
         assert dataset.verify() == []
