@@ -11,13 +11,14 @@ EXTRAS = {
     "torch": ["torch>=2.10"],
     "sklearn": ["scikit-learn>=1.3", "skops>=0.11"],
     "images": ["Pillow>=10.1", "opencv-python-headless>=4.10", "simplejpeg>=1.8"],
-    "pandas": ["pandas>=2.2"],
+    "pandas": ["pandas>=2.2", "pyarrow>=23.0.1"],
     "parquet": ["pyarrow>=23.0.1"],
     "audio": ["soundfile>=0.12"],
     "video": ["av>=14.0"],
     "zstd": ["zstandard>=0.21"],
     "yaml": ["PyYAML>=6.0"],
-    "polars": ["polars>=1.30"],
+    "polars": ["polars>=1.30", "pyarrow>=23.0.1"],
+    "huggingface": ["datasets>=4.0"],
     "plots": ["matplotlib>=3.8"],
     "browse": ["starlette>=0.46", "uvicorn>=0.34"],
 }
@@ -37,8 +38,7 @@ EXTRAS["test"] = [
     "hypothesis>=6.100",
     "ipykernel>=6.0",
     "moto[s3]>=5.1",  # an S3 server; its extra "server" would add twenty packages for other services
-    "dask[dataframe]>=2025.1",  # dask, datasets and duckdb open our Parquet folders
-    "datasets>=4.0",
+    "dask[dataframe]>=2025.1",  # dask and duckdb open our Parquet folders
     "duckdb>=1.2",
     "flask>=2.2",
     "flask-cors>=4.0",

@@ -14,7 +14,11 @@ nothing else.
 
 from typing import Any
 
-_OPTIONAL = ("FsspecStorageConnector", "MongoDBStorageConnector")
+_OPTIONAL = (
+    *("FsspecStorageConnector", "MongoDBStorageConnector"),
+    *("from_arrow", "from_csv", "from_huggingface", "from_jsonl", "from_pandas", "from_polars"),
+    *("to_arrow", "to_huggingface", "to_pandas", "to_polars"),
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -25,6 +25,7 @@ LAYERS = [
     "dataset",
     "formats",
     "loader",
+    "exchange",
     "plugins",
     "repository",
     "mnist",
@@ -41,6 +42,7 @@ HEAVY = {
     "bson": {"data_stack.io.storage_connectors.mongodb"},
     "cloudpickle": {"data_stack.loader.workers.pickling"},
     "cv2": {"data_stack.codecs.opencv_png"},
+    "datasets": {"data_stack.exchange.tables.huggingface"},
     "fsspec": {"data_stack.io.storage_connectors.fsspec"},
     "msgpack": {
         "data_stack.codecs.arrays",
@@ -52,15 +54,17 @@ HEAVY = {
     "h5py": {"data_stack.formats.hdf5"},
     "jax": {"data_stack.loader.jax"},
     "matplotlib": {"data_stack.dataset.display.plots"},
-    "pandas": {"data_stack.formats.parquet.transform_pandas"},
+    "pandas": {"data_stack.exchange.tables.pandas", "data_stack.formats.parquet.transform_pandas"},
     "PIL": {
         "data_stack.cli.pictures",
         "data_stack.dataset.display.contact_sheet",
         "data_stack.codecs.images",
     },
+    "polars": {"data_stack.exchange.tables.polars"},
     "py4j": set[str](),
     "pyarrow": {
         "data_stack.cli.parquet_facts",
+        "data_stack.exchange.tables",
         "data_stack.formats.conversion.parquet_columns",
         "data_stack.formats.parquet",
     },
@@ -90,9 +94,9 @@ HEAVY = {
 
 #: Packages that an installation may lack.
 OPTIONAL = [
-    "av", "bson", "cv2", "fsspec", "gridfs", "jax", "matplotlib", "pandas", "paramiko",
-    "PIL", "py4j", "pyarrow", "pymongo", "pyspark", "s3fs", "scipy", "simplejpeg", "sklearn", "soundfile", "starlette",
-    "tensorflow", "torch", "uvicorn", "yaml", "zstandard",
+    "av", "bson", "cv2", "datasets", "fsspec", "gridfs", "jax", "matplotlib", "pandas", "paramiko", "PIL", "polars", "py4j",
+    "pyarrow", "pymongo", "pyspark", "s3fs", "scipy", "simplejpeg", "sklearn", "soundfile", "starlette", "tensorflow",
+    "torch", "uvicorn", "yaml", "zstandard",
 ]  # fmt: skip
 
 

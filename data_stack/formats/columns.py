@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import AccessedDatasetIterator, Batch, ColumnKey, Sample, SampleAccess, SourceAccess
+from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.content import contents_of_resources
@@ -44,6 +45,10 @@ class Column(ABC):
         """What :meth:`value` gives for each of ``indices``, in one request."""
         rows = self.read(_wide(indices))
         return list(rows) if rows.ndim > 1 else python_values(rows)
+
+    def declare(self) -> DeclaredColumn | None:
+        """What a schema says of the values; None without a schema."""
+        return None
 
 
 class ArrayColumn(Column):
@@ -200,6 +205,12 @@ class _ColumnsAccess(SourceAccess):
         columns = self.source._columns()
         wide = None if positions is None else _wide(positions)
         return [columns[self._number_of(key, len(columns))].read(wide) for key in keys]
+
+    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
+        declared = [column.declare() for column in self.source._columns()]
+        known = [each for each in declared if each is not None]
+        fields = self.source._fields
+        return None if fields is None or len(known) < len(declared) else dict(zip(fields, known, strict=True))
 
     def _number_of(self, key: ColumnKey, n_columns: int) -> int:
         known: Sequence[ColumnKey] = range(n_columns) if self.source._fields is None else self.source._fields

@@ -211,6 +211,7 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
         "records",
         "loader",
         "parquet",
+        "exchange",
         "from_granular",
         "from_datastack",
         "from_tfds",

@@ -39,11 +39,14 @@ _POSITIONS_AT_ONCE = 1 << 16
 
 
 class DeclaredColumn(NamedTuple):
-    """A column as a schema declares it: dtype (None: see the values), shape of a value (None: an extent varies), nullability."""
+    """A column as a schema declares it: dtype (None: see the values), shape of a value (None: an extent varies), nullability,
+    and what it is in the library that it comes from, such as a type of Arrow's (None: unknown).
+    """
 
     dtype: str | None = None
     shape: tuple[int | None, ...] | None = None
     is_nullable: bool = False
+    origin: Any = None
 
 
 class SampleAccess(ABC):

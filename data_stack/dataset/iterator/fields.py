@@ -10,7 +10,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, brought_access
+from data_stack.dataset.iterator.access import DeclaredColumn, OneToOneAccess, SampleAccess, brought_access
 from data_stack.dataset.iterator.contract import (
     Batch,
     Column,
@@ -275,6 +275,12 @@ class _ColumnsAccess(OneToOneAccess):
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return map(self._rearrange, self.below.iterate(start, stop))
+
+    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
+        declared, plan = self.below.declare_columns(), self._find_plan()
+        if declared is None or plan is None or plan.names is None:
+            return None
+        return {str(name): declared[str(key)] for name, key in zip(plan.names, plan.keys, strict=True)}
 
     def form(self) -> _Form | None:
         """The columns below, by a schema, sample 0, or an empty batch; None where nothing tells."""

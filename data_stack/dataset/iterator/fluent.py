@@ -400,6 +400,28 @@ class FluentIterator(Generic[_Stack, _Fold]):
         """See ``DatasetIteratorReportGenerator.generate_report``."""
         return OPERATIONS["report"](self, report_format, **options)
 
+    # ------------------------------------------------------------------ in other libraries
+
+    def to_pandas(self) -> Any:
+        """All samples as a ``pandas.DataFrame``, see :func:`data_stack.to_pandas`."""
+        return OPERATIONS["to_pandas"](self)
+
+    def to_polars(self) -> Any:
+        """All samples as a ``polars.DataFrame``, see :func:`data_stack.to_polars`."""
+        return OPERATIONS["to_polars"](self)
+
+    def to_arrow(self, **options: Any) -> Any:
+        """All samples as a ``pyarrow.Table``, or ``lazy=True`` as a reader of batches, see :func:`data_stack.to_arrow`."""
+        return OPERATIONS["to_arrow"](self, **options)
+
+    def to_huggingface(self, **options: Any) -> Any:
+        """All samples as a ``datasets.Dataset``, or ``streaming=True`` lazily, see :func:`data_stack.to_huggingface`."""
+        return OPERATIONS["to_huggingface"](self, **options)
+
+    def to_tensorflow(self, **options: Any) -> Any:
+        """The samples as a lazy ``tf.data.Dataset``, see :func:`data_stack.to_tensorflow`."""
+        return OPERATIONS["to_tensorflow"](self, **options)
+
     # ------------------------------------------------------------------ inside
 
     def _stack_layer(self, layer: str, *others: _Stack, **arguments: Any) -> _Stack:

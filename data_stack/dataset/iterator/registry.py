@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,7 +17,19 @@ _Operation = TypeVar("_Operation", bound=Callable[..., Any])
 LAYERS: dict[str, type[Any]] = {}
 """Classes of iterators by the name that stands for them in a recipe."""
 
-OPERATIONS: dict[str, Callable[..., Any]] = {}
+
+class _Operations(dict[str, Callable[..., Any]]):
+    """Functions by name. One that no module put in is the package's public function of that name, from any layer."""
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        package = sys.modules[
+            __name__.partition(".")[0]
+        ]  # imported before each of its modules; it names its functions in its stub
+        found: Callable[..., Any] = getattr(package, name)
+        return found
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = _Operations()
 """Functions of an iterator by the name of the method that calls them."""
 
 

@@ -22,7 +22,7 @@ from data_stack.formats.columns import ColumnsDatasetIterator
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["Source", "open_source", "parse_columns", "plain_type", "size_of", "source_of_iterator"]
+__all__ = ["Source", "name_of_position", "open_source", "parse_columns", "plain_type", "size_of", "source_of_iterator"]
 
 _MOST_LOOKED_AT: Final = 16
 _NUMERIC: Final = "biufc"
@@ -309,7 +309,7 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
     if isinstance(first, Mapping):
         keys = {str(key): key for key in first}
     elif isinstance(first, (tuple, list)):
-        keys = {_name_of_position(iterator, position): position for position in range(len(first))}
+        keys = {name_of_position(iterator, position): position for position in range(len(first))}
     else:
         raise ConfigError(
             f"samples of {name} are bare values of type {type(first).__name__}; name them: .map(lambda value: {{'x': value}})"
@@ -321,7 +321,8 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
     return Source(name, iterator, {column: _infer(values, column) for column, values in columns.items()}, keys)
 
 
-def _name_of_position(iterator: Any, position: int) -> str:
+def name_of_position(iterator: Any, position: int) -> str:
+    """A name for a column of tuples: what the meta says that it is, or ``column_0`` and so on."""
     meta = getattr(iterator, "dataset_meta", None)
     for name in ("sample", "target", "tag"):
         if meta is not None and getattr(meta, f"{name}_pos") == position:

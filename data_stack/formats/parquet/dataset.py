@@ -17,6 +17,7 @@ from data_stack.dataset.iterator.indices import check_index, check_indices, chec
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe_values import Untold
 from data_stack.exception import ConfigError
+from data_stack.formats.parquet.codecs import ArrowCodec
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
@@ -348,11 +349,15 @@ class _ParquetAccess(SourceAccess):
         return self.source.place_of(position)
 
     def declare_columns(self) -> dict[str, DeclaredColumn]:
-        fields = self.source.schema
-        return {field.name: DeclaredColumn(dtype_name(field.dtype), field.shape, field.nullable) for field in fields}
+        return {field.name: _declare(field) for field in self.source.schema}
 
     def tell_content(self) -> str:
         return digest_of_row_groups(self.source._footers, self.source._chosen)
+
+
+def _declare(field: Field) -> DeclaredColumn:
+    is_of_arrow = isinstance(field.codec, ArrowCodec)  # else its cells are bytes, not values
+    return DeclaredColumn(dtype_name(field.dtype), field.shape, field.nullable, field.arrow_type() if is_of_arrow else None)
 
 
 def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:

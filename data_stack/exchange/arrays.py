@@ -1,0 +1,129 @@
+"""Arrays, datasets of PyTorch and folders of images as samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator.contract import ColumnKey, as_iterator
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta
+from data_stack.exception import ConfigError
+from data_stack.formats.image_folder import ImageFolderIterator
+from data_stack.util.suggestions import did_you_mean
+
+__all__ = ["from_folder", "from_numpy", "from_torch", "with_target"]
+
+
+def from_numpy(*arrays: Any, target: ColumnKey | None = None, class_names: Sequence[str] | None = None) -> DatasetIteratorIF:
+    """The rows of arrays as samples; nothing is copied, and a memory-mapped array is read when its rows are.
+
+    ::
+
+        data_stack.from_numpy(images, labels, target=1)             # (image, label)
+        data_stack.from_numpy({"image": images, "label": labels})   # {"image": …, "label": …}
+        data_stack.from_numpy(records)                              # of a structured dtype: dicts of its fields
+
+    Args:
+        arrays: of shape ``(n, ...)`` each; or one mapping of such, or one array of a structured dtype. A masked array becomes a
+            column of objects, in which masked values are None.
+        target: position or name of the target.
+        class_names: the classes of the target, in the order of their numbers.
+
+    Raises:
+        ConfigError: there is no array or no such column, or they have different lengths.
+    """
+    given: Any = arrays[0] if len(arrays) == 1 else dict(enumerate(arrays))
+    names = given.keys() if isinstance(given, Mapping) else getattr(getattr(given, "dtype", None), "names", None)
+    columns = {0: given} if names is None else {name: given[name] for name in names}
+    iterator: DatasetIteratorIF = SequenceDatasetIterator([_check_array(array) for array in columns.values()])
+    if names is not None and len(arrays) == 1:
+        iterator = iterator.as_dict(*names)
+    return with_target(iterator, "numpy", list(columns), target, class_names)
+
+
+def from_torch(dataset: Any, *, target: ColumnKey | None = None) -> DatasetIteratorIF:
+    """A map-style dataset of PyTorch as samples, read with ``dataset[i]``; a ``TensorDataset`` as its tensors, without a copy.
+
+    Args:
+        dataset: has ``len`` and ``[i]``.
+        target: position of the target in tuple samples, or key in dict samples. None: there is none, but 1 where the dataset has
+            ``classes``, as those of torchvision do, which become the meta's ``class_names``.
+
+    Raises:
+        ConfigError: it has no random access, or no such column.
+    """
+    tensors = dataset.tensors if type(dataset).__name__ == "TensorDataset" else None
+    iterator: DatasetIteratorIF = as_iterator(dataset) if tensors is None else SequenceDatasetIterator(tensors)
+    classes = getattr(dataset, "classes", None)
+    class_names = classes if isinstance(classes, (list, tuple)) and all(isinstance(each, str) for each in classes) else None
+    target = 1 if target is None and class_names else target
+    sample = iterator[0] if target is not None and len(iterator) else ()
+    keys = list(sample) if isinstance(sample, Mapping) else list(range(len(sample)))
+    return with_target(iterator, "torch", keys or [0, target], target, class_names)
+
+
+def from_folder(folder: Any, *, target: str | None = None) -> DatasetIteratorIF:
+    """The pictures of a folder with a folder for each class as samples ``{"image", "label", "class", "path"}``.
+
+    See ``ImageFolderIterator`` for folders with a ``metadata.csv`` or ``metadata.jsonl``, or without classes.
+
+    Args:
+        folder: a path, a StorageConnector, or the Resources of a dataset.
+        target: the column of the target; None: ``"label"`` where there are classes, whose names are the meta's ``class_names``.
+
+    Raises:
+        ResourceNotFoundError: there is no such folder.
+        ConfigError: it holds other images, or images beside folders of classes; or there is no such column.
+    """
+    iterator = ImageFolderIterator(folder)
+    target = "label" if target is None and iterator.class_names else target
+    class_names = iterator.class_names if target == "label" else ()
+    return with_target(iterator, "folder", iterator.fields, target, class_names, "image")
+
+
+def with_target(
+    iterator: DatasetIteratorIF,
+    source: str,
+    columns: Sequence[Any],
+    target: Any,
+    class_names: Sequence[Any] | None = None,
+    sample: str | None = None,
+) -> DatasetIteratorIF:
+    """The iterator with a meta that says which column is the target.
+
+    Args:
+        iterator: tuple or dict samples.
+        source: names the samples.
+        columns: positions or names of their columns.
+        target: one of them; None: there is none, and no meta.
+        class_names: of the target.
+        sample: the column of the sample proper; None: the only other one, if it is.
+
+    Raises:
+        ConfigError: there is no column ``target``.
+    """
+    if target is None:
+        return iterator
+    if target not in columns:
+        near = did_you_mean(target, [name for name in columns if isinstance(name, str)])
+        known = ", ".join(map(repr, columns))
+        raise ConfigError(f"there is no column {target!r:.80} for the target{near}; the columns are {known}")
+    others = [column for column in columns if column != target]
+    position = sample or (others[0] if len(others) == 1 else "sample")  # which names no column
+    layout, names = IteratorMeta(position, target, "tag"), tuple(class_names or ()) or None
+    meta = DatasetMeta(layout, source, source, target_kind="label" if names else None, class_names=names)
+    return InformedDatasetIterator(iterator, meta)
+
+
+def _check_array(array: Any) -> Any:
+    checked: Any = np.asanyarray(array)
+    if checked.ndim == 0:
+        raise ConfigError(f"from_numpy() takes arrays of shape (n, …), not {array!r:.80}")
+    if not isinstance(checked, np.ma.MaskedArray):
+        return checked
+    values = checked.data.astype(object)
+    values[np.ma.getmaskarray(checked)] = None
+    return values

@@ -1,0 +1,87 @@
+"""Tables of Arrow as samples, and samples as tables of Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.exception import ConfigError
+from data_stack.exchange.arrays import with_target
+from data_stack.exchange.tables.cells import Origin, cells_of
+from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, TableIterator, check_names
+
+__all__ = ["from_arrow", "iterator_of_table", "to_arrow"]
+
+
+def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
+    """The rows of a table of Arrow as dict samples; nothing is copied, and values are made when they are read.
+
+    Numbers, bools, dates and times keep their dtype; a time with a zone is the instant in UTC. Text, bytes, decimals, structs
+    (dicts) and lists of lists are Python's. A list of numbers is an array, a tensor or a list of fixed size an array of that
+    shape. A null is None, and a column that holds one is an array of objects. Dictionaries give their values; as the target,
+    the numbers of these, and their values are the meta's ``class_names``.
+
+    Args:
+        table: a ``pyarrow.Table`` or ``RecordBatch``; or what has ``__arrow_c_stream__``, such as a ``RecordBatchReader`` or
+            a relation of DuckDB, which is read to its end.
+        target: the column of the target.
+
+    Raises:
+        ConfigError: that is no table, or there is no such column, or two of one name, or one of a type without values here.
+    """
+    try:
+        read = table if isinstance(table, pa.Table) else pa.table(table)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"from_arrow() takes a table of Arrow, not a {type(table).__name__}: {error!s:.200}") from error
+    return iterator_of_table(read, "arrow", target)
+
+
+def iterator_of_table(table: pa.Table, source: str, target: str | None) -> DatasetIteratorIF:
+    """The rows of a table as dict samples, with a meta if there is a target."""
+    check_names(table.column_names)
+    columns = {each.name: ArrowColumn(table.column(each.name), each, as_codes=each.name == target) for each in table.schema}
+    class_names = columns[target].class_names if target in columns else None
+    return with_target(TableIterator(columns), source, list(columns), target, class_names)
+
+
+def to_arrow(iterator: Any, *, lazy: bool = False, schema: pa.Schema | None = None) -> pa.Table | pa.RecordBatchReader:
+    """All samples as a ``pyarrow.Table``.
+
+    Columns have the types of the Arrow, Parquet, pandas or polars that they come from, as long as only rows and columns were
+    chosen since; else those that their values tell. Arrays of one shape become lists of fixed size (in each other), arrays of
+    different shapes lists. None and NaT become null, NaN stays.
+
+    Args:
+        iterator: any; its columns are named as :class:`~data_stack.exchange.tables.table.NamedColumns` says.
+        lazy: give a ``pyarrow.RecordBatchReader`` that reads a few MiB at a time, for ``pyarrow.dataset.write_dataset``, DuckDB
+            and the like. The first few MiB then tell the types.
+        schema: a ``pyarrow.Schema`` with the types of the columns, where the values should not tell them.
+
+    Raises:
+        ConfigError: a column holds values of several types, or of one that Arrow lacks. Of a reader, while it is read.
+    """
+    columns = NamedColumns(iterator)
+    known = {**columns.origins, **{field.name: Origin(field) for field in schema or ()}}
+    if not lazy:
+        return _encode(columns.read(), known)
+    blocks = columns.blocks()
+    first = _encode(next(blocks), known)
+    known = {field.name: known.get(field.name) or Origin(field) for field in first.schema}
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from first.to_batches()
+        for block in blocks:
+            yield from _encode(block, known).to_batches()
+
+    return pa.RecordBatchReader.from_batches(first.schema, batches())
+
+
+def _encode(columns: dict[str, Any], origins: dict[str, Origin | None]) -> pa.Table:
+    cells = {name: cells_of(values, name, origins.get(name)) for name, values in columns.items()}
+    metadata = {
+        name: origin.field.metadata for name, origin in origins.items() if origin is not None and origin.field is not None
+    }
+    return pa.table(cells, pa.schema([pa.field(name, each.type, metadata=metadata.get(name)) for name, each in cells.items()]))

@@ -1,0 +1,133 @@
+"""Files of comma-separated values and of JSON lines as samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.exchange.tables.arrow import iterator_of_table
+from data_stack.formats.parquet.types import arrow_type_named, arrow_type_of_dtype, check_dtype
+from data_stack.io.archives.decompression import compression_of, open_decompressed
+from data_stack.io.positional import PositionalFile
+from data_stack.util.suggestions import did_you_mean
+
+__all__ = ["from_csv", "from_jsonl"]
+
+_UNREADABLE = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError, RecursionError)
+
+
+def from_csv(
+    file: Any,
+    *,
+    target: str | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+    delimiter: str = ",",
+    encoding: str = "utf-8",
+    missing: Collection[str] = ("",),
+) -> DatasetIteratorIF:
+    """The rows of a CSV file with a header as dict samples; the file is read whole, now.
+
+    All rows tell the dtype of a column: int64, float64, bool, dates, times, or text. It shows in the repr and in
+    ``column_types``. An empty cell is None. Values may be quoted, and hold line ends then.
+
+    Args:
+        file: a path or URL, a resource, or an open binary file; plain, or compressed by gzip, bzip2, xz or zstd.
+        target: the column of the target.
+        dtypes: of some columns, instead of what their rows tell: a dtype of numpy, or ``"decimal(10,2)"``, ``"timestamp"`` and
+            the other names of types that Parquet columns have. ``str`` keeps ``007`` as it is.
+        delimiter: one character.
+        encoding: of the file.
+        missing: texts that mean None. Others that are no numbers make a column of numbers one of text.
+
+    Raises:
+        DatasetFileCorruptError: rows differ in their number of columns, a text does not fit its dtype, the encoding is another.
+        ConfigError: there is no such column or dtype, or two columns have one name.
+    """
+    name, data, types = _load(file, dtypes)
+    try:
+        table = pa.csv.read_csv(
+            pa.BufferReader(data),
+            pa.csv.ReadOptions(block_size=max(1, len(data)), encoding=encoding),  # the first block tells the types
+            pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            pa.csv.ConvertOptions(column_types=types, null_values=list(missing), strings_can_be_null=True),
+        )
+    except _UNREADABLE as error:
+        advice = "; give another dtype: dtypes={'name': 'str'}" if "conversion" in str(error) else ""
+        raise DatasetFileCorruptError(f"{name!r} cannot be read as CSV: {error!s:.300}{advice}") from error
+    for field in table.schema:
+        if pa.types.is_binary(field.type) and field.name not in types:
+            raise DatasetFileCorruptError(f"{name!r}, column {field.name!r:.80}: this is no text in {encoding}")
+    return _iterator_of(table, name, target, types)
+
+
+def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any] | None = None) -> DatasetIteratorIF:
+    """The lines of a file of JSON objects as dict samples; the file is read whole, now.
+
+    All lines tell the columns and their dtypes: int64, float64, bool, text; lists of numbers are arrays, objects and other
+    lists dicts and lists. A null or a key that a line lacks is None. Text that looks like a time stays text.
+
+    Args:
+        file: as for :func:`data_stack.from_csv`.
+        target: the column of the target.
+        dtypes: as for :func:`data_stack.from_csv`, for integers beyond int64 (``"uint64"``), and times (``"timestamp_ntz"``).
+
+    Raises:
+        DatasetFileCorruptError: a line is no JSON object, or a key has values of several types.
+        ConfigError: there is no such column or dtype.
+    """
+    name, data, types = _load(file, dtypes)
+    # pyarrow's own reader dies of values that are nested deeply, and takes text for times and large integers for floats
+    rows = [_parse_line(name, number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    return _iterator_of(pa.table({key: _column(name, key, rows, types.get(key)) for key in keys}), name, target, types)
+
+
+def _parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except _UNREADABLE as error:
+        raise DatasetFileCorruptError(f"{name!r}, line {number}: this is no JSON: {error!s:.200}") from error
+    if not isinstance(row, dict):
+        raise DatasetFileCorruptError(f"{name!r}, line {number}: a line is an object {{…}}, not {line[:80]!r}")
+    return row
+
+
+def _column(name: str, key: str, rows: list[dict[str, Any]], type_: pa.DataType | None) -> pa.Array:
+    values = [row.get(key) for row in rows]
+    try:
+        is_converted = type_ is not None and (pa.types.is_temporal(type_) or pa.types.is_string(type_))
+        return pa.array(values).cast(type_) if is_converted else pa.array(values, type_)
+    except _UNREADABLE as error:
+        why = "are not of one type" if type_ is None else f"do not fit {type_}"
+        raise DatasetFileCorruptError(
+            f"{name!r}, key {key!r:.80}: its values {why}: {error!s:.200}; give another dtype: dtypes={{'name': 'uint64'}}"
+        ) from error
+
+
+def _load(file: Any, dtypes: Mapping[str, Any] | None) -> tuple[str, bytes, dict[str, pa.DataType]]:
+    """Name and contents of a file, and the types of columns."""
+    opened = PositionalFile(file)
+    stream: Any = opened.open_buffered()
+    stream = stream if compression_of(opened.read_at(0, 6)) is None else open_decompressed(stream)
+    return opened.name, stream.read(), {name: _type_of(dtype) for name, dtype in (dtypes or {}).items()}
+
+
+def _type_of(dtype: Any) -> pa.DataType:
+    try:
+        return arrow_type_of_dtype(check_dtype(dtype))
+    except ConfigError:
+        return arrow_type_named(dtype)
+
+
+def _iterator_of(table: pa.Table, name: str, target: str | None, types: Mapping[str, Any]) -> DatasetIteratorIF:
+    unknown = next((column for column in types if column not in table.column_names), None)
+    if unknown is not None:
+        near, known = did_you_mean(unknown, table.column_names), ", ".join(table.column_names)
+        raise ConfigError(f"{name!r} has no column {unknown!r:.80} for dtypes{near}; it has {known}")
+    return iterator_of_table(table, name, target)

@@ -1,0 +1,150 @@
+"""Datasets of Hugging Face as samples, and samples as datasets of Hugging Face."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.contract import column_key
+from data_stack.dataset.iterator.stacking import Column, stack_values
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.exchange.arrays import with_target
+from data_stack.exchange.tables.cells import Origin, cells_of
+from data_stack.exchange.tables.table import CellsColumn, NamedColumns, TableIterator
+from data_stack.util.stacked_values import objects
+
+try:
+    import datasets
+    from datasets.table import InMemoryTable, table_cast
+except ImportError as error:
+    raise MissingDependencyError("from_huggingface() and to_huggingface()", "datasets", "huggingface") from error
+
+__all__ = ["from_huggingface", "to_huggingface"]
+
+_ARRAYS = {2: datasets.Array2D, 3: datasets.Array3D, 4: datasets.Array4D, 5: datasets.Array5D}
+#: Of images whose values are the pixels; palettes, inks and the like are converted.
+_MODES = ("L", "LA", "RGB", "RGBA", "I;16")
+#: Dimensions and channels of images.
+_IMAGES = ((2,), (3, 3), (3, 4))
+
+
+def from_huggingface(dataset: datasets.Dataset, *, target: str | None = None) -> DatasetIteratorIF:
+    """The rows of a dataset of Hugging Face as dict samples, read from its Arrow files when they are asked for.
+
+    Images are decoded to arrays, uint8 ``(height, width)`` or ``(height, width, channels)``, ``Array2D`` and the like are
+    arrays, a ``ClassLabel`` is its number. Audio and video stay what is stored: a dict with ``bytes`` and ``path``. For all other
+    values see :func:`data_stack.from_arrow`. Format and transforms of the dataset (``set_format``) do not count.
+
+    Args:
+        dataset: a ``datasets.Dataset``: one split.
+        target: the column of the target; None: the only ``ClassLabel``, whose names are the meta's ``class_names``.
+
+    Raises:
+        ConfigError: that is no such dataset, or there is no such column.
+    """
+    if not isinstance(dataset, datasets.Dataset):
+        advice = "choose a split: dataset['train']" if isinstance(dataset, dict) else "load it without streaming=True"
+        raise ConfigError(f"from_huggingface() takes a datasets.Dataset, not a {type(dataset).__name__}; {advice}")
+    features = dataset.features
+    labels = [name for name, feature in features.items() if isinstance(feature, datasets.ClassLabel)]
+    images = [name for name, feature in features.items() if isinstance(feature, datasets.Image)]
+    target = labels[0] if target is None and len(labels) == 1 else target
+    iterator = TableIterator({name: _FeatureColumn(dataset, name, feature) for name, feature in features.items()})
+    names, image = features[target].names if target in labels else None, images[0] if len(images) == 1 else None
+    return with_target(iterator, dataset.info.dataset_name or "huggingface", list(features), target, names, image)
+
+
+class _FeatureColumn(CellsColumn):
+    """A column of a dataset, read by position."""
+
+    def __init__(self, dataset: datasets.Dataset, name: str, feature: Any) -> None:
+        cells = dataset.data.column(name)
+        self._dataset = dataset.select_columns(name).with_format("arrow")
+        self._image = datasets.Image(mode=feature.mode) if isinstance(feature, datasets.Image) else None
+        shape = getattr(feature, "shape", ())
+        shape = () if None in shape else shape
+        field = None if self._image or shape else pa.field(name, cells.type)
+        super().__init__(name, len(dataset), Origin(field, kind=feature), cells.type, bool(cells.null_count), tuple(shape))
+        if self._image:
+            self._declared = self._declared._replace(dtype="uint8", shape=None)
+
+    def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
+        return self._dataset[slice(None) if indices is None else indices.tolist() or slice(0)].column(0)
+
+    def _decode(self, cells: pa.Array, *, lent: bool = False) -> Column:
+        if self._image is None:
+            return super()._decode(cells, lent=lent)
+        opened = [image and self._image.decode_example(image) for image in cells.to_pylist()]
+        arrays = [image and np.asarray(image if image.mode in _MODES else image.convert("RGB")) for image in opened]
+        return objects(arrays) if self._declared.is_nullable else stack_values(arrays)
+
+
+def to_huggingface(
+    iterator: Any, *, streaming: bool = False, features: datasets.Features | None = None
+) -> datasets.Dataset | datasets.IterableDataset:
+    """All samples as a ``datasets.Dataset`` in memory, or as a ``datasets.IterableDataset`` that reads them when it is iterated.
+
+    Features are those of the dataset of Hugging Face that the samples come from, as long as only rows and columns were chosen
+    since. Else the target is a ``ClassLabel`` where the meta has the names of its classes, uint8 arrays of shape ``(height,
+    width)``, or with 3 or 4 channels last, are an ``Image`` (stored as PNG, without loss), other arrays of one shape ``Array2D``
+    to ``Array5D``, and all other columns as of :func:`data_stack.to_arrow`. None is null. The first few MiB tell the features.
+
+    Args:
+        iterator: any.
+        streaming: whether to read lazily.
+        features: of all columns, where the samples should not tell them.
+
+    Raises:
+        ConfigError: a column holds values of several types, or of one that Hugging Face lacks; lazily, when it is read.
+    """
+    columns = NamedColumns(iterator)
+    if features is None:
+        block = next(columns.blocks())
+        features = datasets.Features({name: _feature(name, values, columns) for name, values in block.items()})
+    if streaming:
+        return datasets.IterableDataset.from_generator(_rows, features, {"columns": columns, "features": features})
+    table = pa.concat_tables([_encode(block, features) for block in columns.blocks()])
+    return datasets.Dataset(InMemoryTable(table), info=datasets.DatasetInfo(features=features))
+
+
+def _rows(columns: NamedColumns, features: datasets.Features) -> Iterator[dict[str, Any]]:
+    for block in columns.blocks():
+        yield from _encode(block, features).to_pylist()
+
+
+def _feature(name: str, values: Column, columns: NamedColumns) -> Any:
+    origin = columns.origins.get(name)
+    if origin is not None and (isinstance(origin.kind, (dict, list)) or type(origin.kind).__module__.startswith("datasets.")):
+        return origin.kind
+    meta: Any = getattr(columns.iterator, "dataset_meta", None)
+    classes = getattr(meta, "class_names", None) or (None,)
+    is_target = meta is not None and column_key(columns.iterator, meta.target_pos) in (name, columns.names.index(name))
+    if is_target and all(isinstance(each, str) for each in classes) and values.dtype.kind in "iu":
+        return datasets.ClassLabel(names=list(classes))
+    first: Any = next((value for value in values if value is not None), None)
+    if isinstance(first, np.ndarray) and first.dtype == np.uint8 and (first.ndim, *first.shape[2:]) in _IMAGES and first.size:
+        return datasets.Image()
+    if values.ndim - 1 in _ARRAYS:
+        return _ARRAYS[values.ndim - 1](shape=values.shape[1:], dtype=values.dtype.name)
+    cells = cells_of(values, name, None if origin is None or origin.categories is not None else origin)
+    return datasets.Features.from_arrow_schema(pa.schema([pa.field(name, cells.type)]))[name]
+
+
+def _encode(block: dict[str, Column], features: datasets.Features) -> pa.Table:
+    cells = {}
+    try:
+        for name, values in block.items():
+            feature = features[name]
+            is_image = isinstance(feature, datasets.Image)
+            files = [None if value is None else feature.encode_example(value) for value in values] if is_image else None
+            cells[name] = pa.array(files, feature.pa_type) if is_image else cells_of(values, name)
+        return table_cast(pa.table(cells), features.arrow_schema)
+    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"samples do not fit the features {features!s:.300}: {error!s:.300}. Give features=…, or leave out a column"
+        ) from error

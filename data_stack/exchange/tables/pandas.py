@@ -1,0 +1,109 @@
+"""Data frames of pandas as samples, and samples as data frames of pandas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.stacking import Column, stack_values
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.exchange.arrays import with_target
+from data_stack.exchange.tables.cells import Origin, cells_of
+from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, PlainColumn, TableIterator, check_names
+
+try:
+    import pandas as pd
+except ImportError as error:
+    raise MissingDependencyError("from_pandas() and to_pandas()", "pandas", "pandas") from error
+
+__all__ = ["from_pandas", "to_pandas"]
+
+_OBJECT = np.dtype(object)
+
+
+def from_pandas(frame: pd.DataFrame, *, target: str | None = None) -> DatasetIteratorIF:
+    """The rows of a data frame of pandas as dict samples; columns of numpy's dtypes are not copied, and the index is left out.
+
+    Columns of numpy's dtypes stay what they are: a NaN or NaT is NaN or NaT. In all others a missing value (``NA``, ``NaN``,
+    ``None``) is None, and the column an array of objects; for their values see :func:`data_stack.from_arrow`. A categorical
+    column gives its categories; as the target their numbers, and the categories are the meta's ``class_names``. Objects
+    must be of one type: text, bytes, numbers, dates, lists, dicts or arrays.
+
+    Args:
+        frame: a ``pandas.DataFrame``; ``frame.reset_index()`` makes a column of the index.
+        target: the column of the target.
+
+    Raises:
+        ConfigError: that is no data frame, there is no such column, two have one name, or one holds objects of several types.
+    """
+    if not isinstance(frame, pd.DataFrame):
+        raise ConfigError(
+            f"from_pandas() takes a pandas.DataFrame, not a {type(frame).__name__}; to_frame() makes one of a Series"
+        )
+    check_names(list(frame.columns))
+    columns = {str(name): _column(str(name), series, name == target) for name, series in frame.items()}
+    class_names = getattr(columns.get(target or ""), "class_names", None)
+    return with_target(TableIterator(columns), "pandas", list(columns), target, class_names)
+
+
+def _column(name: str, series: Any, is_target: bool) -> ArrowColumn | PlainColumn:
+    dtype = series.dtype
+    if isinstance(dtype, np.dtype) and dtype != _OBJECT:
+        return PlainColumn(series.to_numpy())
+    if dtype == _OBJECT and any(np.ndim(value) > 1 for value in series if isinstance(value, np.ndarray)):
+        return PlainColumn(stack_values(series.tolist()))
+    try:
+        cells: Any = pa.array(series, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"column {name!r:.80} of dtype {dtype} holds values of several types, or of an unknown one: {error!s:.200}. Convert "
+            f"it, as by frame[{name!r:.80}].astype(str), or drop it"
+        ) from error
+    chunked = cells if isinstance(cells, pa.ChunkedArray) else pa.chunked_array([cells])
+    return ArrowColumn(chunked, pa.field(name, chunked.type), as_codes=is_target, kind=dtype)
+
+
+def to_pandas(iterator: Any) -> pd.DataFrame:
+    """All samples as a ``pandas.DataFrame``.
+
+    Columns have the dtypes of the pandas, polars, Arrow or Parquet that they come from, as long as only rows and columns were
+    chosen since; else numpy's, or the nullable ones of pandas (``Int64``, ``Float64``, ``boolean``) where a value is None, so
+    that NaN is never put in its place. Arrays, lists and dicts are objects in a column of dtype object.
+    """
+    columns = NamedColumns(iterator)
+    series = {name: _series(name, values, columns.origins.get(name)) for name, values in columns.read().items()}
+    frame: pd.DataFrame = pd.DataFrame(series, columns=columns.names)
+    return frame
+
+
+def _series(name: str, values: Column, origin: Origin | None) -> Any:
+    if values.ndim > 1 or values.dtype.names:
+        return pd.Series(list(values), dtype=object)
+    if origin is None and values.dtype != _OBJECT:
+        return pd.Series(values)
+    try:
+        cells = cells_of(values, name, origin)
+    except ConfigError:  # a column of pandas holds any objects
+        return pd.Series(values, dtype=object)
+    types, dtype = pa.types, origin.kind if origin is not None and isinstance(origin.kind, _DTYPES) else None
+    if dtype is None and (types.is_nested(cells.type) or types.is_decimal(cells.type) or types.is_null(cells.type)):
+        return pd.Series(values, dtype=object)
+    if (
+        dtype is None
+        and cells.null_count
+        and (types.is_boolean(cells.type) or np.dtype(cells.type.to_pandas_dtype()).kind in "iuf")
+    ):
+        name_of = np.dtype(cells.type.to_pandas_dtype()).name.replace("int", "Int").replace("uI", "UI").replace("float", "Float")
+        dtype = pd.api.types.pandas_dtype(
+            "boolean" if name_of == "bool" else name_of.replace("16", "32") if "F" in name_of else name_of
+        )
+    if dtype is not None and hasattr(dtype, "__from_arrow__"):
+        return pd.Series(dtype.__from_arrow__(cells))
+    made = cells.to_pandas(date_as_object=dtype == _OBJECT)
+    return made if dtype is None else made.astype(dtype)
+
+
+_DTYPES = (np.dtype, pd.api.extensions.ExtensionDtype)

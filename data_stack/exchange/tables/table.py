@@ -1,0 +1,253 @@
+"""Tables as samples, a dict with a value for each column; and samples as columns with names."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from data_stack.dataset.iterator import column_names
+from data_stack.dataset.iterator.access import DeclaredColumn, access_to
+from data_stack.dataset.iterator.contract import as_iterator
+from data_stack.dataset.iterator.stacking import join_columns
+from data_stack.dataset.recipes.recipe_values import content_digest, content_of
+from data_stack.exception import ConfigError
+from data_stack.exchange.tables.cells import Origin, field_of, values_of
+from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
+from data_stack.formats.conversion.source import name_of_position
+from data_stack.formats.named_samples import by_name, samples_at_once
+from data_stack.formats.parquet.types import dtype_name
+
+__all__ = ["ArrowColumn", "CellsColumn", "NamedColumns", "PlainColumn", "TableIterator"]
+
+_ROWS_AT_ONCE = 1 << 16
+#: Types out of which pyarrow takes no rows, and others for their values.
+_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+_Array = npt.NDArray[Any]
+
+
+class PlainColumn(ArrayColumn):
+    """An array of numpy as a column of a table."""
+
+    def declare(self) -> DeclaredColumn:
+        return DeclaredColumn(self._array.dtype.name, self._array.shape[1:])
+
+    def digest(self) -> str:
+        """SHA-256 of the values."""
+        return content_digest(content_of(self._array, of_samples=True))
+
+
+class CellsColumn(Column):
+    """Cells of Arrow, made into values when they are read.
+
+    Args:
+        name: of the column.
+        length: number of cells.
+        origin: what they are.
+        type_: of the cells.
+        has_nulls: whether there are nulls.
+        shape: of each value, where the type does not say it.
+
+    Raises:
+        ConfigError: there are no values of that type here.
+    """
+
+    def __init__(
+        self, name: str, length: int, origin: Origin, type_: pa.DataType, has_nulls: bool, shape: tuple[int, ...] = ()
+    ) -> None:
+        self._name, self._length, self._shape, self.origin = name, length, shape, origin
+        field, empty = field_of(name, type_), values_of(pa.nulls(0, type_), name, has_nulls=False, shape=shape)
+        is_array = empty.ndim > 2
+        dtype = empty.dtype.name if is_array else dtype_name(field.dtype)
+        self._declared = DeclaredColumn(dtype, empty.shape[1:] if is_array else field.shape, has_nulls, origin)
+
+    @abstractmethod
+    def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
+        """Some of the cells; None: all."""
+
+    def _decode(self, cells: pa.Array, *, lent: bool = False) -> _Array:
+        """The values of cells; see :func:`~data_stack.exchange.tables.cells.values_of`."""
+        return values_of(cells, self._name, has_nulls=self._declared.is_nullable, shape=self._shape, lent=lent)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def declare(self) -> DeclaredColumn:
+        return self._declared
+
+    def value(self, index: int) -> Any:
+        return self.values(np.array([index]))[0]
+
+    def read(self, indices: npt.NDArray[np.int64] | None) -> _Array:
+        return self._values(self._take(indices))
+
+    def _values(self, cells: pa.ChunkedArray, *, lent: bool = False) -> _Array:
+        return join_columns([self._decode(chunk, lent=lent) for chunk in cells.chunks or [pa.array([], cells.type)]])
+
+    def digest(self) -> str:
+        """SHA-256 of the values, however they are divided into chunks."""
+        categories = None if self.origin.categories is None else self.origin.categories.to_pylist()
+        digest = hashlib.sha256(repr((self._declared[:3], categories)).encode())
+        for start in range(0, len(self), _ROWS_AT_ONCE):
+            piece = pa.concat_arrays(self._take(np.arange(start, min(start + _ROWS_AT_ONCE, len(self)))).chunks)
+            digest.update(pa.record_batch([piece], ["values"]).serialize())
+        return digest.hexdigest()
+
+
+class ArrowColumn(CellsColumn):
+    """A column of a table. Numbers without nulls are not copied.
+
+    Args:
+        cells: in any number of chunks.
+        field: name, type and metadata of the column.
+        as_codes: whether a column of categories gives their numbers, int64.
+        kind: see :class:`~data_stack.exchange.tables.cells.Origin`.
+
+    Raises:
+        ConfigError: there are no values of that type here.
+    """
+
+    def __init__(self, cells: pa.ChunkedArray, field: pa.Field, *, as_codes: bool = False, kind: Any = None) -> None:
+        cells, categories = cells.cast(_VIEWS[cells.type]) if cells.type in _VIEWS else cells, None
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.unify_dictionaries()
+            categories = cells.chunk(0).dictionary if cells.num_chunks else pa.array([], cells.type.value_type)
+        self._cells, as_codes = cells, as_codes and categories is not None
+        self.class_names = categories.to_pylist() if categories is not None and as_codes else None
+        type_ = pa.int64() if as_codes else cells.type
+        super().__init__(field.name, len(cells), Origin(field, categories, as_codes, kind), type_, bool(cells.null_count))
+
+    def value(self, index: int) -> Any:
+        if self._plain is not None:
+            return self._plain.value(index)
+        is_text = self._declared.dtype in ("str", "bytes") and not self._declared.shape
+        return self._cells[index].as_py() if is_text else super().value(index)
+
+    def read(self, indices: npt.NDArray[np.int64] | None) -> _Array:
+        return super().read(indices) if self._plain is None else self._plain.read(indices)
+
+    @functools.cached_property
+    def _plain(self) -> ArrayColumn | None:
+        dtype, shape, has_nulls, _ = self._declared
+        is_plain = not has_nulls and dtype not in ("str", "bytes", "object", "Decimal") and None not in (shape or ())
+        return ArrayColumn(self._values(self._cells, lent=True)) if is_plain else None
+
+    def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
+        return self._cells if indices is None else self._cells.take(pa.array(indices))
+
+    def _decode(self, cells: pa.Array, *, lent: bool = False) -> _Array:
+        return super()._decode(cells.indices.cast(pa.int64()) if self.origin.as_codes else cells, lent=lent)
+
+
+class TableIterator(ColumnsDatasetIterator):
+    """Samples ``{column: value}`` of a table in memory, which is not copied.
+
+    Args:
+        columns: names and columns of one length.
+
+    Attributes:
+        column_types: dtype of each column as text, with the shape of arrays, and ``or None`` where values are missing.
+
+    Raises:
+        ConfigError: there are no columns, or two of one name, or a name is no text.
+    """
+
+    def __init__(self, columns: Mapping[str, CellsColumn | PlainColumn]) -> None:
+        super().__init__({name: name for name in columns})
+        self._columns_in_memory = columns
+
+    @of_files_only  # nor by anything else than its content
+    def _open_columns(self) -> list[Column]:
+        return list(self._columns_in_memory.values())
+
+    def _content_of_files(self) -> list[str]:
+        return [column.digest() for column in self._columns_in_memory.values()]
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"columns": self.column_types}
+
+    @property
+    def column_types(self) -> dict[str, str]:
+        """Dtype of each column as text."""
+        declared = {name: column.declare() for name, column in self._columns_in_memory.items()}
+        shapes = {name: str(each.shape).replace("None", "…") if each.shape else "" for name, each in declared.items()}
+        return {name: f"{each.dtype}{shapes[name]}{' or None' * each.is_nullable}" for name, each in declared.items()}
+
+    def __repr__(self) -> str:
+        types = [f"{name}: {kind}" for name, kind in self.column_types.items()]
+        return super().__repr__().replace(">", f", {', '.join(types[:20])}{', …' * (len(types) > 20)}>")
+
+
+def check_names(names: list[Any]) -> None:
+    """Check the names of columns.
+
+    Raises:
+        ConfigError: there are none, or one is no text, or there twice.
+    """
+    wrong = [name for name in names if not isinstance(name, str) or names.count(name) > 1]
+    if wrong or not names:
+        raise ConfigError(f"a table has columns, with different names of text, not {wrong[:1] or 'none'}; rename its columns")
+
+
+class NamedColumns:
+    """The columns of an iterator, read in blocks of a few MiB.
+
+    The columns of tuples have the names that the dataset declares, else ``sample``, ``target`` and ``tag`` where its meta says
+    where these are, else ``column_0``, ``column_1`` …; a bare value is the column ``value``.
+
+    Args:
+        samples: an iterator, or an object with ``len`` and ``[i]``.
+
+    Attributes:
+        declared: what a schema says of them.
+        origins: what they are in the library that they come from, as far as that is known.
+        names: in their order; without samples, those that a schema or meta names.
+
+    Raises:
+        ConfigError: it has no samples.
+    """
+
+    def __init__(self, samples: Any) -> None:
+        self.iterator = as_iterator(samples)
+        self._access = access_to(self.iterator)
+        self.declared = self._access.declare_columns() or {}
+        self.origins = {name: _origin(name, column.origin) for name, column in self.declared.items()}
+        sample: Any = self._access.sample(0) if len(self.iterator) else self._access.batch(np.empty(0, np.intp))
+        if isinstance(sample, Mapping):
+            self.names = [str(name) for name in sample]
+        elif isinstance(sample, (tuple, list)):
+            known = list(column_names(self.iterator))
+            self.names = known or [name_of_position(self.iterator, position) for position in range(len(sample))]
+        else:
+            self.names = ["value"]
+        self._n_at_once = samples_at_once(self._name(sample)) if len(self.iterator) else 1
+
+    def blocks(self) -> Iterator[dict[str, _Array]]:
+        """The columns block by block; of no samples one block."""
+        for start in range(0, max(len(self.iterator), 1), self._n_at_once):
+            batch = self._access.batch(np.arange(start, min(start + self._n_at_once, len(self.iterator))))
+            yield (
+                {name: np.empty(0, object) for name in self.names}
+                if isinstance(batch, tuple) and not batch
+                else self._name(batch)
+            )
+
+    def read(self) -> dict[str, _Array]:
+        """All columns, shape ``(n_samples, ...)`` each."""
+        blocks = list(self.blocks())
+        return {name: join_columns([block.pop(name) for block in blocks]) for name in self.names}
+
+    def _name(self, sample: Any) -> dict[str, Any]:
+        return {str(name): value for name, value in by_name(sample, self.names).items()}
+
+
+def _origin(name: str, origin: Any) -> Origin | None:
+    if isinstance(origin, pa.DataType):  # of a column of Parquet
+        return Origin(pa.field(name, origin))
+    return origin if isinstance(origin, Origin) else None

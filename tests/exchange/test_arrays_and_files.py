@@ -1,0 +1,204 @@
+"""Arrays, torch datasets, folders of images, CSV and JSON lines as samples; samples for TensorFlow."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import Subset, TensorDataset
+
+import data_stack
+from data_stack.exception import ArchiveLimitError, ConfigError, DatasetFileCorruptError, MissingFileError
+from data_stack.formats import write_image_folder
+
+# ------------------------------------------------------------------ arrays
+
+
+def test_arrays_become_tuples_and_a_mapping_dicts() -> None:
+    images, labels = np.zeros((3, 2, 2), np.uint8), np.arange(3)
+
+    pairs = data_stack.from_numpy(images, labels, target=1, class_names=["a", "b", "c"])
+    fields = data_stack.from_numpy({"image": images, "label": labels}, target="label")
+
+    assert pairs[2][1] == fields[2]["label"] == 2
+    assert (pairs.dataset_meta.target_pos, pairs.dataset_meta.class_names) == (1, ("a", "b", "c"))  # type: ignore[attr-defined]
+    assert (fields.dataset_meta.sample_pos, fields.dataset_meta.target_pos) == ("image", "label")  # type: ignore[attr-defined]
+    assert data_stack.from_numpy({"image": images}).to_arrow().schema.names == ["image"]
+    assert list(data_stack.from_numpy(images[:0], labels[:0]).to_pandas().dtypes.astype(str)) == ["object", "int64"]
+
+
+def test_records_masks_and_memory_maps_are_arrays_too(tmp_path: Path) -> None:
+    records = np.zeros(2, [("a", "i4"), ("b", "f4", (2,))])
+    np.save(tmp_path / "big.npy", np.arange(6).reshape(3, 2))
+    mapped = np.load(tmp_path / "big.npy", mmap_mode="r")
+
+    assert data_stack.from_numpy(records)[1]["b"].tolist() == [0, 0]
+    assert data_stack.from_numpy(np.ma.array([1, 2], mask=[True, False])).read_column(0).tolist() == [None, 2]
+    assert np.shares_memory(data_stack.from_numpy(mapped)[1][0], mapped)
+
+
+@given(st.lists(st.integers(-(2**40), 2**40)), st.sampled_from(["int64", "float32", "bool", "complex64", "datetime64[s]"]))
+def test_arrays_come_back_from_pandas_with_their_dtype(values: list[int], dtype: str) -> None:
+    array = np.array(values, "int64").astype(dtype)
+
+    back = data_stack.from_numpy({"a": array}).to_pandas()["a"].to_numpy()
+
+    assert back.dtype == array.dtype
+    np.testing.assert_array_equal(back, array)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: data_stack.from_numpy(np.zeros(2), np.zeros(3)), r"of one length; theirs are \[2, 3\]"),
+        (lambda: data_stack.from_numpy(np.zeros(2), target=1), "no column 1 for the target"),
+        (lambda: data_stack.from_numpy(np.float64(3)), r"of shape \(n, …\)"),
+        (lambda: data_stack.from_torch(iter([1])), r"with len\(\) and \[i\]"),
+        (lambda: data_stack.from_torch([(1, 2)], target=2), "the columns are 0, 1"),
+    ],
+)
+def test_what_has_no_rows_or_no_such_column_is_an_error(call: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        call()
+
+
+# ------------------------------------------------------------------ torch and TensorFlow
+
+
+class _Pets(torch.utils.data.Dataset[Any]):
+    classes = ("cat", "dog")
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.full((2,), index), index % 2
+
+
+def test_tensors_are_not_copied_and_other_datasets_are_read_by_index() -> None:
+    tensors = torch.arange(6).reshape(3, 2)
+
+    of_tensors = data_stack.from_torch(TensorDataset(tensors, torch.arange(3)), target=1)
+    pets = data_stack.from_torch(_Pets())
+
+    assert of_tensors[1][0].data_ptr() == tensors[1].data_ptr()
+    assert pets.dataset_meta.class_names == ("cat", "dog")  # type: ignore[attr-defined]
+    assert pets.read_column(1).tolist() == [0, 1, 0, 1]
+    assert data_stack.from_torch(Subset(_Pets(), [3])).to_pandas()["column_1"].tolist() == [1]
+    assert data_stack.from_torch([{"x": 1, "y": 2}], target="y").dataset_meta.sample_pos == "x"  # type: ignore[attr-defined]
+
+
+def test_tensorflow_reads_samples_one_by_one_or_in_batches() -> None:
+    pytest.importorskip("tensorflow", reason="tensorflow is not installed: `make test-all` brings it")
+    stack = data_stack.from_numpy({"x": np.arange(10), "y": np.zeros((10, 2), np.float32)})
+
+    samples, batches = list(stack.to_tensorflow()), list(stack.to_tensorflow(batch_size=4, shuffle=True, seed=1))
+
+    assert [int(sample["x"]) for sample in samples] == list(range(10))
+    assert [batch["y"].shape.as_list() for batch in batches] == [[4, 2], [4, 2], [2, 2]]
+
+
+# ------------------------------------------------------------------ files
+
+
+def test_a_folder_of_pictures_knows_its_classes(tmp_path: Path) -> None:
+    rows = [{"image": np.full((2, 3), number, np.uint8)} for number in range(2)]
+    for name in ("cat", "dog"):
+        write_image_folder(tmp_path / name, rows)
+        (tmp_path / name / "metadata.jsonl").unlink()
+
+    pets = data_stack.from_folder(tmp_path)
+
+    assert pets.dataset_meta.class_names == ("cat", "dog")  # type: ignore[attr-defined]
+    assert pets.read_column("label").tolist() == [0, 0, 1, 1]
+    assert pets.to_huggingface().features["label"].names == ["cat", "dog"]
+
+
+_CSV = b'\xef\xbb\xbfid,name,day,zip,x\r\n1,"a, ""b""\n",2020-01-01,007,1e3\r\n2,,,008,NaN\r\n'
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_csv_file_tells_its_dtypes_and_takes_others(tmp_path: Path, pack: Any) -> None:
+    (tmp_path / "a.csv").write_bytes(pack(_CSV))
+
+    inferred = data_stack.from_csv(tmp_path / "a.csv")
+    given = data_stack.from_csv(tmp_path / "a.csv", dtypes={"zip": str, "id": "int8", "x": "decimal(10,2)"}, missing=["", "NaN"])
+
+    assert inferred.column_types == {  # type: ignore[attr-defined]
+        "id": "int64",
+        "name": "str or None",
+        "day": "datetime64[D] or None",
+        "zip": "int64",
+        "x": "float64",
+    }
+    assert "zip: int64" in repr(inferred)
+    assert list(inferred[0].values()) == [1, 'a, "b"\n', np.datetime64("2020-01-01"), 7, 1000]
+    assert (inferred[1]["name"], inferred[1]["day"]) == (None, None)
+    assert np.isnan(inferred[1]["x"])
+    assert (given[1]["zip"], given[1]["x"], str(given.to_pandas()["id"].dtype)) == ("008", None, "int8")
+    assert pickle.loads(pickle.dumps(inferred)).fingerprint() == data_stack.from_csv(tmp_path / "a.csv").fingerprint()
+
+
+def test_types_are_those_of_the_whole_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 400_000 + "1.5,x\n")
+
+    assert data_stack.from_csv(tmp_path / "a.csv").column_types == {"a": "float64", "b": "str"}  # type: ignore[attr-defined]
+
+
+def test_json_lines_have_nested_values_and_missing_keys(tmp_path: Path) -> None:
+    lines = '{"a": 1, "t": "2020-01-01", "l": [1, 2]}\n\n{"b": {"x": [null, "y"]}, "a": null, "big": 18446744073709551615}\n'
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+
+    first, second = data_stack.from_jsonl(tmp_path / "a.jsonl.gz", dtypes={"big": "uint64", "t": "timestamp_ntz", "a": str})
+
+    assert (first["a"], first["t"], first["l"].tolist(), first["b"]) == ("1", np.datetime64("2020-01-01"), [1, 2], None)
+    assert (second["a"], second["b"], second["big"], second["l"]) == (None, {"x": [None, "y"]}, 2**64 - 1, None)
+
+
+@pytest.mark.parametrize(
+    ("read", "data", "message"),
+    [
+        (data_stack.from_csv, b"", "cannot be read as CSV: Empty"),
+        (data_stack.from_csv, b"a,b\n1\n", "Expected 2 columns, got 1"),
+        (data_stack.from_csv, b"a,a\n1,2\n", "different names"),
+        (data_stack.from_csv, b"a\n\xff\n", "column 'a': this is no text in utf-8"),
+        (data_stack.from_jsonl, b"[1]\n", "line 1: a line is an object"),
+        (data_stack.from_jsonl, b'{"a": 1}\n{"a":\n', "line 2: this is no JSON"),
+        (data_stack.from_jsonl, b'{"a": ' + b"[" * 100_000, "line 1: this is no JSON: maximum recursion"),
+        (data_stack.from_jsonl, b'{"a": ' + b"[" * 500 + b"]" * 500 + b"}", "no values here"),
+        (data_stack.from_jsonl, b'{"a": 1}\n{"a": "x"}', "key 'a': its values are not of one type"),
+        (data_stack.from_jsonl, b"\n", "a table has columns"),
+    ],
+)
+def test_damaged_files_are_errors_that_say_where(tmp_path: Path, read: Any, data: bytes, message: str) -> None:
+    (tmp_path / "file").write_bytes(data)
+
+    with pytest.raises((DatasetFileCorruptError, ConfigError), match=message):
+        read(tmp_path / "file")
+
+
+def test_options_that_do_not_suit_a_file_are_errors(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(_CSV)
+
+    with pytest.raises(ConfigError, match=r"no column 'zap' for dtypes \(did you mean 'zip'\?\); it has id, name"):
+        data_stack.from_csv(tmp_path / "a.csv", dtypes={"zap": str})
+    with pytest.raises(DatasetFileCorruptError, match="CSV conversion error to int64"):
+        data_stack.from_csv(tmp_path / "a.csv", dtypes={"name": "int64"})
+    with pytest.raises(ConfigError, match="no type of scalars 'foo'"):
+        data_stack.from_csv(tmp_path / "a.csv", dtypes={"id": "foo"})
+    with pytest.raises(MissingFileError):
+        data_stack.from_csv(tmp_path / "b.csv")
+
+
+def test_a_file_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(gzip.compress(b"a\n" + b"0\n" * 10_000_000))
+
+    with pytest.raises(ArchiveLimitError, match="more than 200 fold"):
+        data_stack.from_csv(tmp_path / "a.csv")
