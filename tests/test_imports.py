@@ -63,6 +63,7 @@ HEAVY = {
     "polars": {"data_stack.exchange.tables.polars"},
     "py4j": set[str](),
     "pyarrow": {
+        "data_stack.browse.parquet",
         "data_stack.cli.parquet_facts",
         "data_stack.exchange.tables",
         "data_stack.formats.conversion.parquet_columns",

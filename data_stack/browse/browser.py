@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
@@ -69,7 +70,8 @@ class Browser:
             facts: dict[str, Any] = {"name": name, "n_samples": 0, "columns": []}
             try:
                 table = self._table(number)
-                facts |= {"n_samples": table.n_samples, "class_column": table.class_column, "columns": _columns(table)}
+                columns = [{**asdict(each), "has_picture": each.has_picture} for each in table.columns[:_MOST_COLUMNS]]
+                facts |= {"n_samples": table.n_samples, "class_column": table.class_column, "columns": columns}
             except Exception as error:  # noqa: BLE001  # foreign code; the other splits are shown
                 facts["error"] = _message(error)
             splits.append(facts)
@@ -188,30 +190,15 @@ class Browser:
             if column not in self._audits and starts:
                 self._audits[column] = {"state": "running", "n_samples": n_samples}
                 key = None if column < 0 else tables[0].columns[column].key
-                threading.Thread(target=self._compare, args=(column, key, tables), daemon=True).start()
+                threading.Thread(target=self._compare, args=(column, key), daemon=True).start()
             return self._audits.get(column, {"state": "none", "n_samples": n_samples})
 
-    def _compare(self, column: int, key: Any, tables: Sequence[Table]) -> None:
+    def _compare(self, column: int, key: Any) -> None:
         try:
-            found = find_duplicates({table.name: table.iterator for table in tables}, key, max_positions=_MOST_PAIRS)
+            found = find_duplicates(self._splits, key, max_positions=_MOST_PAIRS)
             self._audits[column] = {**self._audits[column], **found.to_dict(), "state": "done"}
         except Exception as error:  # noqa: BLE001  # foreign code
             self._audits[column] = {**self._audits[column], "state": "failed", "error": _message(error)}
-
-
-def _columns(table: Table) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": readable(column.name),
-            "role": column.role,
-            "dtype": column.dtype,
-            "shape": column.shape,
-            "kind": column.kind,
-            "is_plain": column.is_plain,
-            "has_picture": column.has_picture,
-        }
-        for column in table.columns[:_MOST_COLUMNS]
-    ]
 
 
 def _neighbours(table: Table, position: int) -> list[int]:

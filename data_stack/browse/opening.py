@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Final
+from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, UnknownSplitError
@@ -12,9 +12,6 @@ from data_stack.formats.conversion.source import open_source
 from data_stack.io.location import Location, location_of
 
 __all__ = ["open_splits"]
-
-#: Of row groups of Parquet: enough to scroll in, far below what training would keep.
-_MAX_CACHED_BYTES: Final = 24 << 20
 
 
 def open_splits(source: Any, split: str | None, resources: contextlib.ExitStack) -> dict[str, DatasetIteratorIF]:
@@ -48,10 +45,9 @@ def open_splits(source: Any, split: str | None, resources: contextlib.ExitStack)
 def _open(place: Location, resources: contextlib.ExitStack) -> DatasetIteratorIF:
     kind = find_source_format(place)
     if kind == "parquet":
-        from data_stack.formats.parquet import ParquetDataset  # needs pyarrow
+        from data_stack.browse.parquet import open_parquet  # needs pyarrow
 
-        folder, prefix = (place.folder, place.name) if place.is_file() else (place.as_folder(), "")
-        return ParquetDataset(folder, prefix=prefix, max_cached_bytes=_MAX_CACHED_BYTES)
+        return open_parquet(place)
     source = open_source(place, kind)
     resources.callback(source.close)
     return source.values

@@ -14,12 +14,11 @@ import numpy.typing as npt
 
 from data_stack.browse.cells import PICTURED
 from data_stack.dataset.display.pictures import Kind, kind_of_value
-from data_stack.dataset.iterator import Batch, Column, DatasetIteratorIF, SampleAccess, column_names
-from data_stack.dataset.iterator.access import OneToOneAccess, access_to
-from data_stack.dataset.iterator.contract import LayerDatasetIterator
+from data_stack.dataset.iterator import Column, DatasetIteratorIF, column_names
+from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.stacking import join_columns, stack_values, value_of
-from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.reports.column_statistics import columns_of_samples
+from data_stack.dataset.reports.markup import readable
 from data_stack.dataset.reports.target_distribution import plain_value
 from data_stack.util.byte_cache import ByteCache
 
@@ -71,31 +70,6 @@ class BrowsedColumn:
         return not self.is_plain and self.kind in PICTURED
 
 
-class OneAtATime(LayerDatasetIterator):
-    """The same samples, read by one thread at a time, as not every iterator bears several."""
-
-    def make_access(self) -> SampleAccess:
-        return _OneAtATimeAccess(self._below())
-
-
-class _OneAtATimeAccess(OneToOneAccess):
-    def __init__(self, below: SampleAccess) -> None:
-        super().__init__(below, keeps_values=True)
-        self._lock = threading.RLock()
-
-    def sample(self, position: int) -> Any:
-        with self._lock:
-            return self.below.sample(position)
-
-    def batch(self, positions: IndexArrayOfInts) -> Batch:
-        with self._lock:
-            return self.below.batch(positions)
-
-    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        with self._lock:
-            return self.below.columns(keys, positions)
-
-
 class Table:
     """The samples of a split.
 
@@ -105,15 +79,14 @@ class Table:
 
     Attributes:
         n_samples: how many there are.
-        iterator: the samples, for other readers beside this one.
         columns: of the samples; none where no sample can be read.
         class_column: the number of the column of classes, if there is one.
     """
 
     def __init__(self, name: str, iterator: DatasetIteratorIF) -> None:
-        self.name, self.iterator = name, OneAtATime(iterator)
-        self._access = access_to(self.iterator)
+        self.name, self._access = name, access_to(iterator)
         self.n_samples = self._access.n_samples
+        self._lock = threading.RLock()  # not every iterator bears several threads
         self._cache: ByteCache[tuple[int, int, int], Values] = ByteCache(_CACHE_BYTES, _size_of)
         self.columns = self._look_at(iterator)
         self.class_column = self._find_class_column()
@@ -137,11 +110,11 @@ class Table:
             ]
             is_class = report.role == "target" or (meta is None and report.key == "label")
             is_one_hot = is_class and getattr(meta, "target_kind", None) == "one_hot"
-            name = str(report.name or ("value" if report.key is None else report.key))
+            unnamed = "value" if report.key is None else f"column {report.key}" if isinstance(report.key, int) else report.key
             found.append(
                 BrowsedColumn(
                     report.key,
-                    f"column {name}" if report.name is None and isinstance(report.key, int) else name,
+                    readable(unnamed if report.name is None else report.name),
                     report.role,
                     report.dtype,
                     report.shape,
@@ -223,13 +196,15 @@ class Table:
     def read_columns(self, columns: Sequence[int], positions: npt.NDArray[np.intp]) -> list[Column]:
         """Columns as they are, shape ``(len(positions), ...)`` each; raises what the iterator raises."""
         keys = [self.columns[number].key for number in columns]
-        if None in keys:
-            return [np.asarray(self._access.batch(positions))]
-        return self._access.columns([key for key in keys if key is not None], positions)
+        with self._lock:
+            if None in keys:
+                return [np.asarray(self._access.batch(positions))]
+            return self._access.columns([key for key in keys if key is not None], positions)
 
     def read_sample(self, position: int) -> tuple[Any, str | None]:
         """One sample, and where it is stored; raises what the iterator raises."""
-        return self._access.sample(position), self._access.locate(position)
+        with self._lock:
+            return self._access.sample(position), self._access.locate(position)
 
 
 def _has(sample: Any, key: Any) -> bool:
@@ -249,9 +224,11 @@ def _plain(column: Column, *, is_class: bool) -> Values:
         column = column.argmax(axis=1) if is_class and column.shape[1] > 1 else column.reshape(len(column), -1)[:, 0]
     if column.dtype.kind in "biufMm":
         return column
-    values = [plain_value(value) for value in column.tolist()]
-    if all(value is None or value == "nan" or isinstance(value, (bool, int, float)) for value in values):
-        return np.array([np.nan if value is None else float(value) for value in values])
+    values = column.tolist()
+    if str not in {type(value) for value in values}:
+        values = [plain_value(value) for value in values]
+        if all(value is None or value == "nan" or isinstance(value, (bool, int, float)) for value in values):
+            return np.array([np.nan if value is None else float(value) for value in values])
     texts = np.empty(len(values), dtype=object)
     texts[:] = [None if value is None else str(value) for value in values]
     return texts
