@@ -15,6 +15,7 @@ import numpy as np
 from data_stack.browse.cells import cell_text, full_text, picture_of
 from data_stack.browse.query import Condition, Search, compare, find_alike, histograms, parse_conditions
 from data_stack.browse.table import Table
+from data_stack.dataset.display.samples import overlays_of
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.indices import check_index
 from data_stack.dataset.reports.leakage import find_duplicates
@@ -157,8 +158,11 @@ class Browser:
         position = check_index(position, table.n_samples)
         if not 0 <= column < len(table.columns):
             raise ConfigError(f"there is no column number {column}")
-        value = table.read_columns([column], np.array([position], dtype=np.intp))[0][0]
-        return picture_of(value, is_large=is_large)
+        hints = {number: str(each.hint) for number, each in enumerate(table.columns) if each.kind in ("boxes", "mask")}
+        wanted = [column, *(hints if table.columns[column].kind == "image" else ())]
+        values = [each[0] for each in table.read_columns(wanted, np.array([position], dtype=np.intp))]
+        over = overlays_of(dict(zip(wanted[1:], values[1:], strict=True)), {number: hints[number] for number in wanted[1:]})
+        return picture_of(values[0], table.columns[column].hint, over, is_large=is_large)
 
     # ------------------------------------------------------------------ columns
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -38,13 +38,19 @@ def full_text(value: Any, class_names: Sequence[str] = ()) -> str:
     return f"{name} ({text})" if name and name != text else text
 
 
-def picture_of(value: Any, *, is_large: bool) -> bytes:
+def picture_of(value: Any, hint: str | None, over: Mapping[str, Any], *, is_large: bool) -> bytes:
     """A value as a PNG file, as a thumbnail or large.
+
+    Args:
+        value: see :func:`~data_stack.dataset.display.pictures.as_png`.
+        hint: what the meta says of its column.
+        over: ``boxes`` and ``mask`` to draw over it.
+        is_large: of at most a million pixels, not 36,864.
 
     Raises:
         ConfigError: it has no picture.
     """
-    return as_png(value, max_pixels=_LARGE if is_large else _SMALL)
+    return as_png(value, max_pixels=_LARGE if is_large else _SMALL, hint=hint, **over)
 
 
 def _plain(value: Any) -> Any:

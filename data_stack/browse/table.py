@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from data_stack.browse.cells import PICTURED
 from data_stack.dataset.display.pictures import Kind, kind_of_value
+from data_stack.dataset.display.samples import hints_of
 from data_stack.dataset.iterator import Column, DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.stacking import join_columns, stack_values, value_of
@@ -52,6 +53,7 @@ class BrowsedColumn:
         shape: of a value; None where it varies.
         kind: what its values are shown as.
         is_plain: whether its values are single numbers, times or texts, which can be filtered.
+        hint: what the meta says of it, see :func:`~data_stack.dataset.display.pictures.kind_of_value`.
         class_names: names of the values 0, 1 …; empty without names.
     """
 
@@ -62,6 +64,7 @@ class BrowsedColumn:
     shape: tuple[int | None, ...] | None
     kind: Kind
     is_plain: bool
+    hint: str | None = None
     class_names: tuple[str, ...] = ()
 
     @property
@@ -103,7 +106,7 @@ class Table:
         meta = getattr(iterator, "dataset_meta", None)
         reports = columns_of_samples(samples, meta, column_names(iterator), access_to(iterator).unwrap()[0].declare_columns())
         classes = getattr(meta, "class_names", None) or getattr(iterator, "class_names", None) or ()
-        found = []
+        found, hints = list[BrowsedColumn](), dict[Any, str](hints_of(iterator))
         for report in reports:
             values = [
                 sample if report.key is None else value_of(sample, report.key) for sample in samples if _has(sample, report.key)
@@ -118,8 +121,11 @@ class Table:
                     report.role,
                     report.dtype,
                     report.shape,
-                    next((kind for kind in map(kind_of_value, values) if kind != "missing"), "missing"),
+                    next(
+                        (kind for each in values if (kind := kind_of_value(each, hints.get(report.key))) != "missing"), "missing"
+                    ),
                     is_one_hot or all(map(_is_plain, values)),
+                    hints.get(report.key),
                     tuple(map(str, classes)) if is_class else (),
                 )
             )

@@ -1,4 +1,4 @@
-"""The command ``data-stack browse``: a page of this machine that shows a dataset."""
+"""The command ``data-stack browse``, and the page of ``data-stack report --html``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ import click
 
 from data_stack.cli.settings import Settings, common_options, dataset_options, echo, locate, parse_options, pass_settings
 
-__all__ = ["browse"]
+__all__ = ["browse", "html_option", "write_page"]
+
+html_option = click.option(
+    "--html", "page", metavar="FILE", help="Write a page with samples and histograms to FILE, to send by mail; at most 2 MB."
+)
 
 
 @click.command("browse")
@@ -54,6 +58,18 @@ def _open(settings: Settings, text: str, split: str | None, options: Mapping[str
     repository = default_repository()
     about = repository.describe(text)
     loaded = repository.load(text, split, settings.connector(), **options)
-    facts = [("version", about.version), ("licence", about.license), ("homepage", about.homepage), ("citation", about.citation)]
     splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
-    return Browser(about.name, splits, {name: fact for name, fact in facts if fact})
+    return Browser(about.name, splits, dict(about.facts()))
+
+
+def write_page(path: str, document: Any, storage: Any, split: str | None, options: Mapping[str, Any]) -> int:
+    """Write the page of a report; return its size in bytes."""
+    from data_stack.browse.page import page_of
+    from data_stack.repository.repository import default_repository
+
+    loaded = default_repository().load(document.description.name, split, storage, **options)
+    splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
+    content = page_of(document, splits).encode()
+    with open(path, "wb") as file:
+        file.write(content)
+    return len(content)

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from data_stack.cli.browse import html_option, write_page
 from data_stack.cli.completion import complete_names, complete_splits
 from data_stack.cli.settings import (
     Settings,
@@ -201,6 +202,7 @@ def prepare(
     type=click.Choice(["text", "markdown", "html"]),
     help="Output format.  [default: text]",
 )
+@html_option
 @dataset_options
 @common_options
 @pass_settings
@@ -211,6 +213,7 @@ def report(
     statistics: bool,
     duplicates: bool,
     report_format: str | None,
+    page: str | None,
     options: tuple[str, ...],
 ) -> None:
     """Report samples, classes, sizes and checksums.
@@ -219,13 +222,21 @@ def report(
     """
     if settings.as_json and report_format is not None:
         raise click.UsageError("--json and --format both say how to print")
+    if page is not None and report_format is not None:
+        raise click.UsageError("--html writes a file, and --format prints; give one of them")
     from data_stack.display.report import DatasetReport
 
     config = parse_options(options)
     document = DatasetReport.of(
         name, split, storage=settings.connector(), config=config, statistics=statistics, duplicates=duplicates
     )
-    if settings.as_json:
+    if page is not None:
+        size = write_page(page, document, settings.connector(), split, config)
+        if settings.as_json:
+            print_json({"name": name, "output": page, "size": size})
+        else:
+            echo(f"wrote {page} ({size_text(size)})")
+    elif settings.as_json:
         print_json(document.to_dict())
     elif report_format == "markdown":
         echo(document.to_markdown())

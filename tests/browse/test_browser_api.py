@@ -15,6 +15,8 @@ from PIL import Image
 
 from data_stack import SequenceDatasetIterator
 from data_stack.browse.opening import open_splits
+from data_stack.dataset.iterator import InformedDatasetIterator
+from data_stack.dataset.meta import DatasetMeta
 from data_stack.formats.conversion import convert
 
 
@@ -155,6 +157,20 @@ def test_pictures_are_png_of_this_run_that_browsers_keep(pictures: Served) -> No
     assert (answer.status, answer.headers["content-type"]) == (200, "image/png")
     assert "immutable" in answer.headers["cache-control"]
     assert Image.open(io.BytesIO(answer.body)).size == (10, 12)
+
+
+def test_boxes_and_masks_are_drawn_over_the_picture(serve: Serve) -> None:
+    image, mask = np.full((200, 200), 100, np.uint8), np.eye(200, dtype=np.uint8)
+    meta = DatasetMeta(column_names=("image", "boxes", "mask"), column_kinds=(("boxes", "boxes xywh"), ("mask", "mask")))
+    source = SequenceDatasetIterator([[image], [np.array([[10, 20, 30, 40]])], [mask]])
+    served = serve(all=InformedDatasetIterator(source, meta))
+
+    drawn = np.asarray(Image.open(io.BytesIO(served.get("/picture", split=0, position=0, column=0, size="large").body)))
+
+    assert drawn.shape == (200, 200, 3)
+    plain = drawn[5, 100]
+    assert (drawn[60, 10:41] != plain).any(axis=1).all()  # the lower edge of the box
+    assert (drawn[5, 5] != plain).any()  # the mask
 
 
 def test_what_is_not_there_is_refused(pictures: Served) -> None:

@@ -1,0 +1,111 @@
+"""A dataset as one HTML file to send: facts, samples, columns and the report, without a server or JavaScript."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from data_stack.browse.query import compare
+from data_stack.browse.table import Table as Samples
+from data_stack.dataset.display.page import IteratorPage
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.reports.markup import Beside, Block, Facts, Fold, Heading, Paragraph, Rich, Table, as_html, bar, readable
+from data_stack.display.report import DatasetReport
+
+__all__ = ["page_of"]
+
+_N_SAMPLES: Final = 48
+_N_BYTES: Final = 1_100_000  # of all pictures, before base64
+_MOST_COLUMNS: Final = 24
+_MOST_VALUES: Final = 24
+_MOST_SPLITS: Final = 6
+_COLUMN_SECONDS: Final = 2.0
+_WIDTH, _HEIGHT = 240, 48
+
+_PAGE: Final = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"/>
+<title>{title}</title>
+<style>
+:root {{color-scheme: light dark}}
+body {{font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; max-width: 1100px; margin: 0 auto;
+  padding: 24px 16px 48px}}
+.data-stack h3 {{font-size: 20px !important}}
+.data-stack h4 {{font-size: 15px !important; margin-top: 2em !important}}
+.data-stack rect {{fill: var(--accent)}}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def page_of(report: DatasetReport, splits: Mapping[str, DatasetIteratorIF]) -> str:
+    """The page of a prepared dataset, at most 2 MB; its values are escaped.
+
+    Args:
+        report: what it ends with.
+        splits: iterators by name, the same as in the report.
+    """
+    about = report.description
+    shown = dict(list(splits.items())[:_MOST_SPLITS])
+    blocks: list[Block] = [*about.header(1), Facts(about.facts())]
+    if report.duplicates is not None:
+        blocks += report.duplicates.document(2)
+    for name, iterator in shown.items():
+        page = IteratorPage(iterator, _N_SAMPLES // len(shown), _N_BYTES // len(shown)).parts()
+        blocks += [Heading(2, readable(name)), *page.facts, *page.samples]
+    if columns := _columns({name: iterator for name, iterator in shown.items() if len(iterator)}):
+        blocks += [Heading(2, "Columns"), Beside(columns)]
+    blocks.append(Fold("Report: shapes, classes, files and checksums", report.document(2)))
+    return _PAGE.format(title=html.escape(about.name), body=as_html(blocks))
+
+
+def _columns(splits: Mapping[str, DatasetIteratorIF]) -> list[list[Block]]:
+    """The values of each column in all splits."""
+    tables = [Samples(name, iterator) for name, iterator in splits.items()]
+    names = dict.fromkeys(table.columns[number].name for table in tables for number in table.plain_columns())
+    return [
+        [Heading(3, name), *_values(list(splits), compare(tables, name, _COLUMN_SECONDS))] for name in list(names)[:_MOST_COLUMNS]
+    ]
+
+
+def _values(splits: Sequence[str], found: Mapping[str, Any]) -> list[Block]:
+    """Bars, a column for each split, of a column's values or ranges."""
+    bars, n_read = found["bars"], found["n_read"]
+    notes = [] if found["is_complete"] else [Paragraph(f"from {sum(n_read):,} samples")]
+    if found["kind"] == "ranges":
+        ranges = [bar for bar in bars if "values" not in bar["where"]]
+        ends = f"{ranges[0]['label'].partition(' – ')[0]} … {ranges[-1]['label'].rpartition(' – ')[2]}"
+        rows = [[readable(split), _chart([bar["counts"][number] for bar in ranges])] for number, split in enumerate(splits)]
+        return [Table(["", ends], rows), *notes]
+    if found["kind"] == "texts" or not bars:
+        return [Paragraph(f"{found['n_distinct']:,} different values"), *notes]
+    most = max(count / max(1, n) for each in bars for count, n in zip(each["counts"], n_read, strict=True))
+    rows = []
+    for each in bars[:_MOST_VALUES]:
+        shares = [count / max(1, n) / most for count, n in zip(each["counts"], n_read, strict=True)]
+        cells = [(f"{count:,}", bar(share)) for count, share in zip(each["counts"], shares, strict=True)]
+        rows.append([each["label"], *(cell for pair in cells for cell in pair)])
+    n_more = found["n_distinct"] - _MOST_VALUES
+    more = [Paragraph(f"… {n_more:,} more values")] if n_more > 0 else []
+    header = ["", *(part for split in splits for part in (readable(split), ""))]
+    return [Table(header, rows, frozenset(range(1, len(header), 2))), *more, *notes]
+
+
+def _chart(counts: Sequence[int]) -> Rich:
+    """Counts as columns side by side."""
+    width, most = _WIDTH / len(counts), max(1, *counts)
+    heights = [count / most * _HEIGHT for count in counts]
+    columns = "".join(
+        f'<rect x="{place * width:.1f}" y="{_HEIGHT - height:.1f}" width="{width - 1:.1f}" height="{height:.1f}"/>'
+        for place, height in enumerate(heights)
+    )
+    return Rich(" ".join(map(str, counts)), f'<svg width="{_WIDTH}" height="{_HEIGHT}">{columns}</svg>')
