@@ -60,8 +60,8 @@ def page_of(report: DatasetReport, splits: Mapping[str, DatasetIteratorIF]) -> s
     if report.duplicates is not None:
         blocks += report.duplicates.document(2)
     for name, iterator in shown.items():
-        page = IteratorPage(iterator, _N_SAMPLES // len(shown), _N_BYTES // len(shown)).parts()
-        blocks += [Heading(2, readable(name)), *page.facts, *page.samples]
+        page = IteratorPage(iterator, _N_SAMPLES // len(shown), _N_BYTES // len(shown))
+        blocks += [Heading(2, readable(name)), *page.facts(), *page.samples()]
     if columns := _columns({name: iterator for name, iterator in shown.items() if len(iterator)}):
         blocks += [Heading(2, "Columns"), Beside(columns)]
     blocks.append(Fold("Report: shapes, classes, files and checksums", report.document(2)))
