@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import copy_dataset as copy
@@ -41,7 +42,8 @@ def copy_dataset(
         hdfs_driver: has no effect.
 
     Raises:
-        ConfigError: no field matches, or there is something at the target already.
+        ConfigError: no field matches, or there is something at the target already (in programs with Spark, this is an
+            ``AnalysisException``, too).
         ResourceNotFoundError: there is no dataset at the source.
     """
     schema, source = get_schema_from_dataset_url(source_url), readable_source(source_url)
@@ -50,7 +52,7 @@ def copy_dataset(
         raise ConfigError(f"Regular expressions ({field_regex}) do not match any fields ({', '.join(schema.fields)})")
     target = readable_source(target_url)
     if not overwrite_output and folder_of(target).list_files():
-        raise ConfigError(f"{target_url!r} already exists: take overwrite_output, or another folder")
+        raise _target_error(f"{target_url!r} already exists: take overwrite_output, or another folder")
     footers = footers_of(source)
     n_bytes = sum(footers.size(number) for number in range(len(footers.files.paths)))
     copy(
@@ -62,6 +64,13 @@ def copy_dataset(
         file_mb=512.0 if not partitions_count else 1e9 if partitions_count == 1 else n_bytes / 1e6 / partitions_count,
         overwrite=overwrite_output,
     )
+
+
+def _target_error(message: str) -> ConfigError:
+    """An error that programs which catch Spark's catch: these have imported it."""
+    errors: Any = sys.modules.get("pyspark.errors")
+    bases = (ConfigError,) if errors is None else (ConfigError, errors.AnalysisException)
+    return cast(ConfigError, type("TargetExistsError", bases, {})(message))
 
 
 def _main(sys_argv: Sequence[str] | None = None) -> None:
