@@ -6,8 +6,12 @@ CODE := data_stack plugins tests benchmarks getting_started tools
 TYPED := data_stack plugins/digits plugins/granular plugins/iris plugins/petastorm plugins/spark tests tools
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-# Each test file runs in one process, so that its tests share the servers they start.
-PYTEST := $(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
+# Each test file runs in one process, so that its tests share the servers they start. With more processes than cores, some wait
+# while others compute.
+PYTEST := $(BIN)/python -m pytest -q --numprocesses 3 --dist loadfile
+
+# The tests start hundreds of interpreters, which would compile the package each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Granular 0.21 writes sequences, which later versions do not; the tests need it beside the current version.
 GRANULAR_021 = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/granular-0.21 granular==0.21.2

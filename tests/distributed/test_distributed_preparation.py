@@ -22,6 +22,7 @@ import pytest
 import sharded_dataset
 from process_census import is_running
 from sharded_dataset import N_SHARDS, Clashing, Random, Sharded
+from sizes import sized
 
 from data_stack.dataset.declarative import DatasetFactory, PreparedResources, Resources, dataset_folder
 from data_stack.dataset.engine import PreparationEngine
@@ -105,7 +106,6 @@ def test_processes_give_what_one_process_gives(
     assert_nothing_left(factory)
 
 
-@pytest.mark.parametrize("connector", ["file", "mongodb"], indirect=True)
 def test_processes_that_are_killed_at_each_point_of_a_shard_lose_and_double_nothing(
     connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,12 +113,12 @@ def test_processes_that_are_killed_at_each_point_of_a_shard_lose_and_double_noth
     marks.mkdir()
     monkeypatch.setenv("SHARDED_DIE", str(marks))
     factory = Sharded(connector)
-    n_dying = 4 if isinstance(connector, FileStorageConnector) else 1  # a process that starts takes its time
+    n_dying = sized(1, 4)  # a process that starts takes its time
     for part in range(n_dying, N_SHARDS):
         for point in ("begin", "create", "between", "end"):
             (marks / f"{part}-{point}").touch()
 
-    records = prepared(factory, ProcessEngine(3, attempts=5))
+    records = prepared(factory, ProcessEngine(2, attempts=5))
 
     assert records == in_turn
     assert attempts(log) == {f"part-{part}": 5 if part < n_dying else 1 for part in range(N_SHARDS)}
@@ -184,7 +184,7 @@ def test_what_a_killed_driver_had_done_is_not_done_again(
     driver.kill()
     driver.communicate()
     workers = {int(line.split()[1]) for line in log.read_text().splitlines()}
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while any(map(is_running, workers)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -490,12 +490,12 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
 
 def test_an_interrupted_driver_takes_its_processes_along(tmp_path: Path, log: Path) -> None:
     driver = program(tmp_path / "store", "processes", SHARDED_PAUSE="60")
-    while sum(attempts(log).values()) < 3:
+    while sum(attempts(log).values()) < 2:
         assert driver.poll() is None
         time.sleep(0.005)
 
     driver.send_signal(signal.SIGINT)
-    driver.communicate(timeout=10)
+    driver.communicate(timeout=60)
 
     assert driver.returncode != 0
     assert not any(is_running(int(line.split()[1])) for line in log.read_text().splitlines())

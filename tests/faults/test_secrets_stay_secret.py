@@ -185,7 +185,7 @@ def test_keys_of_an_object_store_are_told_by_nothing(
     figures.counts["failures"] += ears.n_failures
 
 
-COMMANDS = [["prepare", "digits"], ["gc"], ["list"], ["doctor"], ["verify", "digits"], ["du"]]
+COMMANDS = [["list"], ["prepare", "digits"], ["gc"], ["doctor"], ["verify", "digits"], ["du"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS[: sized(1, len(COMMANDS))])

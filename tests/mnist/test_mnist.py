@@ -206,4 +206,4 @@ def test_images_are_prepared_block_by_block(store: FileStorageConnector) -> None
 
     n_bytes = n_images * 28 * 28 * 4
     assert store.stat("s.pt").size > n_bytes
-    assert int(done.stdout) * 1024 < n_bytes / 2
+    assert int(done.stdout) * 1024 < 0.75 * n_bytes  # the images as uint8 take a quarter, and another one while they are joined

@@ -200,7 +200,7 @@ def test_executors_of_a_cluster_that_are_killed_lose_and_double_nothing(
         errors.open("wb") as stream,
         subprocess.Popen(
             [sys.executable, "-m", "data_stack.cli", *arguments],
-            env={**installed, "SHARDED_PAUSE": "0.3"},
+            env={**installed, "SHARDED_PAUSE": "2"},
             stdout=subprocess.PIPE,
             stderr=stream,
         ) as driver,

@@ -139,7 +139,7 @@ def _perhaps_die(part: int, point: str) -> None:
 def main(folder: str, engine: str) -> None:
     from data_stack.distributed import ProcessEngine
 
-    engines = {"none": None, "processes": ProcessEngine(3)}
+    engines = {"none": None, "processes": ProcessEngine(2)}
     report = Sharded(FileStorageConnector(folder)).prepare(engine=engines[engine], progress=False)
     print("ready" if report.already_ready else "prepared")
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import skops.io
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
@@ -172,6 +171,8 @@ def test_its_state_rebuilds_it(transformer: Any, column: Any) -> None:
 
 
 def test_a_state_that_names_another_function_or_is_damaged_is_refused_before_it_is_called() -> None:
+    import skops.io  # takes seconds, which each process that collects this file would pay
+
     state = SklearnEncoder(StandardScaler()).state()
     forged = [base64.b64encode(skops.io.dumps(FunctionTransformer(called))).decode() for called in (os.system, eval)]
 
