@@ -127,11 +127,12 @@ def wait_for(path: Path, process: Any) -> None:
 
 
 def test_steps_done_before_a_crash_are_not_repeated(demo: Demo, tmp_path: Path) -> None:
-    log = tmp_path / "steps.log"
-    process, _ = demo.start("prepare", DEMO_LOG=str(log), DEMO_PAUSE="0.5")
-    wait_for(demo.store / "demo/1.0.0/preprocessed/train/targets.json", process)
-    time.sleep(0.2)  # in the pause of the second step
-    process.kill()
+    log, journal = tmp_path / "steps.log", demo.store / "demo/1.0.0/journal.json"
+    process, _ = demo.start("prepare", DEMO_LOG=str(log), DEMO_PAUSE="1")
+    wait_for(journal, process)
+    while "preprocessed/train" not in journal.read_text():
+        time.sleep(0.01)
+    process.kill()  # in the pause of the second step
     process.join()
 
     assert demo.run("prepare", DEMO_LOG=str(log))[0] == 0

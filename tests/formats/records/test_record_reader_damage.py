@@ -101,7 +101,7 @@ def test_with_a_manifest_no_flipped_bit_goes_unnoticed_where_it_matters(
         content = path.read_bytes()
         copy = tmp_path / path.name
         shutil.copytree(dataset, tmp_path, dirs_exist_ok=True)
-        for offset in range(0, len(content), sized(7 if len(content) < 200 else 61, 1)):
+        for offset in range(0, len(content), sized(11 if len(content) < 200 else 97, 1)):
             damaged = bytearray(content)
             damaged[offset] ^= 1 << offset % 8
             copy.write_bytes(damaged)
@@ -161,7 +161,7 @@ def test_without_a_manifest_no_damage_is_more_than_an_error_of_ours(dataset: Pat
     (tmp_path / "manifest.json").unlink()
     for path in sorted(tmp_path.iterdir()):
         content = path.read_bytes()
-        for offset in range(0, len(content), sized(5, 1)):
+        for offset in range(0, len(content), sized(11, 1)):
             for bit in (0, 7):
                 damaged = bytearray(content)
                 damaged[offset] ^= 1 << bit
