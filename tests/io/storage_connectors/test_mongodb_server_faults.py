@@ -160,7 +160,7 @@ def test_a_publication_of_a_writer_that_is_dead_meanwhile_is_whole(server: Mongo
             os._exit(0)
         with server.client() as client:
             wait_for(lambda: client[database]["data_stack.files"].count_documents({}) == 2)
-            operations = [{"$currentOp": {}}, {"$match": {"command.findAndModify": {"$exists": True}}}]
+            operations: list[dict[str, Any]] = [{"$currentOp": {}}, {"$match": {"command.findAndModify": {"$exists": True}}}]
             wait_for(lambda: any(client.admin.aggregate(operations)))
             os.kill(writer, signal.SIGKILL)
             os.waitpid(writer, 0)
