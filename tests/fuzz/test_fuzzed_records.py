@@ -24,10 +24,10 @@ from sizes import FULL
 
 SEED = int(os.environ.get("DATA_STACK_FUZZ_SEED", "1"))
 EXECUTIONS = {
-    "codecs": (2_000, 860_000),
-    "folder": (100, 50_000),
-    "archives": (100, 30_000),
-    "parquet": (150, 60_000),
+    "codecs": (1_000, 860_000),
+    "folder": (50, 50_000),
+    "archives": (50, 30_000),
+    "parquet": (75, 60_000),
 }
 """How many mutants, in the small and in the full form."""
 N_CHUNKS = 10

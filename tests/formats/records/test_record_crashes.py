@@ -88,7 +88,7 @@ def test_a_writer_that_is_killed_at_any_call_is_gone_on_with(processes: FaultPro
     n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
     assert n_calls > 30
 
-    for at, action in in_turn(spread(n_calls, sized(6, 2_000)), ["kill", "torn", "killafter"]):
+    for at, action in in_turn(spread(n_calls, sized(4, 2_000)), ["kill", "torn", "killafter"]):
         dataset, acknowledged = folder / f"{at} {action}", folder / f"{at} {action} said"
         fault = Fault(str(dataset), at=at, action=action)
         outcome = processes.run("fault_records:write", str(dataset), kind, str(acknowledged), fault=fault)
@@ -168,7 +168,7 @@ def test_a_disk_that_refuses_at_any_call_is_our_error_and_the_next_run_heals(
     whole = folder / "whole"
     n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
 
-    for at, error in in_turn(spread(n_calls, sized(4, 2_000)), [ENOSPC, EIO]):
+    for at, error in in_turn(spread(n_calls, sized(3, 2_000)), [ENOSPC, EIO]):
         dataset, acknowledged = folder / f"{at} {error}", folder / f"{at} {error} said"
         fault = Fault(str(dataset), at=at, action="error", error=error, sticky=True)
         outcome = processes.run("fault_records:write", str(dataset), kind, str(acknowledged), fault=fault, look_for_left=True)
