@@ -393,7 +393,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
             time.sleep(chance.choice([0.05, 0.2, 0.5]) + chance.random() * 0.2)
             os.killpg(script.pid, signal.SIGINT)
             lines.append(script.stdout.readline())
-        output, errors = script.communicate(timeout=30)
+        output, errors = script.communicate(timeout=60)
 
     assert (lines, output, errors) == (["True\n"] * n_rounds, "", "")
     assert script.returncode == 0
@@ -422,7 +422,7 @@ def test_workers_end_with_a_main_process_that_is_killed(tmp_path: Path) -> None:
         script.kill()
         script.wait()
 
-        assert until(lambda: not any(map(is_running, workers)), seconds=2)
+        assert until(lambda: not any(map(is_running, workers)), seconds=30)
 
 
 SCRIPT_THAT_ENDS = """
@@ -437,7 +437,7 @@ print(next(batches)[:3])
 
 
 def test_a_script_that_just_ends_does_not_hang(tmp_path: Path) -> None:
-    output, errors = python(SCRIPT_THAT_ENDS, tmp_path).communicate(timeout=20)
+    output, errors = python(SCRIPT_THAT_ENDS, tmp_path).communicate(timeout=60)
 
     assert (output, errors) == ("[0 1 2]\n", "")
 

@@ -19,7 +19,7 @@ def executor(most_threads: Callable[[], int] | None = None) -> Executor:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while not holds() and time.monotonic() < end:
         time.sleep(0.01)
     assert holds()
@@ -43,7 +43,7 @@ def test_an_executor_has_no_more_threads_than_it_may(most: Callable[[], int] | N
 
     def work() -> None:
         running.add(threading.current_thread().name)
-        go.wait(10)
+        go.wait(30)
 
     futures = [pool.submit(work) for _ in range(5)]
     until(lambda: len(running) == expected)
@@ -103,11 +103,11 @@ def test_map_waits_for_what_is_under_way_when_one_fails() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_has_threads_of_its_own_even_if_the_parent_was_at_work() -> None:
     go = threading.Event()
-    busy = waiting.submit(go.wait, 10)
+    busy = waiting.submit(go.wait, 30)
 
     pid = os.fork()
     if pid == 0:  # pragma: no cover
-        os._exit(waiting.submit(lambda: 7).result(5) + computing.submit(lambda: 1).result(5))
+        os._exit(waiting.submit(lambda: 7).result(30) + computing.submit(lambda: 1).result(30))
     _, status = os.waitpid(pid, 0)
     go.set()
 

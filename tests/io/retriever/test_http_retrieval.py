@@ -519,7 +519,7 @@ def test_ctrl_c_ends_promptly_and_publishes_nothing(store: FileStorageConnector,
         while len(server.requests) < 3:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
 
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert [path for path in Path(store.root_path).rglob("*") if path.is_file()] == []
