@@ -30,6 +30,7 @@ from data_stack.dataset.recipes.functions import named_function as named_functio
 from data_stack.dataset.reporting import DatasetIteratorReportGenerator as DatasetIteratorReportGenerator
 from data_stack.dataset.reports.leakage import find_duplicates as find_duplicates
 from data_stack.dataset.splitter import SplitterFactory as SplitterFactory
+from data_stack.display.difference import diff as diff
 from data_stack.exception import DatasetNotFoundError as DatasetNotFoundError
 from data_stack.exception import DataStackError as DataStackError
 from data_stack.exchange.arrays import from_folder as from_folder

@@ -1,0 +1,123 @@
+"""Two datasets compared sample by sample."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import data_stack
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.meta import MetaFactory
+from data_stack.exception import ConfigError
+
+
+def numbers(ids: Any, targets: Any = None) -> DatasetIteratorIF:
+    """Samples of an id, a picture of it, and a target."""
+    ids = np.asarray(list(ids), np.int64)
+    pictures = np.repeat(ids, 4).reshape(-1, 2, 2)
+    return SequenceDatasetIterator([pictures, ids % 3 if targets is None else np.asarray(targets, np.int64), ids])
+
+
+def with_meta(iterator: DatasetIteratorIF) -> DatasetIteratorIF:
+    meta = MetaFactory.get_dataset_meta("n", "n", None, MetaFactory.get_iterator_meta(0, 1, 1))
+    return InformedDatasetIterator(iterator, meta)
+
+
+def test_equal_datasets_do_not_differ_in_any_order() -> None:
+    found = data_stack.diff(numbers(range(9)), numbers(reversed(range(9))))
+
+    assert not found.differs
+    assert found.n_equal == 9
+    assert "9 samples are equal; no sample differs." in str(found)
+
+
+def test_what_was_added_removed_moved_and_relabelled_is_told_with_its_places() -> None:
+    first = {"train": with_meta(numbers([0, 1, 2, 3])), "test": with_meta(numbers([4, 5]))}
+    second = {"train": with_meta(numbers([0, 4, 3], [0, 1, 9])), "test": with_meta(numbers([5, 7, 5]))}
+
+    found = data_stack.diff(first, second)
+
+    assert found.counts == {"added": 2, "removed": 2, "moved": 1, "relabelled": 1, "changed": 0}
+    assert found.removed.tolist() == [[0, 1], [0, 2]]
+    assert found.added.tolist() == [[1, 1], [1, 2]]
+    assert [each.tolist() for each in found.moved] == [[[1, 0]], [[0, 1]]]
+    assert [each.tolist() for each in found.relabelled] == [[[0, 3]], [[0, 2]]]
+    assert found.to_dict()["splits"] == {"train": {"first": 4, "second": 3}, "test": {"first": 2, "second": 3}}
+
+
+def test_samples_of_one_key_are_changed_and_their_columns_named() -> None:
+    first = [{"id": n, "text": f"t{n}", "size": n} for n in range(5)]
+    second = [{"id": n, "text": f"t{n}", "size": n * 2} for n in (4, 2, 1, 0)] + [{"id": 9, "text": "t9", "size": 1}]
+
+    found = data_stack.diff(Dicts(first), Dicts(second), key="id")
+
+    assert found.counts == {"added": 1, "removed": 1, "moved": 0, "relabelled": 0, "changed": 3}
+    assert found.changed_columns == {"size": 3}
+    assert [each[:, 1].tolist() for each in found.changed] == [[1, 2, 4], [2, 1, 0]]
+
+
+class Dicts(DatasetIteratorIF):
+    """Dicts, as a class of a client."""
+
+    def __init__(self, samples: list[dict[str, Any]]) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._samples[index]
+
+    @property
+    def underlying_iterators(self) -> Any:
+        return None
+
+
+def test_a_key_that_identifies_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"3 have the value of sample 0 of split ''"):
+        data_stack.diff(numbers([0, 3, 6]), numbers([1]), key=1)
+    with pytest.raises(ConfigError, match="'nix'"):
+        data_stack.diff(Dicts([{"a": 1}]), Dicts([{"a": 1}]), key="nix")
+
+
+def test_empty_datasets_are_compared() -> None:
+    assert not data_stack.diff(numbers([]), numbers([])).differs
+    assert data_stack.diff(numbers([]), numbers([1, 1])).counts["added"] == 2
+
+
+@given(st.lists(st.integers(0, 5)), st.lists(st.integers(0, 5)))
+def test_each_sample_is_counted_once(first: list[int], second: list[int]) -> None:
+    found = data_stack.diff(numbers(first), numbers(second))
+
+    counts = found.counts
+    paired = found.n_equal + counts["moved"] + counts["relabelled"] + counts["changed"]
+    assert paired + counts["removed"] == len(first)
+    assert paired + counts["added"] == len(second)
+    assert found.n_equal == sum(min(first.count(n), second.count(n)) for n in set(first))
+
+
+def test_a_page_shows_samples_and_escapes_their_labels() -> None:
+    page = data_stack.diff(Dicts([{"a": "<script>"}]), Dicts([{"a": "b"}])).to_html()
+
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "Added" in page
+    assert "Removed" in page
+
+
+def test_the_command_says_whether_datasets_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from data_stack.cli.main import main
+
+    store = ["--storage", str(tmp_path / "store")]
+    equal = main(["diff", "digits", "digits@1.0.0", *store])
+    page = tmp_path / "page.html"
+    differ = main(["diff", "digits", "iris", *store, "--html", str(page), "--json"])
+
+    assert (equal, differ) == (0, 1)
+    assert "the datasets are equal" in capsys.readouterr().out
+    assert "Removed" in page.read_text()
