@@ -12,8 +12,10 @@ import pkgutil
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from functools import cache
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from plot_benchmarks import plot
 
@@ -43,53 +45,58 @@ def list_names(package: str) -> list[str]:
     return sorted(name for name in names if not inspect.ismodule(getattr(module, name)))
 
 
-def write_api_pages() -> dict[str, str]:
-    """The pages of the API reference, by module: each object is described once, on the page of the shortest name it has."""
-    objects = {
-        package: {name: getattr(importlib.import_module(package), name) for name in list_names(package)}
-        for package in list_packages()
-    }
-    homes: dict[tuple[str, int], str] = {}
-    for package in sorted(objects, key=lambda package: (package.count("."), package)):
-        for name, value in objects[package].items():
-            homes.setdefault((name, id(value)), package)
-    return {
-        package: _api_page(package, found, {name: homes[name, id(value)] for name, value in found.items()})
-        for package, found in objects.items()
-    }
+@cache
+def find_homes() -> dict[str, dict[str, str]]:
+    """The public names by module, each with the module on whose page it is described: the one of the shortest name it has."""
+    names = {package: list_names(package) for package in list_packages()}
+    first: dict[tuple[str, int], str] = {}
+    for package in sorted(names, key=lambda package: (package.count("."), package)):
+        for name in names[package]:
+            first.setdefault((name, id(find(package, name))), package)
+    return {package: {name: first[name, id(find(package, name))] for name in names[package]} for package in names}
 
 
-def _api_page(package: str, objects: Mapping[str, object], homes: Mapping[str, str]) -> str:
-    lines = [
-        package,
-        "=" * len(package),
-        "",
-        f".. automodule:: {package}",
-        "   :no-members:",
-        "",
-        ".. autosummary::",
-        "   :nosignatures:",
-        "",
-    ]
-    lines += [f"   {name if home == package else f'~{home}.{name}'}" for name, home in homes.items() if _is_ours(objects[name])]
-    for name, value in objects.items():
-        if homes[name] == package:
-            lines += ["", name, "-" * len(name), "", *_describe(f"{package}.{name}", value)]
+def find(package: str, name: str) -> Any:
+    """What a module has under a name."""
+    return getattr(importlib.import_module(package), name)
+
+
+def write_api_page(package: str) -> str:
+    """The page of a module: its docstring, a list of its names, and the objects that are described here."""
+    homes = find_homes()[package]
+    ours = [name for name in homes if _is_ours(find(package, name))]
+    lines = [package, "=" * len(package), "", f".. automodule:: {package}", "   :no-members:", ""]
+    lines += [".. autosummary::", "   :nosignatures:", ""]
+    lines += [f"   {name if homes[name] == package else f'~{homes[name]}.{name}'}" for name in ours]
+    for name, home in homes.items():
+        if home == package:
+            lines += ["", name, "-" * len(name), "", *_describe(f"{package}.{name}", find(package, name))]
     return "\n".join([*lines, ""])
 
 
-def _is_ours(value: object) -> bool:
+def _is_ours(value: Any) -> bool:
     return inspect.isclass(value) or (callable(value) and str(getattr(value, "__module__", "")).startswith("data_stack"))
 
 
-def _describe(name: str, value: object) -> list[str]:
+def _describe(name: str, value: Any) -> list[str]:
     """The directive of an object; a value or a name for what others define is shown as it is."""
     if inspect.isclass(value):
-        return [f".. autoclass:: {name}", "   :members:", "   :show-inheritance:"]
+        own = takewhile(lambda base: base.__module__.startswith("data_stack") and not _is_described(base), value.__mro__[1:])
+        others = value.__mro__[1 + len([*own]) :]
+        return [
+            f".. autoclass:: {name}",
+            "   :members:",
+            f"   :inherited-members: {', '.join(base.__name__ for base in others)}",  # bases without a page are shown here
+            "   :show-inheritance:",
+        ]
     if _is_ours(value):
         return [f".. autofunction:: {name}"]
     text = f"{value.__module__}.{value.__qualname__}" if inspect.isroutine(value) else str(value).replace("typing.", "")
     return [f".. py:data:: {name}", "", f"   ``{text}``"]
+
+
+def _is_described(value: type) -> bool:
+    return any(find(package, value.__name__) is value for package, names in find_homes().items() if value.__name__ in names)
 
 
 def assemble(folder: Path) -> None:
@@ -100,8 +107,8 @@ def assemble(folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
     (folder / "api").mkdir()
-    for package, page in write_api_pages().items():
-        (folder / "api" / f"{package}.rst").write_text(page, encoding="utf-8")
+    for package in list_packages():
+        (folder / "api" / f"{package}.rst").write_text(write_api_page(package), encoding="utf-8")
     _add_plots(folder / "benchmarks" / "README.md")
     for copy in folder.rglob("*.md"):
         up = "../" * (len(copy.relative_to(folder).parts) - 1)
