@@ -132,8 +132,12 @@ class IteratorPage(TextDocument):
             return ()
         nameless: tuple[str, ...] = ()
         names = _or_else(lambda: column_names(self.iterator), nameless)
-        declared = access_to(self.iterator).unwrap()[0].declare_columns()
+        declared = self._source[0].declare_columns()
         return columns_of_samples(self._whole, self._meta, names, declared)
+
+    @property
+    def _source(self) -> tuple[SampleAccess, Any]:
+        return access_to(self.iterator).unwrap()
 
     @cached_property
     def _counts(self) -> tuple[dict[Any, int], str]:
@@ -220,8 +224,12 @@ class IteratorPage(TextDocument):
         """The columns with what is known of their values."""
         if not self._columns:
             return []
-        text = self._counts[1]
-        return [Heading(2, "Columns"), table_of_columns(self._columns, {self._target_key: text} if text else {})]
+        source, positions = self._source
+        declared = (source.declare_columns() if positions is None else None) or {}
+        told = {key: f"{each.n_missing:,} missing" for key, each in declared.items() if each.n_missing}
+        if self._counts[1]:
+            told[self._target_key] = self._counts[1]
+        return [Heading(2, "Columns"), table_of_columns(self._columns, told)]
 
     @_said
     def targets(self) -> list[Block]:
@@ -273,10 +281,12 @@ def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]
         return {}, ""
     column = iterator.read_column(key)
     counts = target_distribution(column)
+    n_missing = counts.pop("nan" if column.dtype.kind == "f" else None, 0)
     finite = column[np.isfinite(column)] if column.dtype.kind in "iuf" else column[:0]
+    text = f"{len(counts):,} classes" if len(counts) > 1 else "one class"
     if len(finite) and (column.dtype.kind == "f" or len(counts) > _MOST_CLASSES):
-        return counts, f"{finite.min():g} … {finite.max():g}"
-    return counts, f"{len(counts):,} classes" if len(counts) > 1 else "one class"
+        text = f"{finite.min():g} … {finite.max():g}"
+    return counts, f"{text}, {n_missing:,} missing" if n_missing else text
 
 
 def _reads_columns(iterator: Any) -> bool:

@@ -39,13 +39,20 @@ _POSITIONS_AT_ONCE = 1 << 16
 
 
 class DeclaredColumn(NamedTuple):
-    """A column as a schema declares it: dtype (None: see the values), shape of a value (None: an extent varies), nullability,
-    and what it is in the library that it comes from, such as a type of Arrow's (None: unknown).
+    """A column as a schema declares it.
+
+    Attributes:
+        dtype: None: see the values.
+        shape: of a value; None: an extent varies.
+        is_nullable: whether values may be missing.
+        n_missing: how many values of the whole source are missing; None if that is not known without a scan.
+        origin: what it is in the library that it comes from, such as a type of Arrow's; None if unknown.
     """
 
     dtype: str | None = None
     shape: tuple[int | None, ...] | None = None
     is_nullable: bool = False
+    n_missing: int | None = None
     origin: Any = None
 
 

@@ -349,7 +349,12 @@ class _ParquetAccess(SourceAccess):
         return self.source.place_of(position)
 
     def declare_columns(self) -> dict[str, DeclaredColumn]:
-        return {field.name: _declare(field) for field in self.source.schema}
+        groups = self.source._groups
+        is_whole = self.n_samples == int(groups.footers.n_rows.sum())
+        return {
+            field.name: _declare(field)._replace(n_missing=groups.count_nulls(field) if is_whole else None)
+            for field in self.source.schema
+        }
 
     def tell_content(self) -> str:
         return digest_of_row_groups(self.source._footers, self.source._chosen)

@@ -41,6 +41,7 @@ used again, and in the processor's cache. The system reads ahead meanwhile."""
 
 #: In a store, few large requests for all columns at once are better; and where several threads decode.
 _OTHER_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
+_FEW_FILES: Final = 16
 _FLOATS: Final = (np.float16, np.float32, np.float64)
 #: Columns of fewer bytes together are decoded as fast by one thread as by several.
 _FEW_BYTES = 2 << 20
@@ -220,6 +221,18 @@ class RowGroups:
             if facts.n_nulls[facts.n_rows > 0][:, columns].any():  # or unknown
                 return True
         return False
+
+    def count_nulls(self, field: Field) -> int | None:
+        """How many values of a field are null, as the footers say; None if they do not, or are many."""
+        n_files, n_nulls = len(self.footers.files.paths), 0
+        if not field.nullable or field.shape != () or n_files > _FEW_FILES:
+            return None if field.nullable else 0
+        for facts in map(self.footers.facts, range(n_files)):
+            columns = facts.columns.get(field.name, [])
+            if len(columns) != 1 or (facts.n_nulls[:, columns[0]] < 0).any():
+                return None
+            n_nulls += int(facts.n_nulls[:, columns[0]].sum())
+        return n_nulls
 
     def _list_length(self, field: Field) -> int | None:
         """The length of all lists of a field, if they have one; it may be that some are longer in return for shorter ones."""

@@ -136,10 +136,11 @@ def test_targets_are_counted_where_that_reads_no_samples() -> None:
 
 def test_many_classes_are_the_most_frequent_ones_and_a_regression_is_ranges() -> None:
     names = SequenceDatasetIterator([range(500), [f"class {number * number % 50}" for number in range(500)]])
-    prices = SequenceDatasetIterator([range(500), np.linspace(0.5, 99.5, 500)])
+    prices = SequenceDatasetIterator([range(501), [None, *np.linspace(0.5, 99.5, 500).tolist()]])
 
     assert "more, of at most" in shown(names)
-    assert "0.5 … 99.5" in shown(prices)
+    assert "0.5 … 99.5" in shown(prices.skip(1).in_memory())
+    assert "1 missing" in shown(prices)
 
 
 def test_the_samples_of_stored_blocks_are_of_the_first_one_and_a_schema_says_what_may_be_missing(tmp_path: Path) -> None:
@@ -153,7 +154,8 @@ def test_the_samples_of_stored_blocks_are_of_the_first_one_and_a_schema_says_wha
     assert "#9<" in html
     assert "#99<" not in html
     assert "or None" in html
-    assert "missing" in html
+    assert "50 missing" in html
+    assert "50 missing" not in shown(ParquetDataset(tmp_path).take(50))
 
 
 @pytest.mark.parametrize(
