@@ -173,11 +173,9 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         followed = MetaFactory.copy_dataset_meta(super()._derive_meta(meta))
-        return (
-            followed
-            if self._offsets is None
-            else replace(followed, class_names=None, feature_names=None, column_names=None, column_kinds=None)
-        )
+        if self._offsets is None:
+            return followed
+        return replace(followed, class_names=None, feature_names=None, column_names=None, column_kinds=None)
 
 
 class _WindowedAccess(GroupedAccess):

@@ -35,7 +35,7 @@ class _RecipePage(TextDocument):
             rows = [_row(number, node) for number, node in enumerate(self._recipe["nodes"])]
             shown: list[Block] = [Table(["node", "layer", "of", "arguments"], rows)]
             shown += [Paragraph(f"from_recipe needs help for {reason}") for reason in self._recipe.get("why_not", ())]
-        except Exception:  # noqa: BLE001  # somebody changed it
+        except Exception:  # noqa: BLE001  # a client changed it
             shown = [Paragraph(shorten(dict(self._recipe)))]
         return [Heading(level, "Recipe"), *shown]
 

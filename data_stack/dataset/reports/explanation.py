@@ -99,7 +99,7 @@ class Explanation:
         while number <= len(self.layers):
             layer = self.layers[number - 1]
             if number in drawn or depth > _MOST_NESTED:
-                items.append(f"<li>{html.escape(printable(layer.title))}, as above</li>")
+                items.append(f"<li>{html.escape(printable(layer.title))}{', as above' if number in drawn else ' …'}</li>")
                 break
             drawn.add(number)
             facts = "".join(f'<br/><span class="soft">{html.escape(printable(fact))}</span>' for fact in self._facts(layer))

@@ -37,7 +37,7 @@ _MOST_ROWS = 100
 # The page's own colour and font, of a light or a dark theme; greys and blues that are read on both.
 _STYLE = """\
 <style scoped>
-.data-stack {font-size: 13px; line-height: 1.45; max-width: 1100px; color: inherit; color-scheme: light dark;
+.data-stack {font-size: 13px; line-height: 1.45; max-width: 1100px; color: inherit;
   --line: rgba(128,128,128,.28); --accent: #5b8bd0}
 .data-stack h3, .data-stack h4, .data-stack h5 {margin: 1em 0 .3em; font-size: 13px; font-weight: 600; line-height: 1.3}
 .data-stack h3 {margin-top: .2em; font-size: 16px}
