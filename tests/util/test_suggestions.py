@@ -14,6 +14,11 @@ from data_stack.formats.parquet import ParquetWriter
 from data_stack.util.suggestions import did_you_mean
 
 
+class Textless:
+    def __str__(self) -> str:
+        raise RecursionError
+
+
 @pytest.mark.parametrize(
     ("wrong", "known", "near"),
     [
@@ -24,6 +29,7 @@ from data_stack.util.suggestions import did_you_mean
         ("train", [], None),
         ("a" * 10_000_000, (f"{'b' * 200}{number}" for number in range(10**9)), None),  # takes no time
         (np.int64(3), [1, 2], None),
+        (Textless(), ["train"], None),
     ],
 )
 def test_the_nearest_name_is_suggested(wrong: object, known: Iterable[object], near: str | None) -> None:
