@@ -42,7 +42,7 @@ def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into:
     if settings.as_json:
         print_json({"folder": str(folder), "factory": str(module)})
         return
-    echo(f"wrote {folder}: a dataset of made-up {kind}")
+    echo(f"wrote {folder}: a dataset with made-up samples ({kind})")
     echo(f"  cd {folder} && pip install -e '.[test]' && pytest")
     echo(f"then put your source in {module}, and choose a licence for your code: README.md says how.")
 

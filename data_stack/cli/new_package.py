@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import tempfile
@@ -17,9 +16,7 @@ from data_stack.exception import ConfigError, MalformedIdentifierError
 from data_stack.io.identifiers import check_identifier
 from data_stack.plugins.manager import default_manager
 
-__all__ = ["KINDS", "write_package"]
-
-KINDS = ("images", "table", "text", "audio", "records", "hdf5")
+__all__ = ["write_package"]
 
 _EXTRAS = {"images": "images", "audio": "audio"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*", re.ASCII)
@@ -40,7 +37,7 @@ def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> 
 
     Args:
         name: of the dataset, and of the new folder.
-        kind: one of :data:`KINDS`.
+        kind: of the samples, as ``data-stack new`` lists them.
         splits: their names.
         parent: an existing folder.
 
@@ -103,7 +100,7 @@ def _fill_in(name: str, kind: str, splits: Sequence[str]) -> tuple[dict[str, str
         "file": file,
         "sha256": hashlib.sha256(data).hexdigest(),
         "size": str(len(data)),
-        "splits": json.dumps(splits).replace("[", "(").replace("]", ",)" if len(splits) == 1 else ")"),
+        "splits": str(tuple(splits)).replace("'", '"'),
         "first_split": splits[0],
         "requirement": f"datastack[{_EXTRAS[kind]}]" if kind in _EXTRAS else "datastack",
     }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import re
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -15,7 +17,6 @@ import pytest
 
 from data_stack.dataset.declarative import DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.stacking import value_of
 from data_stack.dataset.manifest import ResourceRecord
 from data_stack.dataset.reports.leakage import find_duplicates
 from data_stack.exception import (
@@ -39,7 +40,6 @@ from data_stack.testing.web_server import Answer
 Splits: TypeAlias = dict[str, DatasetIteratorIF]
 Records: TypeAlias = tuple[ResourceRecord, ...]
 _MOST_SAMPLES = 100
-_SIGKILL = -9
 
 
 class DatasetContract(DatasetIteratorContract):
@@ -58,7 +58,7 @@ class DatasetContract(DatasetIteratorContract):
         factory: the class.
         config: the options to open it with.
         n_samples: how many samples each split has, if known.
-        n_shared_samples: how many different samples are in more than one split, if that is so in the published data.
+        n_shared_samples: how many different samples two splits share in the published data, summed over all pairs of splits.
         is_reproducible: whether preparing twice gives the same bytes. Formats that write the time into their files do not.
         n_kills: how many times a preparation is killed, each time at another change of a file.
     """
@@ -195,7 +195,7 @@ class DatasetContract(DatasetIteratorContract):
         assert [source.identifier for source in self.factory.sources if source.sha256 is None] == []
 
     def test_an_unknown_split_or_option_is_an_error_that_names_the_known_ones(self, dataset: DatasetFactory) -> None:
-        with pytest.raises(UnknownSplitError, match=dataset.splits[0]):
+        with pytest.raises(UnknownSplitError, match=re.escape(dataset.splits[0])):
             dataset.get_dataset_iterator({"split": "no such split"})
         with pytest.raises(ConfigError, match="split"):
             dataset.get_dataset_iterator({"no such option": 1})
@@ -211,14 +211,6 @@ class DatasetContract(DatasetIteratorContract):
     def test_the_first_split_is_the_default(self, dataset: DatasetFactory, splits: Splits) -> None:
         assert len(dataset.get_dataset_iterator(dict(self.config))[0]) == len(splits[dataset.splits[0]])
 
-    def test_samples_have_what_the_meta_says(self, dataset: DatasetFactory) -> None:
-        for split in dataset.splits:
-            iterator, meta = dataset.get_dataset_iterator({"split": split, **self.config})
-            for position in {0, len(iterator) - 1}:
-                for key in (meta.sample_pos, meta.target_pos, meta.tag_pos):
-                    value_of(iterator[position], key)
-                assert dataset.columns is None or len(iterator[position]) == len(dataset.columns)
-
     def test_no_sample_is_in_two_splits(self, splits: Splits) -> None:
         found = find_duplicates(splits)
 
@@ -229,7 +221,7 @@ class DatasetContract(DatasetIteratorContract):
             pytest.skip("it declares no class_names")
         for split, iterator in splits.items():
             key = dataset.get_dataset_iterator({"split": split, **self.config})[1].target_pos
-            targets = set(np.unique(np.asarray(iterator.read_column(key))).tolist())
+            targets = set(np.concatenate([np.ravel(target) for target in iterator.read_column(key)]).tolist())
             known: set[Any] = {*range(len(dataset.class_names)), *dataset.class_names}
 
             assert targets <= known, f"targets of {split!r} without a name"
@@ -271,7 +263,7 @@ class DatasetContract(DatasetIteratorContract):
         served.answer(first=broken, second=broken)
         dataset = served.factory(store)
 
-        with pytest.raises(RetrievalError if fault == "missing" else CorruptSourceError, match=served.identifiers[0]):
+        with pytest.raises(RetrievalError if fault == "missing" else CorruptSourceError, match=re.escape(served.identifiers[0])):
             dataset.prepare(offline=False, progress=False)
 
         assert not dataset.is_ready()
@@ -310,14 +302,14 @@ class DatasetContract(DatasetIteratorContract):
     ) -> None:
         whole = FileStorageConnector(served.scratch())
         n_changes = call_in_process(prepare_dataset, served.author, served.sources, whole)[0]
-        for change in sorted({round(place) for place in np.linspace(1, n_changes - 1, self.n_kills)}):
+        for change in sorted({round(place) for place in np.linspace(1, max(1, n_changes - 1), self.n_kills)}):
             store = FileStorageConnector(served.scratch())
 
             code = ChildProcess(prepare_dataset, served.author, served.sources, store, change).wait()[0]
 
             dataset = served.factory(store)
             # Threads and heartbeats come and go, so the last changes are met by chance.
-            assert code == _SIGKILL or change > 0.8 * n_changes
+            assert code == -signal.SIGKILL or change > 0.8 * n_changes
             assert not dataset.is_ready() or dataset.verify() == []
             dataset.prepare(offline=False, progress=False)
             self._assert_same_resources(dataset, prepared)

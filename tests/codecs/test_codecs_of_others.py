@@ -30,18 +30,6 @@ from data_stack.formats.records import RecordWriter
 from data_stack.testing import CodecContract
 
 DEGREES = [21.5, -3.25, 0.0]
-LOSSLESS: dict[str, Any] = {
-    "bytes": b"\x00\x01bytes",
-    "utf8": "größer",
-    "int": 70_000,
-    "i64": -5,
-    "u64": 2**64 - 1,
-    "msgpack": {"a": [1, 2.5, None, True, b"x"], "b": {"c": "d" * 40}},
-    "array": np.arange(300, dtype=np.int16).reshape(3, 100),
-    "tree": {"x": np.arange(6.0).reshape(2, 3), "y": ["z", {"w": np.array(7, np.uint8)}]},
-    "zstd(array)": np.arange(300, dtype=np.int16).reshape(3, 100),
-    "wav": (np.arange(-50, 50, dtype=np.int16), 8000),
-}
 
 
 class DegreesCodec(Codec):
@@ -126,7 +114,6 @@ CODECS: list[tuple[Codec, list[Any]]] = [
     (PngCodec(deep=True), [np.arange(12, dtype=np.uint16).reshape(3, 4) * 999]),
     (ZstdCodec(JsonCodec(), level=9), [{"a": [1, None]}, "ü"]),
     (ZstdCodec(ZstdCodec(ScaledCodec(2.0))), [4.0]),
-    *((codec_of(name), [value]) for name, value in LOSSLESS.items()),
 ]
 
 

@@ -31,6 +31,7 @@ from data_stack.codecs import (
 )
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.formats.records import RecordReader, RecordWriter
+from data_stack.testing import CodecContract
 from data_stack.testing.iterators import assert_same
 
 DTYPES = st.one_of(
@@ -72,6 +73,16 @@ SAMPLES: dict[str, Any] = {
     "npy": np.arange(12, dtype=">f4").reshape(3, 4),
     "zstd(array)": np.arange(300, dtype=np.int16).reshape(3, 100),
 }
+
+
+class TestCodecs(CodecContract):
+    @pytest.fixture(params=SAMPLES)
+    def codec(self, request: pytest.FixtureRequest) -> Codec:
+        return codec_of(request.param)
+
+    @pytest.fixture
+    def values(self, codec: Codec) -> list[Any]:
+        return [SAMPLES[codec.type_name]]
 
 
 # ---------------------------------------------------------------------- Granular's bytes
