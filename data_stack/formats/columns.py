@@ -206,6 +206,11 @@ class _ColumnsAccess(SourceAccess):
         wide = None if positions is None else _wide(positions)
         return [columns[self._number_of(key, len(columns))].read(wide) for key in keys]
 
+    @property
+    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
+        declared = self.declare_columns()
+        return declared is not None and all(each.is_fixed for each in declared.values())
+
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         declared = [column.declare() for column in self.source._columns()]
         known = [each for each in declared if each is not None]

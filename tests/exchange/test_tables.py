@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from polars.testing.parametric import dataframes
 
 import data_stack
-from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator, access_to
 from data_stack.exception import ConfigError
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -168,6 +168,7 @@ def test_columns_of_numpy_and_arrow_are_not_copied() -> None:
     for iterator in (data_stack.from_pandas(frame), data_stack.from_arrow(table)):
         column: Any = iterator._columns()[0]  # type: ignore[attr-defined]  # of a table
         assert np.shares_memory(getattr(column, "_plain", column)._array, numbers)
+        assert access_to(iterator).fixed_columns
 
 
 @pytest.mark.parametrize("read", [data_stack.from_pandas, data_stack.from_polars, data_stack.from_arrow])

@@ -55,6 +55,12 @@ class DeclaredColumn(NamedTuple):
     n_missing: int | None = None
     origin: Any = None
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all values are of one dtype of numpy and one shape."""
+        has_dtype = self.dtype is not None and self.dtype not in ("str", "bytes", "object", "Decimal")
+        return has_dtype and not self.is_nullable and self.shape is not None and None not in self.shape
+
 
 class SampleAccess(ABC):
     """Reads samples at positions that are checked already, and describes them.

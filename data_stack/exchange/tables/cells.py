@@ -143,7 +143,8 @@ def cells_of(values: _Array, name: str, origin: Origin | None = None) -> pa.Arra
 def _cells(values: _Array) -> pa.Array:
     """Cells of the type that the values tell."""
     if values.ndim > 1 and values.dtype.kind in "biuf" and math.prod(values.shape[1:]):
-        return _nest(pa.array(np.ascontiguousarray(values, values.dtype.newbyteorder("=")).reshape(-1)), values.shape[1:])
+        cells = pa.array(np.ascontiguousarray(values, values.dtype.newbyteorder("=")).reshape(-1))
+        return functools.reduce(pa.FixedSizeListArray.from_arrays, reversed(values.shape[1:]), cells)
     of_objects = values if values.dtype == object else ()
     kinds = {(value.dtype, value.ndim) for value in of_objects if isinstance(value, np.ndarray)}
     if len(kinds) == 1 and (kind := kinds.pop())[1] > 1:  # of which pyarrow takes no arrays
@@ -177,9 +178,3 @@ def _cells_at_once(values: _Array, type_: pa.DataType | None) -> pa.Array | None
         return pa.array(values, type_, from_pandas=False)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return None
-
-
-def _nest(cells: pa.Array, shape: tuple[int, ...]) -> pa.Array:
-    for size in reversed(shape):
-        cells = pa.FixedSizeListArray.from_arrays(cells, size)
-    return cells

@@ -22,6 +22,9 @@ except ImportError as error:
 __all__ = ["from_pandas", "to_pandas"]
 
 _OBJECT = np.dtype(object)
+_DTYPES = (np.dtype, pd.api.extensions.ExtensionDtype)
+#: Nullable dtypes that are not called like numpy's.
+_NULLABLE = {"bool": "boolean", "float16": "Float32"}
 
 
 def from_pandas(frame: pd.DataFrame, *, target: str | None = None) -> DatasetIteratorIF:
@@ -91,19 +94,11 @@ def _series(name: str, values: Column, origin: Origin | None) -> Any:
     types, dtype = pa.types, origin.kind if origin is not None and isinstance(origin.kind, _DTYPES) else None
     if dtype is None and (types.is_nested(cells.type) or types.is_decimal(cells.type) or types.is_null(cells.type)):
         return pd.Series(values, dtype=object)
-    if (
-        dtype is None
-        and cells.null_count
-        and (types.is_boolean(cells.type) or np.dtype(cells.type.to_pandas_dtype()).kind in "iuf")
-    ):
-        name_of = np.dtype(cells.type.to_pandas_dtype()).name.replace("int", "Int").replace("uI", "UI").replace("float", "Float")
-        dtype = pd.api.types.pandas_dtype(
-            "boolean" if name_of == "bool" else name_of.replace("16", "32") if "F" in name_of else name_of
-        )
+    numbers = types.is_boolean(cells.type) or types.is_integer(cells.type) or types.is_floating(cells.type)
+    if dtype is None and cells.null_count and numbers:
+        known = np.dtype(cells.type.to_pandas_dtype()).name
+        dtype = pd.api.types.pandas_dtype(_NULLABLE.get(known, known.title().replace("Ui", "UI")))
     if dtype is not None and hasattr(dtype, "__from_arrow__"):
         return pd.Series(dtype.__from_arrow__(cells))
     made = cells.to_pandas(date_as_object=dtype == _OBJECT)
     return made if dtype is None else made.astype(dtype)
-
-
-_DTYPES = (np.dtype, pd.api.extensions.ExtensionDtype)

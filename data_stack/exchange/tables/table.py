@@ -134,9 +134,7 @@ class ArrowColumn(CellsColumn):
 
     @functools.cached_property
     def _plain(self) -> ArrayColumn | None:
-        dtype, shape, has_nulls, _ = self._declared
-        is_plain = not has_nulls and dtype not in ("str", "bytes", "object", "Decimal") and None not in (shape or ())
-        return ArrayColumn(self._values(self._cells, lent=True)) if is_plain else None
+        return ArrayColumn(self._values(self._cells, lent=True)) if self._declared.is_fixed else None
 
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
         return self._cells if indices is None else self._cells.take(pa.array(indices))
