@@ -36,7 +36,6 @@ _TYPES: dict[Any, st.SearchStrategy[Any]] = {
     pa.timestamp("ns", "Asia/Tokyo"): st.integers(0, 2**60),
     pa.timestamp("s"): st.integers(0, 2**30),
     pa.duration("ms"): _SMALL,
-    pa.time64("us"): st.integers(0, 86_399_999_999),
     pa.decimal128(10, 2): st.decimals(-1000, 1000, places=2),
     pa.dictionary(pa.int8(), pa.large_string()): st.sampled_from(["a", "b", "c"]),
     pa.list_(pa.int16()): st.lists(_SMALL, max_size=3),
@@ -84,8 +83,6 @@ _COLUMNS: dict[str, list[Any]] = {
     "str": ["a", None, "c"],
     "string": ["a", None, "c"],
     "Int64": [2**53 + 1, None, 3],
-    "UInt8": [1, 2, 3],
-    "Float32": [1.5, None, 2],
     "boolean": [True, None, False],
     "category": ["x", None, "y"],
     "datetime64[us, Europe/Rome]": [1, None, 3],
@@ -138,12 +135,8 @@ def test_a_dataset_of_hugging_face_comes_back_with_its_features(names: set[str],
     back, stream = iterator.to_huggingface(), iterator.to_huggingface(streaming=True)
 
     assert back.features == stream.features == features
-    assert [str(row) for row in back.with_format("arrow")[:].to_pylist()] == [str(row) for row in _rows(dataset)]
+    assert str(back.with_format("arrow")[:].to_pylist()) == str(dataset.with_format("arrow")[:].to_pylist())
     assert len(list(stream)) == 2
-
-
-def _rows(dataset: Any) -> Any:
-    return dataset.with_format("arrow")[:].to_pylist()
 
 
 def test_nulls_are_none_and_numbers_keep_their_dtype() -> None:
@@ -218,7 +211,8 @@ def test_images_and_classes_of_a_stack_become_features_of_hugging_face() -> None
 
     assert stack.to_huggingface().features == {"image": datasets.Image(), "label": datasets.ClassLabel(names=["no", "yes"])}
     assert np.array_equal(back.read_column("image"), images)
-    assert back.read_batch([])["label"].dtype == np.int64  # type: ignore[call-overload]  # a dict
+    assert back.read_column("image", []).shape == (0, 5, 6)
+    assert data_stack.from_huggingface(stack.to_huggingface().select([])).read_column("label").dtype == np.int64
 
 
 class _Named(DatasetIterator):

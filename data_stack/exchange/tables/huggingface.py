@@ -79,6 +79,8 @@ class _FeatureColumn(CellsColumn):
     def _decode(self, cells: pa.Array, *, lent: bool = False) -> Column:
         if self._image is None:
             return super()._decode(cells, lent=lent)
+        if not len(cells):
+            return self.read(np.zeros(1, np.int64))[:0] if len(self) else np.empty(0, np.uint8)
         opened = [image and self._image.decode_example(image) for image in cells.to_pylist()]
         arrays = [image and np.asarray(image if image.mode in _MODES else image.convert("RGB")) for image in opened]
         return objects(arrays) if self._declared.is_nullable else stack_values(arrays)

@@ -63,7 +63,7 @@ def _column(name: str, series: Any, is_target: bool) -> ArrowColumn | PlainColum
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConfigError(
             f"column {name!r:.80} of dtype {dtype} holds values of several types, or of an unknown one: {error!s:.200}. Convert "
-            f"it, as by frame[{name!r:.80}].astype(str), or drop it"
+            f"it with .astype(…), or drop it"
         ) from error
     chunked = cells if isinstance(cells, pa.ChunkedArray) else pa.chunked_array([cells])
     return ArrowColumn(chunked, pa.field(name, chunked.type), as_codes=is_target, kind=dtype)
