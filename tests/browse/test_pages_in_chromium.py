@@ -1,0 +1,195 @@
+"""The pages in a real browser: scrolling, filters, histograms, samples, keys, widths, colours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from browse_kit import TOKEN, Samples, Serve, Served
+
+from data_stack import SequenceDatasetIterator
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright drives Chromium")
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = "/usr/bin/chromium"
+SCREENSHOTS = os.environ.get("DATA_STACK_SCREENSHOTS")  # a folder, to look at them
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(not os.path.exists(CHROMIUM), reason=f"there is no {CHROMIUM}: apt-get install chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One headless Chromium for all tests."""
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=[(1280, "light"), (400, "dark")], ids=["1280 light", "400 dark"])
+def page(request: pytest.FixtureRequest, chromium: Browser, serve: Serve) -> Iterator[Page]:
+    """An empty page, closed before ``serve`` ends; it must have raised nothing, and its server refused nothing."""
+    width, scheme = request.param
+    context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("dialog", lambda dialog: complaints.append(f"a dialog: {dialog.message}"))
+    yield page
+    if SCREENSHOTS:
+        page.screenshot(path=Path(SCREENSHOTS) / f"{request.node.name}.png")
+    context.close()
+    assert complaints == []
+
+
+def visit(page: Page, served: Served) -> None:
+    """Open the page, and wait for its samples."""
+    page.goto(f"{served.url}/?token={TOKEN}")
+    page.wait_for_selector("#item-0 .caption, #item-0 span, #empty:not([hidden])")
+    if page.is_visible("#toggle"):
+        page.click("#toggle")
+
+
+def status(page: Page, text: str) -> None:
+    """Wait until the page tells this number of samples."""
+    page.wait_for_function("text => document.getElementById('status').textContent === text", arg=text)
+
+
+def test_the_token_leaves_the_address_bar_and_a_reload_still_works(page: Page, pictures: Served) -> None:
+    visit(page, pictures)
+
+    assert page.url == f"{pictures.url}/"
+    page.reload()
+    status(page, "120 samples")
+
+
+def test_scrolling_loads_samples_and_keeps_few_nodes(page: Page, serve: Serve) -> None:
+    images = np.arange(30_000, dtype=np.uint8).repeat(16).reshape(-1, 4, 4)
+    visit(page, serve(all=SequenceDatasetIterator([images, np.arange(30_000) % 10])))
+
+    page.evaluate("document.getElementById('viewport').scrollTop = 1e9")
+
+    page.wait_for_selector("#item-29999 img")
+    assert page.locator(".card").count() < 150
+    assert page.locator("#item-29999 .caption span").text_content() == "29,999"
+    page.focus("#viewport")
+    page.keyboard.press("Home")
+    page.wait_for_selector("#item-0.active")
+
+
+def test_a_table_of_millions_scrolls_to_its_end_and_by_single_rows(page: Page, serve: Serve) -> None:
+    visit(page, serve(all=SequenceDatasetIterator([np.arange(3_000_000), np.arange(3_000_000) % 7])))
+
+    page.focus("#viewport")
+    page.keyboard.press("End")
+    page.wait_for_selector("#item-2999999 span")
+    page.evaluate("document.getElementById('viewport').scrollTop = 4e6")
+    page.wait_for_timeout(100)
+    before = page.evaluate("view.top")
+    page.hover("#viewport", position={"x": 100, "y": 200})
+    page.mouse.wheel(0, 88)
+
+    page.wait_for_function("before => view.top !== before", arg=before)
+    assert 0 < page.evaluate("view.top") - before <= 88
+
+
+def test_bars_search_and_chips_filter(page: Page, pictures: Served) -> None:
+    visit(page, pictures)
+
+    page.click(".value >> nth=0")
+    status(page, "40 of 120")
+    page.click(".value >> nth=1")
+    status(page, "80 of 120")
+    page.fill("#search", "tag 11")
+    status(page, "6 of 120")
+    page.click(".chip")
+    status(page, "11 of 120")
+    page.fill("#search", "nowhere")
+    status(page, "0 of 120")
+
+    assert page.text_content("#empty") == "No sample fulfils all filters."
+    assert page.locator(".card").count() == 0
+
+
+def test_a_range_is_chosen_by_its_bar_and_by_its_bounds(page: Page, serve: Serve) -> None:
+    visit(page, serve(all=SequenceDatasetIterator([np.arange(900), np.arange(900) / 7])))
+
+    page.click(".column:first-child .range >> nth=1")
+    status(page, "30 of 900")
+    page.click(".column:first-child .range >> nth=3", modifiers=["Shift"])
+    status(page, "90 of 900")
+    page.fill(".column:first-child .bounds input >> nth=1", "49")
+    page.keyboard.press("Enter")
+    status(page, "20 of 900")
+    page.click(".chip")
+    status(page, "900 samples")
+
+
+def test_a_sample_opens_with_its_neighbours_and_keys_move(page: Page, pictures: Served) -> None:
+    visit(page, pictures)
+    page.focus("#viewport")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+
+    page.wait_for_selector("#sample[open]")
+    assert (page.text_content("#heading") or "").startswith("train · sample 1")
+    assert page.locator("#neighbours img").count() == 6
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.getElementById('heading').textContent.startsWith('train · sample 2')")
+    assert '"><img src=x onerror=alert(2)>' in (page.text_content("#fields") or "")
+    page.click("#neighbours button >> nth=0")
+    page.wait_for_function("() => document.getElementById('heading').textContent.startsWith('train · sample 5')")
+    page.keyboard.press("Escape")
+
+    assert not page.is_visible("#sample")
+    assert page.evaluate("document.activeElement.id") == "viewport"
+
+
+def test_splits_are_compared_and_searched_for_duplicates(page: Page, pictures: Served) -> None:
+    visit(page, pictures)
+
+    page.click("[data-view=compare]")
+    page.wait_for_selector(".grouped")
+    assert page.locator(".grouped .label").all_text_contents()[0] == "cat"
+    page.click("[data-view=duplicates]")
+    page.click("#audit button")
+    page.wait_for_selector(".couple img")
+    assert page.text_content("#audited") == "There is leakage."
+    page.click(".couple button >> nth=1")
+    page.wait_for_selector("#sample[open]")
+
+    assert (page.text_content("#heading") or "").startswith("test · sample 0")
+
+
+def test_what_cannot_be_read_is_said_in_its_place(page: Page, serve: Serve) -> None:
+    served = serve(broken=Samples({"x": 1}, ValueError("<b>broken</b>")), empty=Samples())
+    visit(page, served)
+
+    assert page.text_content("#item-1 .error") == "ValueError: <b>broken</b>"
+    page.click("#item-1")
+    page.wait_for_selector("#sample[open] .error")
+    page.keyboard.press("Escape")
+    page.click("#splits button >> nth=1")
+    page.wait_for_selector("#empty:not([hidden])")
+    assert page.text_content("#empty") == "This split has no samples."
+
+
+def test_nothing_is_wider_than_the_page_and_text_can_be_read(page: Page, pictures: Served) -> None:
+    visit(page, pictures)
+
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    colours = page.evaluate("(({color, backgroundColor}) => [color, backgroundColor])(getComputedStyle(document.body))")
+    ink, paper = (np.array([float(part) for part in colour[4:-1].split(",")]) / 255 for colour in colours)
+    brightness = [0.2126 * r**2.2 + 0.7152 * g**2.2 + 0.0722 * b**2.2 for r, g, b in (ink, paper)]
+    assert (max(brightness) + 0.05) / (min(brightness) + 0.05) > 12  # WCAG's contrast
