@@ -170,6 +170,19 @@ def test_a_reader_puts_fields_in_the_place_of_the_names_of_an_ngram(frames: Path
     assert ngram.make_namedtuple(Frames, {1: {"name": "n0"}})[1].name == sequence[1].name == "n0"
 
 
+def test_sequences_end_at_row_groups_unless_they_are_to_cross_them(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path, row_group_rows=5, partition_by=["part"]) as writer:
+        writer.append_columns({"id": np.arange(15), "part": ["a"] * 10 + ["b"] * 5})
+
+    def starts(**options: Any) -> list[int]:
+        ngram = NGram({0: ["id"], 1: ["part"]}, 1, "id", **options)
+        with make_reader(tmp_path, schema_fields=ngram, shuffle_row_groups=False) as reader:
+            return [int(sequence[0].id) for sequence in reader]
+
+    assert starts() == [0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13]
+    assert starts(within_row_groups=False) == list(range(14))
+
+
 def test_ngrams_compare_by_their_fields_and_form_sequences_of_rows() -> None:
     ngram = NGram({0: [Frames.id], 1: [Frames.name]}, 2, Frames.id)
     assert (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -30,7 +31,9 @@ class NGram:
         timestamp_field: whose values do not decrease: a field, a name, or a regular expression that matches one field. It need
             not be among ``fields``.
         timestamp_overlap: whether sequences may share rows.
-        options: ``group_field``, ``stride`` and ``within_row_groups`` of :class:`data_stack.formats.parquet.NGram`.
+        within_row_groups: whether sequences end at row groups, as in Petastorm; False also gives those that span two of them, in
+            the order of the files, also of two partitions.
+        options: ``group_field`` and ``stride`` of :class:`data_stack.formats.parquet.NGram`.
 
     Raises:
         ConfigError: an argument is invalid.
@@ -42,6 +45,8 @@ class NGram:
         delta_threshold: Any,
         timestamp_field: Any,
         timestamp_overlap: bool = True,
+        *,
+        within_row_groups: bool = True,
         **options: Any,
     ) -> None:
         if not isinstance(timestamp_overlap, bool):
@@ -49,7 +54,7 @@ class NGram:
         for field in (timestamp_field, *_all_of(fields)):
             if not isinstance(field, (tuple, str, re.Pattern)) and not hasattr(field, "name"):
                 raise ConfigError(f"a field of an n-gram is a UnischemaField, a name or a regular expression, not {field!r:.80}")
-        self._options = {"timestamp_overlap": timestamp_overlap, **options}
+        self._options = {"timestamp_overlap": timestamp_overlap, "within_row_groups": within_row_groups, **options}
         self._engine = parquet.NGram(fields, delta_threshold, timestamp_field, **self._options)
         self._fields: dict[int, Any] = dict(fields)
         self._timestamp_field = timestamp_field
@@ -168,7 +173,8 @@ class NGram:
         """
         if len(data) < self.length:
             return []
-        sequences: Any = parquet.NGramIterator(InMemoryDatasetIterator([dict(row) for row in data]), self._engine)
+        rows = InMemoryDatasetIterator([dict(row) for row in data])
+        sequences: Any = parquet.NGramIterator(rows, dataclasses.replace(self._engine, within_row_groups=False))
         offsets = range(min(self._fields), max(self._fields) + 1)
         return [{offset: dict(found.get(offset) or {}) for offset in offsets} for found in sequences]
 
