@@ -141,6 +141,20 @@ def test_a_transform_of_batches_may_leave_rows_out_and_whole_batches(frames: Pat
         next(reader)
 
 
+def test_a_transform_of_batches_drops_structs_without_saying_so(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "place": [{"x": 1}, {"x": 2}]}), tmp_path / "a.parquet")
+
+    def with_tensors(frame: Any) -> Any:
+        return frame[["id"]].assign(tensor=[np.full((2, 3), number, np.float32) for number in frame["id"]])
+
+    spec = TransformSpec(with_tensors, edit_fields=[("tensor", np.float32, (2, 3), False)])
+    with make_batch_reader(tmp_path, transform_spec=spec) as reader:
+        batch = next(reader)
+
+    assert list(reader.schema.fields) == ["id", "tensor"]
+    assert (batch.tensor.shape, batch.tensor[1].max()) == ((2, 2, 3), 2)
+
+
 def test_fields_of_a_transform_that_are_not_there_are_told() -> None:
     edited = UnischemaField("image", np.float32, (4, 3), None, True)
 

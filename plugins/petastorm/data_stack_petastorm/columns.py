@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from data_stack.formats.parquet import Field
 from data_stack_petastorm.schemas import as_schema
 
-__all__ = ["names_left_out"]
+__all__ = ["names_left_out", "nested_names"]
+
+
+def nested_names(fields: Mapping[str, Field]) -> frozenset[str]:
+    """The names of structs, maps and nested lists among fields."""
+    return frozenset(name for name, field in fields.items() if isinstance(field.dtype, np.dtype) and field.dtype.kind == "O")
 
 
 def names_left_out(reader: Any, *, warns: bool = False) -> frozenset[str]:
@@ -22,7 +29,7 @@ def names_left_out(reader: Any, *, warns: bool = False) -> frozenset[str]:
     if not reader.batched_output or reader.ngram is not None:
         return frozenset()
     fields = as_schema(reader.schema).fields
-    names = frozenset(name for name, field in fields.items() if isinstance(field.dtype, np.dtype) and field.dtype.kind == "O")
+    names = nested_names(fields)
     if not names or len(names) == len(fields):
         return frozenset()
     if warns:

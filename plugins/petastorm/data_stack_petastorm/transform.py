@@ -18,6 +18,7 @@ from data_stack.formats.parquet import Field, Schema
 from data_stack.formats.parquet.transform import edit_field
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.util.functions import has_parameter
+from data_stack_petastorm.columns import nested_names
 from data_stack_petastorm.schemas import as_unischema
 from data_stack_petastorm.unischema import Unischema, UnischemaField
 
@@ -81,9 +82,11 @@ def resolve(spec: parquet.TransformSpec, rows: Any, on: Any) -> tuple[parquet.Tr
         return spec, False
     found = [_inferred(field, made[field.name]) for field in schema if field.name not in edited and field.name in made]
     changed = [field for field in found if field != schema[field.name]]
-    if changed:
-        edits = [*spec.edit_fields, *changed]
-        spec = parquet.TransformSpec(spec.func, edits, selected_fields=list(schema.fields), on=spec.on)
+    # Petastorm's readers have no nested columns, so a function of DataFrames drops them without saying so.
+    dropped = nested_names(schema.fields).difference(made) if spec.on == "pandas" and made else frozenset()
+    if changed or dropped:
+        kept = [name for name in schema.fields if name not in dropped]
+        spec = parquet.TransformSpec(spec.func, [*spec.edit_fields, *changed], selected_fields=kept, on=spec.on)
     return spec, drops
 
 
