@@ -16,7 +16,7 @@ from data_stack.formats.parquet.columns import CellError, objects
 from data_stack.formats.parquet.known_values import types_of
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.selecting import Predicate, PredicateError
-from data_stack.formats.parquet.selecting.expressions import could_match, excludes_nan
+from data_stack.formats.parquet.selecting.expressions import could_match, suits_bounds_of_floats
 from data_stack.io.parallel import Workers
 from data_stack.util.large_arrays import new_array
 from data_stack.util.processors import n_threads
@@ -204,7 +204,7 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
         return Selection(chosen[kept], (None,) * int(kept.sum()), n_rows[kept])
     chosen = chosen[n_rows > 0]
     if predicate.bound is not None:
-        with_floats = excludes_nan(predicate.bound)
+        with_floats = suits_bounds_of_floats(predicate.bound)
         guarantees = [groups.guarantee(group, predicate.fields, with_floats=with_floats) for group in chosen.tolist()]
         chosen = chosen[could_match(predicate.bound, types_of(groups.schema, predicate), guarantees)]
     found: dict[int, npt.NDArray[np.int32] | None] = {}

@@ -17,14 +17,15 @@ from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting.predicate import Bools, Columns, Predicate, PredicateError, as_times, column_of
 
-__all__ = ["ArrowPredicate", "could_match", "excludes_nan"]
+__all__ = ["ArrowPredicate", "could_match", "suits_bounds_of_floats"]
 
 #: A column of nulls alone does not tell its type, but functions need one.
 _TYPES_OF_NULLS: Final = (pa.null(), pa.string(), pa.float64(), pa.bool_(), pa.timestamp("us"))
 #: What pyarrow raises for an expression that does not suit the types of columns.
 _UNSUITABLE: Final = (pa.ArrowException, ValueError, TypeError)
-#: Parts of an expression, as text, by which it may be true of NaN although its comparisons are false, as ``~(x > 3)`` is.
-_TRUE_OF_NAN: Final = re.compile(r"\b(?!is_in\()\w+\(|\bfalse\b|\bnan\b", re.IGNORECASE)
+#: Parts of an expression, as text, by which it may be true of NaN although its comparisons are false, as ``~(x > 3)`` is. Also
+#: ``is_in``, whose doubles pyarrow rounds for a column of float32, but not when it compares them with bounds.
+_TRUE_BEYOND_BOUNDS: Final = re.compile(r"\b\w+\(|\bfalse\b|\bnan\b", re.IGNORECASE)
 
 
 class ArrowPredicate(Predicate):
@@ -94,9 +95,9 @@ def could_match(bound: pc.Expression, types: pa.Schema, guarantees: Sequence[pc.
     return found
 
 
-def excludes_nan(bound: pc.Expression) -> bool:
+def suits_bounds_of_floats(bound: pc.Expression) -> bool:
     """Whether bounds of floats, which leave NaN out, may decide an expression; False where that is not certain."""
-    return _TRUE_OF_NAN.search(str(bound)) is None
+    return _TRUE_BEYOND_BOUNDS.search(str(bound)) is None
 
 
 def _arrow_array(column: npt.NDArray[Any], type_of_nulls: pa.DataType) -> pa.Array:
