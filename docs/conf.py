@@ -3,7 +3,7 @@
 import importlib.metadata
 from typing import Any
 
-from build_docs import find_homes
+from build_docs import find, find_homes, is_ours
 from docutils import nodes  # type: ignore[import-untyped]  # docutils has no annotations
 from sphinx import addnodes
 
@@ -14,6 +14,7 @@ copyright = "the authors of data_stack"  # noqa: A001  # Sphinx reads this name
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = "data_stack"
+html_static_path, html_css_files = ["_static"], ["site.css"]
 html_show_sphinx = html_show_sourcelink = html_copy_source = False
 pygments_style, pygments_dark_style = "friendly", "github-dark"
 
@@ -21,8 +22,12 @@ pygments_style, pygments_dark_style = "friendly", "github-dark"
 myst_heading_anchors = 6
 nb_execution_mode = "off"
 
-autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented_params"
+# Types as they are written: an alias of our own is shown by its name.
+autodoc_typehints = "signature"
+python_maximum_signature_line_length = 90
+autodoc_type_aliases = {
+    name: f"{home}.{name}" for homes in find_homes().values() for name, home in homes.items() if not is_ours(find(home, name))
+}
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autosummary_generate = False

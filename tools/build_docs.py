@@ -64,7 +64,7 @@ def find(package: str, name: str) -> Any:
 def write_api_page(package: str) -> str:
     """The page of a module: its docstring, a list of its names, and the objects that are described here."""
     homes = find_homes()[package]
-    ours = [name for name in homes if _is_ours(find(package, name))]
+    ours = [name for name in homes if is_ours(find(package, name))]
     lines = [package, "=" * len(package), "", f".. automodule:: {package}", "   :no-members:", ""]
     lines += [".. autosummary::", "   :nosignatures:", ""]
     lines += [f"   {name if homes[name] == package else f'~{homes[name]}.{name}'}" for name in ours]
@@ -74,7 +74,8 @@ def write_api_page(package: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _is_ours(value: Any) -> bool:
+def is_ours(value: Any) -> bool:
+    """Whether an object is a class or a function with a docstring of its own, not a value or a name for something else."""
     return inspect.isclass(value) or (callable(value) and str(getattr(value, "__module__", "")).startswith("data_stack"))
 
 
@@ -89,7 +90,7 @@ def _describe(name: str, value: Any) -> list[str]:
             f"   :inherited-members: {', '.join(base.__name__ for base in others)}",  # bases without a page are shown here
             "   :show-inheritance:",
         ]
-    if _is_ours(value):
+    if is_ours(value):
         return [f".. autofunction:: {name}"]
     text = f"{value.__module__}.{value.__qualname__}" if inspect.isroutine(value) else str(value).replace("typing.", "")
     return [f".. py:data:: {name}", "", f"   ``{text}``"]

@@ -44,7 +44,7 @@ def clean(value: Any, folder: Path) -> Any:
     if isinstance(value, str):
         value = re.sub(rf"({re.escape(tempfile.gettempdir())}/data_stack_)\w+", "/tmp/data_stack", value)  # noqa: S108  # shown only
         value = re.sub(r"127.0.0.1:\d+", "127.0.0.1:27017", re.sub(r"0x[0-9a-f]{9,}", "0x…", value))
-        return value.replace(str(folder), ".").replace(str(ROOT), "data_stack")
+        return value.replace(str(folder), ".").replace(str(folder.parent), "~").replace(str(ROOT), "data_stack")
     if isinstance(value, list):
         return [clean(item, folder) for item in value]
     if isinstance(value, dict):
@@ -62,7 +62,7 @@ def main(names: list[str]) -> None:
         if names and path.name not in names:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            os.environ.update(DATA_STACK_HOME=f"{folder}/store", DATA_STACK_OFFLINE="1", HOME=folder)
+            os.environ.update(DATA_STACK_HOME=f"{folder}/.cache/data_stack", DATA_STACK_OFFLINE="1", HOME=folder)
             (Path(folder) / "getting_started").mkdir()
             (Path(folder) / "tests").symlink_to(ROOT / "tests")  # as in a clone, beside the notebooks
             notebook = run(path, Path(folder) / "getting_started")

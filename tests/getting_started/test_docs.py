@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -181,3 +182,14 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / "html" / "benchmarks" / "plots").exists() or list(
         (tmp_path / "html" / "_images").glob("table-0-light.svg")
     )
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("getting_started/*.ipynb")), ids=lambda path: str(path.stem))
+def test_a_notebook_carries_output_that_is_small_and_of_no_machine(path: Path) -> None:
+    cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    outputs = json.dumps([cell["outputs"] for cell in cells])
+
+    assert 100 < path.stat().st_size <= 300_000
+    assert [cell["execution_count"] for cell in cells if cell["execution_count"]] == []
+    assert len(outputs) > 1000
+    assert re.findall(r"(?:/home|/Users|/tmp|/var)/\w+", outputs.replace("/tmp/data_stack", "")) == []

@@ -60,10 +60,13 @@ def listing(folder: Path) -> list[str]:
 def execute(name: str, folder: Path) -> tuple[list[Any], list[str]]:
     """Run a notebook in a folder, where it leaves nothing; return its outputs, and the texts of its results."""
     notebook, before = read_notebook(name), listing(folder)
+    kept = {cell.id: bool(cell.get("outputs")) for cell in notebook.cells}
 
     NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
 
     assert listing(folder) == before
+    shown = {cell.id: any(output.get("name") != "stderr" for output in cell.get("outputs", [])) for cell in notebook.cells}
+    assert shown == kept, "make notebooks"
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     return outputs, ["".join(output.get("data", {}).get("text/plain", "")) for output in outputs]
 
