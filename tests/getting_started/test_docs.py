@@ -59,6 +59,14 @@ def test_the_table_of_contents_has_every_page_and_notebook() -> None:
     assert {*PAGES, *ROOT.glob("getting_started/*.ipynb")} - listed == {ROOT / "docs" / "README.md"}
 
 
+def test_the_code_of_every_page_is_run_by_a_test() -> None:
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/*.py"))
+    pages = [page for page in ROOT.glob("docs/*.md") if "\n```python\n" in TEXTS[page]]
+
+    assert len(pages) > 10
+    assert [page.name for page in pages if f'"{page.stem}"' not in tests and f'"{page.name}"' not in tests] == []
+
+
 def test_every_public_name_is_described_once() -> None:
     pages = {package: build_docs.write_api_page(package) for package in build_docs.list_packages()}
     described = re.findall(r"^\.\. (?:auto(?:class|function)|py:data):: (\S+)$", "\n".join(pages.values()), re.MULTILINE)
@@ -79,7 +87,7 @@ def test_every_public_name_is_described_once() -> None:
 def commands(text: str) -> Iterator[list[str]]:
     """The commands of ``data-stack`` in the blocks and the text of a page."""
     for line in re.findall(r"^(?:\$ )?data-stack .*$|`data-stack [^`]*`", text, re.MULTILINE):
-        line = re.sub(r"[`$\[\]]| [|>] .*", "", line)  # what is optional is given
+        line = re.sub(r"[`$\[\]]| \\?[|>] .*|(?<=\w)(?:\|\w+)+", "", line)  # what is optional is given, and the first of several
         yield shlex.split(line.strip().replace("…", "X"), comments=True)[1:]
 
 
@@ -93,7 +101,8 @@ def parse(command: click.Command, arguments: list[str], parent: click.Context | 
         raise
     except click.exceptions.Exit:  # --version, --help
         return
-    if isinstance(command, click.Group) and (rest := [*context._protected_args, *context.args]):
+    rest = [*context._protected_args, *context.args] if isinstance(command, click.Group) else []
+    if isinstance(command, click.Group) and rest and not rest[0].isupper():  # COMMAND stands for any
         found = command.get_command(context, rest[0])
         assert found is not None, rest
         parse(found, rest[1:], context)

@@ -215,6 +215,7 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
         "loader",
         "parquet",
         "exchange",
+        "reproducibility",
         "from_granular",
         "from_datastack",
         "from_tfds",
