@@ -28,6 +28,7 @@ _MOST_PIXELS = 2 * _EDGE * _EDGE
 _FEWEST_PIXELS = 256
 _LINE_WIDTH, _LINE_HEIGHT, _MOST_LINES = 170, 56, 6
 _COLOURS = ("#5b8bd0", "#d9774a", "#4aa58a", "#b07cc6", "#c2a13c", "#8a8f98")
+_FEWEST_POINTS, _POINT_BYTES = 16, 12
 _LEAST_RATE = 8_000
 _MOST_CHARACTERS = 240
 
@@ -49,7 +50,7 @@ def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, o
     if look.kind == "audio":
         return _player(look, n_bytes)
     if look.kind == "series":
-        return _lines(look.data)
+        return _lines(look.data, n_bytes)
     if is_picture(look):
         return _picture(look, 3 * n_bytes // 4, span, over or {})
     return "missing" if look.kind == "missing" else shorten(look.data, _MOST_CHARACTERS)
@@ -76,11 +77,12 @@ def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: M
     return Rich(text, shown + (_soft(_range_text(look.data)) if look.kind == "array" else ""))
 
 
-def _lines(lines: _Array) -> Rich:
+def _lines(lines: _Array, n_bytes: int) -> Rich:
     """Numbers in time as lines; where there are many, the least and the largest of neighbours."""
     n, number = lines.shape
     values = np.where(np.isfinite(lines), lines, np.nan)[:, :_MOST_LINES].astype(np.float64)
-    step = -(-n // _LINE_WIDTH)
+    n_points = max(_FEWEST_POINTS, min(2 * _LINE_WIDTH, n_bytes // (_POINT_BYTES * values.shape[1])))
+    step = -(-2 * n // n_points)
     if step > 2:
         parts = np.arange(0, n, step)
         values = np.stack([np.fmin.reduceat(values, parts), np.fmax.reduceat(values, parts)], axis=1).reshape(-1, values.shape[1])

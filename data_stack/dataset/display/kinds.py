@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -25,6 +27,7 @@ _LEAST_EDGE = 4  # smaller arrays are no pictures
 _SHORT = 16  # vectors of so many numbers are written out
 _MOST_LINES = 12
 _CHANNELS = (1, 3, 4)
+_PRINTED = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, np.bool_, np.integer, np.datetime64)
 _RATES = range(1_000, 400_000)  # of sound
 _MOST_DECODED_PIXELS = 1 << 25
 _MOST_DECODED_BYTES = 1 << 26
@@ -78,8 +81,8 @@ def shorten(value: Any, most_characters: int = 200) -> str:
         return readable(str.__str__(value), most_characters)
     if isinstance(value, (float, np.floating)):
         return f"{float(value):.6g}"
-    if isinstance(value, np.generic) and value.dtype.kind in "biumM":
-        return str(value)
+    if isinstance(value, _PRINTED):
+        return readable(str(value), most_characters)
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufc" and value.size <= _SHORT:
         value = np.array2string(value, precision=4, separator=", ", threshold=_SHORT).replace("\n", "")
         return readable(value, most_characters)

@@ -43,6 +43,7 @@ _Value = TypeVar("_Value")
 _MOST_COLUMNS_OF_SAMPLES = 12
 _MOST_CLASSES = 16
 _MOST_TARGET_BYTES = 1_000_000
+_TEXT_BYTES = 32  # what a text costs besides its characters
 _MOST_BLOCKS = 100
 _SECONDS = 1.0
 _MOST_CAPTIONS = 3
@@ -276,7 +277,7 @@ def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]
     kinds = {look_at(value).kind for value in values}
     if not kinds <= {"number", "text", "missing"} or kinds == {"missing"}:
         return {}, ""
-    n_bytes = max(len(value) if isinstance(value, (str, bytes)) else stack_values([value]).itemsize for value in values)
+    n_bytes = max(_TEXT_BYTES + len(value) if isinstance(value, str) else stack_values([value]).itemsize for value in values)
     if len(iterator) * n_bytes > _MOST_TARGET_BYTES or not _reads_columns(iterator):
         return {}, ""
     column = iterator.read_column(key)

@@ -20,7 +20,7 @@ _Array = npt.NDArray[Any]
 _Pixels = npt.NDArray[np.uint8]
 _Span = tuple[float, float]
 
-_MOST_AVERAGED = 1 << 20  # pixels
+_MOST_AVERAGED = 1 << 18  # pixels
 _LEAST_OVERLAID = 160  # smaller pictures are enlarged before boxes are drawn
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -122,7 +122,7 @@ def png_of(pixels: _Pixels) -> bytes:
     step = rows.shape[1] // width
     shifted[:, step:] = rows[:, :-step]
     streams = [
-        zlib.compress(np.hstack([np.full((height, 1), number, np.uint8), filtered]).tobytes(), 6)
+        zlib.compress(np.hstack([np.full((height, 1), number, np.uint8), filtered]).tobytes(), 4)
         for number, filtered in ((0, rows), (1, rows - shifted), (2, np.diff(rows, axis=0, prepend=np.uint8(0))))
     ]
     colour = {2: 0, 3: 2, 4: 6}[pixels.ndim if pixels.ndim == 2 else pixels.shape[2]]

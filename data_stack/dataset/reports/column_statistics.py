@@ -91,7 +91,7 @@ def _roles(meta: DatasetMetaIF, n_columns: int) -> dict[Any, str]:
 def _layout(values: Sequence[Any]) -> tuple[str, tuple[int | None, ...] | None]:
     """The types and the common shape of values."""
     found = [value for value in values if value is not None]
-    columns = [stack_values([value]) for value in found]
+    columns = [value[None] if type(value) is np.ndarray else stack_values([value]) for value in found]
     types = {
         type(value).__name__ if column.dtype == object else str(column.dtype): None
         for value, column in zip(found, columns, strict=True)

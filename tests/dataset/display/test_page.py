@@ -275,6 +275,7 @@ def test_lines_are_drawn_with_gaps_and_few_points() -> None:
 
     assert html.count("<polyline") == 16
     assert len(html) < 80_000
+    assert shown(SequenceDatasetIterator([np.random.default_rng(0).random((8, 400, 6))] * 12))
 
 
 def test_splits_are_a_dict_that_shows_them_side_by_side() -> None:

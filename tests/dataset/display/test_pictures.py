@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 from typing import Any
 
@@ -152,6 +153,8 @@ def test_of_what_is_no_picture_there_is_none() -> None:
         ("a\n\x1b[31m\u202eb", "a\\n\\x1b[31m\\u202eb"),
         (float("nan"), "nan"),
         (np.float32(0.1), "0.1"),
+        (np.int8(3), "3"),
+        (datetime.datetime(2026, 11, 23, 13, 5), "2026-11-23 13:05:00"),
         (np.array([1.0, np.inf]), "[ 1., inf]"),
         (list(range(1_000_000)), "a list of 1,000,000 values"),
     ],
