@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from data_stack.cli.completion import complete_names
 from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_json
 from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
 
@@ -48,7 +49,7 @@ def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into:
 
 
 @click.command()
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_names)
 @common_options
 @pass_settings
 def check(settings: Settings, name: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from data_stack.cli.completion import complete_sources
 from data_stack.cli.settings import Settings, common_options, dataset_options, echo, locate, parse_options, pass_settings
 
 __all__ = ["browse", "html_option", "write_page"]
@@ -19,7 +20,7 @@ html_option = click.option(
 
 
 @click.command("browse")
-@click.argument("source", metavar="NAME | PATH | URL")
+@click.argument("source", metavar="NAME | PATH | URL", shell_complete=complete_sources)
 @click.option("--split", metavar="SPLIT", help="Only this split.  [default: all, side by side]")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="The port.  [default: any free one]")
 @click.option("--no-open", is_flag=True, help="Print the URL only.")

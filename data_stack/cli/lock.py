@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from data_stack.cli.completion import complete_names
 from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_json
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def lock() -> None:
 
 
 @lock.command("add")
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_names)
 @_file
 @common_options
 @pass_settings
