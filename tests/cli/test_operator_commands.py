@@ -60,7 +60,7 @@ def test_copy_brings_a_dataset_that_is_ready_there(command: Any, filled: Path, t
     assert outcome.code == 0
     assert outcome.err == ""
     assert "digits/1.0.0 is ready in" in outcome.out
-    assert "6 copied (188.6 kB)" in outcome.out
+    assert "6 copied (188.7 kB)" in outcome.out
     assert command("prepare", "digits", "--storage", str(tmp_path / "there"), "--json").json["already_ready"] is True
     assert not (tmp_path / "there" / "iris").exists()
 
@@ -124,7 +124,7 @@ def test_a_sound_store_is_found_sound(command: Any, filled: Path) -> None:
     text = command("verify")
 
     assert text.code == 0
-    assert text.out.startswith("ok: read 8 resources, 192.0 kB")
+    assert text.out.startswith("ok: read 8 resources, 192.1 kB")
 
 
 def test_what_is_missing_replaced_or_damaged_is_named(command: Any, filled: Path) -> None:
@@ -287,7 +287,7 @@ def test_remove_tells_what_it_frees_and_needs_no_plugin(command: Any, filled: Pa
 
     would, facts = command("remove", "digits", "--dry-run"), command("remove", "digits", "--version", "1.0.0", "--json").json
 
-    assert would.out.startswith("would remove digits/1.0.0: 6 resources, 188.6 kB")
+    assert would.out.startswith("would remove digits/1.0.0: 6 resources, 188.7 kB")
     assert (facts["n_resources"], [each["folder"] for each in facts["removed"]]) == (6, ["digits/1.0.0"])
     assert not [path for path in filled.glob("digits/**/*") if path.is_file()]
     assert (command("remove", "digits").code, command("verify", "iris").code) == (2, 0)
