@@ -13,12 +13,19 @@ from typing import Any
 
 from data_stack.loader.workers.pickling import dump, load
 
-__all__ = ["ChildProcess", "call_in_process", "count_changes", "find_left_over"]
+__all__ = ["ChildProcess", "call_in_process", "count_changes", "find_left_over", "preload"]
 
 #: Each process is a fork of a fresh interpreter that has imported data_stack, and nothing else of this one.
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload([__name__, "data_stack.repository.loading", "data_stack.io.retriever.http"])
 _PATIENCE_SECONDS = 60.0
+
+
+def preload(module: str) -> None:
+    """Import a module once for all processes, if the first one is still to be started and can import it."""
+    _FORKS.set_forkserver_preload([__name__, "data_stack.repository.loading", "data_stack.io.retriever.http", module])
+
+
+preload("data_stack.formats")
 
 
 class ChildProcess:

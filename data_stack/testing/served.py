@@ -16,7 +16,7 @@ from data_stack.dataset.manifest import ResourceRecord
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.repository.repository import DatasetRepository
-from data_stack.testing.processes import count_changes
+from data_stack.testing.processes import count_changes, preload
 from data_stack.testing.web_server import Answer, ScriptedServer
 
 __all__ = ["ServedDataset", "load_split", "prepare_dataset", "take_fingerprint", "with_sources"]
@@ -39,6 +39,7 @@ class ServedDataset:
             sha256 = hashlib.sha256(contents[source.identifier]).hexdigest()
             self.sources.append(replace(source, source=first, mirrors=(second,), sha256=sha256, md5_sum=None, size=None))
         self.author = factory
+        preload(factory.__module__)
         self.factory = with_sources(factory, self.sources)
         self.store = FileStorageConnector(f"{self._folder.name}/store")
         self.answer()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 from data_stack.mnist.factory import MNISTFactory
 from data_stack.mnist.preprocessor import MNISTPreprocessor
+from data_stack.testing import DatasetContract
 
 SIZES = {"train": 40, "test": 10}
 RAW = {"train": ("samples_train.gz", "labels_train.gz"), "test": ("samples_test.gz", "targets.gz")}
@@ -41,6 +43,18 @@ def images(split: str) -> npt.NDArray[np.uint8]:
 
 def labels(split: str) -> npt.NDArray[np.uint8]:
     return (np.arange(SIZES[split]) * 7 % 10).astype(np.uint8)
+
+
+class TestMNIST(DatasetContract):
+    factory = MNISTFactory
+    n_samples: ClassVar[dict[str, int]] = SIZES
+    n_kills = 3
+
+    def make_source(self, identifier: str) -> bytes:
+        file = io.BytesIO()
+        split = "train" if "train" in identifier else "test"
+        write_idx(file, images(split) if "samples" in identifier else labels(split))
+        return gzip.compress(file.getvalue(), mtime=0)
 
 
 @pytest.fixture
@@ -187,6 +201,7 @@ MEASURED = """
 import sys, torch
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.mnist.preprocessor import MNISTPreprocessor
+from data_stack.testing import DatasetContract
 def peak_kib():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 before = peak_kib()
