@@ -131,13 +131,8 @@ def test_a_csv_file_tells_its_dtypes_and_takes_others(tmp_path: Path, pack: Any)
     inferred = data_stack.from_csv(tmp_path / "a.csv")
     given = data_stack.from_csv(tmp_path / "a.csv", dtypes={"zip": str, "id": "int8", "x": "decimal(10,2)"}, missing=["", "NaN"])
 
-    assert inferred.column_types == {  # type: ignore[attr-defined]
-        "id": "int64",
-        "name": "str or None",
-        "day": "datetime64[D] or None",
-        "zip": "int64",
-        "x": "float64",
-    }
+    types = ["int64", "str or None", "datetime64[D] or None", "int64", "float64"]
+    assert list(inferred.column_types.values()) == types  # type: ignore[attr-defined]
     assert "zip: int64" in repr(inferred)
     assert list(inferred[0].values()) == [1, 'a, "b"\n', np.datetime64("2020-01-01"), 7, 1000]
     assert (inferred[1]["name"], inferred[1]["day"]) == (None, None)

@@ -109,13 +109,13 @@ def to_huggingface(
         block = next(columns.blocks())
         features = datasets.Features({name: _feature(name, values, columns) for name, values in block.items()})
     if streaming:
-        return datasets.IterableDataset.from_generator(_rows, features, {"columns": columns, "features": features})
+        return datasets.IterableDataset.from_generator(_rows, features, {"samples": columns.iterator, "features": features})
     table = pa.concat_tables([_encode(block, features) for block in columns.blocks()])
     return datasets.Dataset(InMemoryTable(table), info=datasets.DatasetInfo(features=features))
 
 
-def _rows(columns: NamedColumns, features: datasets.Features) -> Iterator[dict[str, Any]]:
-    for block in columns.blocks():
+def _rows(samples: Any, features: datasets.Features) -> Iterator[dict[str, Any]]:
+    for block in NamedColumns(samples).blocks():
         yield from _encode(block, features).to_pylist()
 
 
