@@ -33,7 +33,7 @@ def from_csv(
 ) -> DatasetIteratorIF:
     """The rows of a CSV file with a header as dict samples; the file is read whole, now.
 
-    All rows tell the dtype of a column: int64, float64, bool, dates, times, or text. It shows in the repr and in
+    All rows tell the dtype of a column: int64, float64, bool, dates, times, or text. It shows in the repr of the table and in
     ``column_types``. An empty cell is None. Values may be quoted, and hold line ends then.
 
     Args:
