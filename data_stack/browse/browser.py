@@ -58,7 +58,7 @@ class Browser:
     def _open_table(self, split: int) -> Table:
         if not 0 <= split < len(self._names):
             raise ConfigError(f"there is no split number {split}; there are {len(self._names)}")
-        return Table(self._names[split], self._splits[self._names[split]])
+        return Table(self._splits[self._names[split]])
 
     def _table(self, split: int) -> Table:
         with self._lock:  # opened once

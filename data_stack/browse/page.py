@@ -70,7 +70,7 @@ def page_of(report: DatasetReport, splits: Mapping[str, DatasetIteratorIF]) -> s
 
 def _columns(splits: Mapping[str, DatasetIteratorIF]) -> list[list[Block]]:
     """The values of each column in all splits."""
-    tables = [Samples(name, iterator) for name, iterator in splits.items()]
+    tables = [Samples(iterator) for iterator in splits.values()]
     names = dict.fromkeys(table.columns[number].name for table in tables for number in table.plain_columns())
     return [
         [Heading(3, name), *_values(list(splits), compare(tables, name, _COLUMN_SECONDS))] for name in list(names)[:_MOST_COLUMNS]

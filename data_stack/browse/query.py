@@ -7,7 +7,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ _MOST_BARS: Final = 200
 _N_RANGES: Final = 30
 _NEAR, _FAR = 64, 1 << 12
 _LATEST: Final = np.iinfo(np.int64).max
+_FIELDS: Final = frozenset(("column", "values", "low", "high", "closed", "contains"))
 
 Mask = npt.NDArray[np.bool_]
 _NOTHING: Final = np.zeros(0, dtype=bool)
@@ -93,21 +94,16 @@ def parse_conditions(text: str, table: Table) -> tuple[Condition, ...]:
 
 def _parse_condition(given: Any, table: Table) -> Condition:
     fields: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
-    values, column = fields.get("values", []), fields.get("column")
-    texts = [*(values if isinstance(values, list) else [0]), *(fields.get(name) for name in ("low", "high", "contains"))]
-    if not (
-        (type(column) is int and column in table.plain_columns() and len(fields) > 1)
-        or (column is None and fields.keys() == {"contains"} and fields["contains"] is not None)
-    ) or not (
-        fields.keys() <= {"column", "values", "low", "high", "closed", "contains"}
-        and all(text is None or isinstance(text, str) for text in texts)
-        and type(fields.get("closed", True)) is bool
-        and len(values) <= _MOST_BARS
-    ):
+    column, values = fields.get("column"), fields.get("values", [])
+    is_column = type(column) is int and column in table.plain_columns() and len(fields) > 1
+    is_search = fields.keys() == {"contains"} and fields["contains"] is not None
+    has_texts = isinstance(values, list) and all(
+        text is None or isinstance(text, str) for text in (*values, *map(fields.get, ("low", "high", "contains")))
+    )
+    has_fields = fields.keys() <= _FIELDS and isinstance(fields.get("closed", True), bool)
+    if not (is_column or is_search) or not has_texts or not has_fields or len(values) > _MOST_BARS:
         raise ConfigError(f"there is no such condition: {given!r:.120}")
-    if "values" in fields:
-        fields["values"] = tuple(values)
-    return Condition(**fields)
+    return Condition(**(fields | {"values": tuple(values)} if "values" in fields else fields))
 
 
 def _containing(column: BrowsedColumn, values: Values, text: str) -> Mask:
@@ -228,51 +224,53 @@ def histograms(table: Table, columns: Sequence[int], conditions: Sequence[Condit
     Reads for about ``seconds``; what was read stays in the table's cache, so that another call goes on. Each bar has the
     condition that chooses its rows.
     """
-    deadline = time.perf_counter() + seconds
     wanted = sorted({*columns, *(number for condition in conditions for number in condition.columns(table))})
     pieces: dict[int, list[Values]] = {number: [] for number in columns}
     masks: dict[int, list[Mask]] = {number: [] for number in columns}
-    n_read, n_sampled = 0, sum(stop - start for start, stop in table.sampled_blocks())
-    unread: set[int] = set()
-    for start, stop in table.sampled_blocks():
-        if n_read and time.perf_counter() > deadline:
-            break
-        read = table.read([number for number in wanted if number not in unread], start, stop)
-        n_read += stop - start
+    n_read = 0
+    for n_rows, read in _read_sampled(table, wanted, seconds):
+        n_read += n_rows
         fulfilled = [(condition.column, condition.mask(table, read)) for condition in conditions]
         for number in (each for each in columns if each in read):
             others = [mask for column, mask in fulfilled if column is None or column != number]
-            masks[number].append(np.logical_and.reduce([np.ones(stop - start, dtype=bool), *others]))
+            masks[number].append(np.logical_and.reduce([np.ones(n_rows, dtype=bool), *others]))
             pieces[number].append(read[number])
             if not table.is_small and not conditions and _are_distinct(read[number]):
-                unread.add(number)  # texts take longest to read, and will not make bars
+                wanted.remove(number)  # texts take longest to read, and will not make bars
     bars = {
         number: _histogram(table.columns[number], number, _join(pieces[number]), [np.concatenate([_NOTHING, *masks[number]])])
         for number in columns
     }
-    return {"columns": bars, "n_read": n_read, "is_complete": n_read == n_sampled}
+    return {"columns": bars, "n_read": n_read, "is_complete": n_read == table.n_sampled}
 
 
 def compare(tables: Sequence[Table], name: str, seconds: float) -> dict[str, Any]:
     """Bars of the column ``name`` over the rows of all tables, with how many rows of each table; see :func:`histograms`."""
     numbers = [next((each for each in table.plain_columns() if table.columns[each].name == name), None) for table in tables]
-    pieces: list[Values] = []
-    lengths, is_complete = [0] * len(tables), True
-    for place, (table, number) in enumerate(zip(tables, numbers, strict=True)):
-        deadline = time.perf_counter() + seconds / len(tables)
-        for start, stop in table.sampled_blocks() if number is not None else ():
-            if lengths[place] and time.perf_counter() > deadline:
-                is_complete = False
-                break
-            pieces.append(table.read([number], start, stop)[number])  # type: ignore[list-item,index]  # not None
-            lengths[place] += stop - start
-    owners = np.repeat(np.arange(len(tables)), lengths)
-    known = [(table, number) for table, number in zip(tables, numbers, strict=True) if number is not None]
+    known = [
+        (place, table, number) for place, (table, number) in enumerate(zip(tables, numbers, strict=True)) if number is not None
+    ]
     if not known:
         raise ConfigError(f"no split has a column {name!r:.60} that can be compared")
-    table, number = known[0]
+    pieces, lengths = list[Values](), [0] * len(tables)
+    for place, table, number in known:
+        for n_rows, read in _read_sampled(table, [number], seconds / len(tables)):
+            pieces.append(read[number])
+            lengths[place] += n_rows
+    owners = np.repeat(np.arange(len(tables)), lengths)
+    _, table, number = known[0]
     found = _histogram(table.columns[number], number, _join(pieces), [owners == place for place in range(len(tables))])
+    is_complete = all(lengths[place] == table.n_sampled for place, table, _ in known)
     return {**found, "name": name, "n_read": lengths, "is_complete": is_complete}
+
+
+def _read_sampled(table: Table, wanted: list[int], seconds: float) -> Iterator[tuple[int, dict[int, Values]]]:
+    """Row counts and values of blocks that stand for all rows; of at least one, and then as many as can be read in time."""
+    deadline = time.perf_counter() + seconds
+    for start, stop in table.sampled_blocks():
+        yield stop - start, table.read(wanted, start, stop)
+        if time.perf_counter() > deadline:
+            break
 
 
 def _join(pieces: Sequence[Values]) -> Values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from data_stack.browse.cells import PICTURED
 from data_stack.dataset.display.pictures import Kind, kind_of_value
-from data_stack.dataset.display.samples import hints_of
+from data_stack.dataset.display.samples import hints_of, part_of
 from data_stack.dataset.iterator import Column, DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.stacking import join_columns, stack_values, value_of
+from data_stack.dataset.iterator.stacking import join_columns, stack_values
 from data_stack.dataset.reports.column_statistics import columns_of_samples
 from data_stack.dataset.reports.markup import readable
 from data_stack.dataset.reports.target_distribution import plain_value
@@ -77,8 +77,7 @@ class Table:
     """The samples of a split.
 
     Args:
-        name: of the split.
-        iterator: its samples; stays the caller's to close.
+        iterator: of the split; stays the caller's to close.
 
     Attributes:
         n_samples: how many there are.
@@ -86,8 +85,8 @@ class Table:
         class_column: the number of the column of classes, if there is one.
     """
 
-    def __init__(self, name: str, iterator: DatasetIteratorIF) -> None:
-        self.name, self._access = name, access_to(iterator)
+    def __init__(self, iterator: DatasetIteratorIF) -> None:
+        self._access = access_to(iterator)
         self.n_samples = self._access.n_samples
         self._lock = threading.RLock()  # not every iterator bears several threads
         self._cache: ByteCache[tuple[int, int, int], Values] = ByteCache(_CACHE_BYTES, _size_of)
@@ -108,9 +107,8 @@ class Table:
         classes = getattr(meta, "class_names", None) or getattr(iterator, "class_names", None) or ()
         found, hints = list[BrowsedColumn](), dict[Any, str](hints_of(iterator))
         for report in reports:
-            values = [
-                sample if report.key is None else value_of(sample, report.key) for sample in samples if _has(sample, report.key)
-            ]
+            values, hint = [part_of(sample, report.key) for sample in samples], hints.get(report.key)
+            kinds = [kind for kind in (kind_of_value(value, hint) for value in values) if kind != "missing"]
             is_class = report.role == "target" or (meta is None and report.key == "label")
             is_one_hot = is_class and getattr(meta, "target_kind", None) == "one_hot"
             unnamed = "value" if report.key is None else f"column {report.key}" if isinstance(report.key, int) else report.key
@@ -121,11 +119,9 @@ class Table:
                     report.role,
                     report.dtype,
                     report.shape,
-                    next(
-                        (kind for each in values if (kind := kind_of_value(each, hints.get(report.key))) != "missing"), "missing"
-                    ),
+                    kinds[0] if kinds else "missing",
                     is_one_hot or all(map(_is_plain, values)),
-                    hints.get(report.key),
+                    hint,
                     tuple(map(str, classes)) if is_class else (),
                 )
             )
@@ -133,7 +129,7 @@ class Table:
 
     def _find_class_column(self) -> int | None:
         """Where the classes are: the target, or a column with a usual name."""
-        plain = [number for number, column in enumerate(self.columns) if column.is_plain]
+        plain = self.plain_columns()
         targets = [number for number in plain if self.columns[number].role == "target"]
         usual = [number for name in _NAMES_OF_CLASSES for number in plain if name in self.columns[number].name.lower().split(".")]
         return next(iter([*targets, *usual]), None)
@@ -160,6 +156,11 @@ class Table:
         """Whether histograms are of all samples."""
         return self.n_samples <= _MOST_ROWS
 
+    @property
+    def n_sampled(self) -> int:
+        """How many rows histograms are of."""
+        return self.n_samples if self.is_small else _N_STRETCHES * min(self._block, _MOST_ROWS // _N_STRETCHES)
+
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Start and stop of consecutive blocks of all rows."""
         for start in range(0, self.n_samples, self._block):
@@ -170,7 +171,7 @@ class Table:
         if self.is_small:
             yield from self.blocks()
             return
-        rows = min(self._block, _MOST_ROWS // _N_STRETCHES)
+        rows = self.n_sampled // _N_STRETCHES
         for number in range(_N_STRETCHES):
             # bit-reversed, and never the end of the table
             start = int(f"{number:06b}"[::-1], 2) * (self.n_samples - rows) // (_N_STRETCHES - 1)
@@ -184,7 +185,7 @@ class Table:
         missing = [number for number in columns if number not in values]
         if missing:
             for number, column in zip(missing, self._read_rows(missing, start, stop), strict=True):
-                values[number] = _plain(column, is_class=bool(self.columns[number].class_names))
+                values[number] = _plain(column)
                 if keeps:
                     self._cache.put((number, start, stop), values[number])
         return values
@@ -213,10 +214,6 @@ class Table:
             return self._access.sample(position), self._access.locate(position)
 
 
-def _has(sample: Any, key: Any) -> bool:
-    return key in sample if isinstance(sample, Mapping) else True
-
-
 def _is_plain(value: Any) -> bool:
     if value is None or isinstance(value, (str, bool, int, float, np.datetime64, np.timedelta64)):
         return True
@@ -224,10 +221,10 @@ def _is_plain(value: Any) -> bool:
     return getattr(value, "shape", None) in _PLAIN_SHAPES and getattr(dtype, "kind", "") in "biufMmUST"
 
 
-def _plain(column: Column, *, is_class: bool) -> Values:
+def _plain(column: Column) -> Values:
     """A column as numbers, times, or texts with None; of one-hot vectors the positions of their ones."""
     if column.ndim > 1:
-        column = column.argmax(axis=1) if is_class and column.shape[1] > 1 else column.reshape(len(column), -1)[:, 0]
+        column = column.argmax(axis=1) if column.shape[1] > 1 else column.reshape(len(column), -1)[:, 0]
     if column.dtype.kind in "biufMm":
         return column
     values = column.tolist()

@@ -73,6 +73,13 @@ def test_ranges_and_missing_values(serve: Serve) -> None:
     assert served.positions({"column": 2, "contains": "É"}) == [4]
 
 
+def test_one_hot_targets_are_filtered_by_their_class(serve: Serve) -> None:
+    meta = DatasetMeta(target_kind="one_hot", column_names=("x", "y"))
+    served = serve(all=InformedDatasetIterator(SequenceDatasetIterator([np.arange(6), np.eye(3)[[0, 1, 2, 2, 1, 0]]]), meta))
+
+    assert served.positions({"column": 1, "values": ["2"]}) == [2, 3]
+
+
 def test_integers_are_compared_exactly(serve: Serve) -> None:
     served = serve(all=SequenceDatasetIterator([[2**53, 2**53 + 1, -5], [True, False, True]]))
 

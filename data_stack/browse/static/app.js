@@ -152,7 +152,7 @@ function card(index, sample) {
   const column = pictureColumn();
   if (!sample) return node.append(make("div", { class: "frame" })), node;
   const texts = (sample.cells ?? []).map((text, number) => ({ text, number, ...columns()[number] })).filter(({ text }) => text !== null);
-  const label = texts.find(({ number }) => number === classColumn())?.text ?? "";
+  const label = texts.find(({ number, is_plain }) => (classColumn() === null ? is_plain : number === classColumn()))?.text ?? "";
   const more = texts.find(({ text, number, is_plain, kind }) => is_plain && kind === "text" && number !== classColumn() && text !== label)?.text;
   node.setAttribute("aria-label", `sample ${sample.position} ${label}`);
   if (sample.error) node.append(make("div", { class: "frame" }, make("span", { class: "text error" }, sample.error)));
@@ -186,7 +186,7 @@ function head() {
 }
 
 function found(answer) {
-  const changed = answer.n_found !== total;
+  const changed = answer.n_found !== total || answer.is_complete !== isComplete;
   total = answer.n_found; isComplete = answer.is_complete; scanned = answer.n_scanned;
   const all = overview.splits[split].n_samples, more = isComplete ? "" : `+, searched ${percent(scanned, all)}`;
   $("status").textContent = total === all && isComplete ? `${count(all)} samples` : `${count(total)}${more} of ${count(all)}`;
