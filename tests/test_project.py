@@ -110,7 +110,7 @@ def test_every_file_that_the_architecture_page_names_is_there() -> None:
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     folders = [ROOT, ROOT / "docs", *(path for path in (ROOT / "data_stack").rglob("*") if path.is_dir()), ROOT / "data_stack"]
 
-    named = set(re.findall(r"[a-z_0-9]+(?:/[a-z_0-9]+)*\.(?:py|md)\b|[a-z_0-9]+(?:/[a-z_0-9]+)+", page))
+    named = set(re.findall(r"[a-z_0-9]+(?:/[a-z_0-9]+)*\.(?:py|md|svg)\b|[a-z_0-9]+(?:/[a-z_0-9]+)+", page))
 
     assert len(named) > 40
     assert [name for name in sorted(named) if not any((folder / name).exists() for folder in folders)] == []
