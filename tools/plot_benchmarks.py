@@ -78,8 +78,7 @@ def make_panels(table: Table) -> list[Panel]:
         return [Panel("times better than wanted", list(_bars_of_targets(table, figures[0], goals[0])), goal=True)]
     if {"ours", "before"} & set(header):
         return [Panel("", list(_bars_of_series(table, [i for i in range(1, len(header)) if i not in goals and header[i]])))]
-    columns = range(1, len(header))
-    return [panel for i in columns if (panel := Panel(table.header[i], list(_bars_of_column(table, i)))).bars]
+    return [panel for i in range(1, len(header)) if i not in goals for panel in _panels_of_column(table, i)]
 
 
 def _bars_of_targets(table: Table, figure: int, goal: int) -> Iterator[Bar]:
@@ -113,11 +112,17 @@ def _bars_of_series(table: Table, columns: Sequence[int]) -> Iterator[Bar]:
                     label = ""
 
 
-def _bars_of_column(table: Table, column: int) -> Iterator[Bar]:
+def _panels_of_column(table: Table, column: int) -> list[Panel]:
+    """A panel for each unit of a column."""
+    panels: dict[str, Panel] = {}
+    has_peers = any(row[0].startswith("ours") for row in table.rows)
     for row in table.rows:
         quantity = QUANTITY.search(row[column]) if column < len(row) else None
         if quantity is not None:
-            yield Bar(row[0], _value(quantity), row[column].strip("*"), _color(row[0]))
+            color = _color(row[0] if has_peers or row[0].startswith(LIMITS) else "ours")
+            panel = panels.setdefault(_unit(quantity), Panel(table.header[column], []))
+            panel.bars.append(Bar(row[0], _value(quantity), row[column].strip("*"), color))
+    return [*panels.values()]
 
 
 def _cells(line: str) -> list[str]:
@@ -133,13 +138,13 @@ def _unit(quantity: re.Match[str]) -> str:
 
 
 def _color(name: str) -> str:
-    if name.startswith(("ours", "after", "shuffled", "block-wise", "bucketed")) or name.isdigit():
+    if name.startswith(("ours", "after")):
         return OURS
     return LIMIT if name.startswith(LIMITS) else PEER
 
 
 def draw(panels: Sequence[Panel], file: Path) -> None:
-    """Draw panels beside each other as ``NAME-light.svg`` and ``NAME-dark.svg``."""
+    """Draw panels, two beside each other where their labels are short, as ``NAME-light.svg`` and ``NAME-dark.svg``."""
     style: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": file.name,
@@ -147,7 +152,8 @@ def draw(panels: Sequence[Panel], file: Path) -> None:
         "font.family": "sans-serif",
         "text.color": TEXT,
     }
-    lines = [panels[i : i + 2] for i in range(0, len(panels), 2)]
+    columns = 1 if max(len(bar.label) for panel in panels for bar in panel.bars) > 40 else 2
+    lines = [panels[i : i + columns] for i in range(0, len(panels), columns)]
     rows = [max(len(panel.bars) for panel in line) for line in lines]
     with mpl.rc_context(style):
         figure = Figure(figsize=(10, sum(0.5 + 0.24 * count for count in rows)), layout="constrained")
@@ -155,6 +161,7 @@ def draw(panels: Sequence[Panel], file: Path) -> None:
         for i, line in enumerate(lines):
             for j, panel in enumerate(line):
                 _draw_panel(figure.add_subplot(grid[i, j]), panel, rows[i])
+        figure.supxlabel("logarithmic; blue: ours, dark: limits or before, light: peers, orange: short of the target", fontsize=7)
         light = file.with_name(f"{file.name}-light.svg")
         figure.savefig(light, transparent=True, metadata={"Date": None})
     svg = light.read_text(encoding="utf-8")
