@@ -131,6 +131,7 @@ def test_targets_are_counted_where_that_reads_no_samples() -> None:
     assert "75.0 %" in shown(columns)
     assert "75.0 %" in shown(columns.shuffle(1).take(20))
     assert "2 classes" not in shown(columns.map(lambda sample: sample))
+    assert "2 classes" in shown(photos().map(lambda sample: sample))  # by the meta
     assert "classes" not in shown(SequenceDatasetIterator([range(300_000), np.zeros(300_000, np.int64)]))
 
 
