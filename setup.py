@@ -27,7 +27,7 @@ TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extr
 EXTRAS["cloud"] = [*EXTRAS["s3"], "adlfs>=2024.12", "gcsfs>=2025.3", "paramiko>=3.4", "pyarrow>=23.0.1"]
 EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 # What tests of plugins, and `data-stack check`, need; not part of `all`.
-EXTRAS["testing"] = ["packaging>=24.2", "pytest>=8.0"]
+EXTRAS["testing"] = ["pytest>=8.0"]
 # Large packages, not part of `all`; `make test-all` tests them.
 EXTRAS["tensorflow"] = ["tensorflow>=2.16"]
 EXTRAS["jax"] = ["jax>=0.4.30"]

@@ -9,7 +9,7 @@
         def connector(self, tmp_path: Path) -> StorageConnector:
             return MyStorageConnector(tmp_path)
 
-Needs the extra ``testing``: pytest, and packaging for the names of licences.
+Needs the extra ``testing``: pytest.
 """
 
 from __future__ import annotations

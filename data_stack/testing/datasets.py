@@ -19,6 +19,7 @@ from data_stack.dataset.declarative import DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.manifest import ResourceRecord
 from data_stack.dataset.reports.leakage import find_duplicates
+from data_stack.dataset.reports.licences import spdx_problem
 from data_stack.exception import (
     ConfigError,
     CorruptSourceError,
@@ -181,15 +182,9 @@ class DatasetContract(DatasetIteratorContract):
         assert (self.factory.__doc__ or "").strip(), "its docstring is what `data-stack info` shows"
 
     def test_the_licence_is_an_expression_of_spdx(self) -> None:
-        licenses = pytest.importorskip("packaging.licenses", reason="needs packaging 24.2 or later")
         hint = "see https://spdx.org/licenses; where it has no name there: LicenseRef-NAME, and the terms in the docstring"
 
-        try:
-            canonical = licenses.canonicalize_license_expression(self.factory.card.license or "")
-        except licenses.InvalidLicenseExpression as error:
-            pytest.fail(f"{error}; {hint}", pytrace=False)
-
-        assert self.factory.card.license == canonical, hint
+        assert spdx_problem(self.factory.card.license or "") is None, hint
 
     def test_each_source_has_a_digest(self) -> None:
         assert [source.identifier for source in self.factory.sources if source.sha256 is None] == []

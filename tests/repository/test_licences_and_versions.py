@@ -57,6 +57,11 @@ def repository() -> DatasetRepository:
         ("GPL-2.0-only WITH Classpath-exception-2.0", {"attribution", "share-alike"}, False),
         ("Zlib", None, False),  # an SPDX identifier whose terms are not listed: unknown, not free
         ("free for research", None, None),
+        ("CC-BY-4.0 AND LicenseRef-own", None, None),
+        ("CC-BY-NC-4.0 AND LicenseRef-own", None, True),
+        ("CC-BY-4.0 OR LicenseRef-own", {"attribution"}, False),
+        ("CC-BY-NC-4.0 OR LicenseRef-own", {"attribution", "non-commercial"}, None),
+        ("", None, None),
         (None, None, None),
     ],
 )

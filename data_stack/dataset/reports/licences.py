@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ _TERMS: Mapping[str, frozenset[str]] = {
         ("AGPL-", "CDLA-Sharing-", "EUPL-", "GFDL-", "GPL-", "LGPL-", "MPL-", "ODbL-"), frozenset({ATTRIBUTION, SHARE_ALIKE})
     ),
 }
+_OWN_LICENCE = re.compile(r"\b(?:DocumentRef-[\w.-]+:)?LicenseRef-[\w.-]+", re.ASCII)
 _CREATIVE_COMMONS = {"BY": ATTRIBUTION, "SA": SHARE_ALIKE, "NC": NON_COMMERCIAL, "ND": NO_DERIVATIVES}
 
 _DATA_STACK = """\
@@ -45,23 +46,31 @@ _DATA_STACK = """\
 
 def spdx_problem(licence: str) -> str | None:
     """Why a text is not an SPDX licence expression (https://spdx.org/licenses); None if it is one."""
-    found = _spdx().validate(licence)
+    if not licence.strip():
+        return "it is empty"
+    # references to licences of one's own are SPDX, too, and their terms are not known
+    found = _spdx().validate(_OWN_LICENCE.sub("MIT", licence))
     return "; ".join(found.errors) or None
 
 
 def obligations_of(licence: str | None) -> frozenset[str] | None:
     """What a licence asks of those who use and share the data; None if that is not known.
 
-    ``A AND B`` asks for what either asks; of ``A OR B`` the user may choose, so it asks for what both ask.
+    ``A AND B`` asks for what either asks; of ``A OR B`` the user may choose, so it asks for what all known ones ask.
     """
-    found: frozenset[str] | None = _walk(
-        licence, _obligations_of_one, lambda parts: parts[0].union(*parts), lambda parts: parts[0].intersection(*parts)
-    )
+
+    def combine(is_choice: bool, parts: list[Any]) -> Any:
+        known = [part for part in parts if part is not None]
+        if is_choice:
+            return known[0].intersection(*known) if known else None
+        return known[0].union(*known) if len(known) == len(parts) else None
+
+    found: frozenset[str] | None = _walk(licence, _obligations_of_one, combine)
     return found
 
 
 def is_denied(licence: str | None, patterns: Sequence[str]) -> bool | None:
-    """Whether no way to use the data under its licence avoids the denied licences; None if the licence is not known.
+    """Whether no way to use the data under its licence avoids the denied licences; None if that is not known.
 
     Args:
         licence: an SPDX expression.
@@ -71,24 +80,25 @@ def is_denied(licence: str | None, patterns: Sequence[str]) -> bool | None:
     def matches(name: str) -> bool:
         return any(fnmatch.fnmatchcase(name.upper(), pattern.upper()) for pattern in patterns)
 
-    denied: bool | None = _walk(licence, matches, any, all)
+    def combine(is_choice: bool, parts: list[Any]) -> Any:
+        decisive = not is_choice  # one denied part denies all of "A AND B"; one that is not, permits "A OR B"
+        return decisive if decisive in parts else None if None in parts else not decisive
+
+    denied: bool | None = _walk(licence, matches, combine)
     return denied
 
 
-def _walk(licence: str | None, of_one: Any, of_and: Any, of_or: Any) -> Any:
-    """Combine what is known of each identifier of an expression; None where something is not known."""
+def _walk(licence: str | None, of_one: Callable[[str], Any], combine: Callable[[bool, list[Any]], Any]) -> Any:
+    """Combine what is known of the identifiers of an expression; None where nothing is."""
     if licence is None or spdx_problem(licence) is not None:
         return None
+    own = _OWN_LICENCE.findall(licence)
 
     def visit(node: Any) -> Any:
-        if not node.args:
-            # "GPL-2.0-only WITH Classpath-exception-2.0": an exception only permits more
-            return of_one(getattr(node, "license_symbol", node).key)
-        parts = [visit(each) for each in node.args]
-        known = [part for part in parts if part is not None]
-        if type(node).__name__ == "OR":
-            return of_or(known) if known else None
-        return of_and(parts) if len(known) == len(parts) else None
+        if node.args:
+            return combine(type(node).__name__ == "OR", [visit(each) for each in node.args])
+        name = getattr(node, "license_symbol", node).key  # "GPL-2.0-only WITH …": an exception only permits more
+        return None if name in own else of_one(name)
 
     return visit(_spdx().parse(licence))
 
