@@ -228,7 +228,7 @@ class IteratorPage(TextDocument):
         source, positions = self._source
         declared = (source.declare_columns() if positions is None else None) or {}
         told = {key: f"{each.n_missing:,} missing" for key, each in declared.items() if each.n_missing}
-        names = getattr(self._meta, "class_names", None)
+        names = getattr(self._meta, "class_names", None) or ()
         if self._counts[1] or names:
             told[self._target_key] = self._counts[1] or f"{len(names):,} classes"
         return [Heading(2, "Columns"), table_of_columns(self._columns, told)]
