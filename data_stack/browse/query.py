@@ -224,7 +224,8 @@ def histograms(table: Table, columns: Sequence[int], conditions: Sequence[Condit
     Reads for about ``seconds``; what was read stays in the table's cache, so that another call goes on. Each bar has the
     condition that chooses its rows.
     """
-    wanted = sorted({*columns, *(number for condition in conditions for number in condition.columns(table))})
+    tested = {number for condition in conditions for number in condition.columns(table)}
+    wanted = sorted({*columns, *tested})
     pieces: dict[int, list[Values]] = {number: [] for number in columns}
     masks: dict[int, list[Mask]] = {number: [] for number in columns}
     n_read = 0
@@ -235,7 +236,7 @@ def histograms(table: Table, columns: Sequence[int], conditions: Sequence[Condit
             others = [mask for column, mask in fulfilled if column is None or column != number]
             masks[number].append(np.logical_and.reduce([np.ones(n_rows, dtype=bool), *others]))
             pieces[number].append(read[number])
-            if not table.is_small and not conditions and _are_distinct(read[number]):
+            if not table.is_small and number not in tested and _are_distinct(read[number]):
                 wanted.remove(number)  # texts take longest to read, and will not make bars
     bars = {
         number: _histogram(table.columns[number], number, _join(pieces[number]), [np.concatenate([_NOTHING, *masks[number]])])
@@ -364,4 +365,4 @@ def _exact(value: Any) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         return f"{float(value):.4g}"
-    return readable(str(value).replace("T", " ") if isinstance(value, np.datetime64) else value)
+    return readable(str(value)[:19].replace("T", " ") if isinstance(value, np.datetime64) else value)

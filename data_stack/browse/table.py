@@ -70,7 +70,8 @@ class BrowsedColumn:
     @property
     def has_picture(self) -> bool:
         """Whether its values are shown as pictures."""
-        return not self.is_plain and self.kind in PICTURED
+        is_vector = self.kind == "array" and self.shape is not None and len(self.shape) == 1
+        return not self.is_plain and self.kind in PICTURED and not is_vector
 
 
 class Table:

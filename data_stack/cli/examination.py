@@ -31,6 +31,8 @@ _PACKAGES = {
     "pymongo": "mongodb:// stores: '.[mongodb]'",
     "fsspec": "s3://, gs://, az://, sftp://, hdfs:// stores: '.[cloud]'",
     "s3fs": "s3:// stores: '.[s3]'",
+    "starlette": "data-stack browse: '.[browse]'",
+    "uvicorn": "data-stack browse: '.[browse]'",
 }
 _PROBE = "doctor-probe"
 

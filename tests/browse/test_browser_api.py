@@ -166,6 +166,25 @@ def test_pictures_are_png_of_this_run_that_browsers_keep(pictures: Served) -> No
     assert Image.open(io.BytesIO(answer.body)).size == (10, 12)
 
 
+def test_series_and_sound_are_drawn_as_lines_and_short_vectors_written_out(serve: Serve) -> None:
+    wave = np.sin(np.arange(2000) / 100)
+    wave[500:600] = np.nan
+    sample = {"series": wave, "pair": np.stack([wave, -wave], axis=1), "sound": (wave, 8000), "vector": np.arange(5.0)}
+    served = serve(all=Samples(sample, sample))
+
+    columns = served.get("/api/overview").json["splits"][0]["columns"]
+    pictures = [served.get("/picture", split=0, position=0, column=number).body for number in range(3)]
+
+    assert [(each["kind"], each["has_picture"]) for each in columns] == [
+        ("series", True), ("series", True), ("audio", True), ("array", False),
+    ]  # fmt: skip
+    for picture in pictures:
+        drawn = np.atleast_1d(np.asarray(Image.open(io.BytesIO(picture)))[:, :, 3].any(axis=0))  # which columns have a line
+        assert drawn.mean() == pytest.approx(0.95, abs=0.02)
+        assert not drawn[125:140].any()
+    assert served.samples()["samples"][0]["cells"] == [None, None, None, "[0., 1., 2., 3., 4.]"]
+
+
 def test_boxes_and_masks_are_drawn_over_the_picture(serve: Serve) -> None:
     image, mask = np.full((200, 200), 100, np.uint8), np.eye(200, dtype=np.uint8)
     meta = DatasetMeta(column_names=("image", "boxes", "mask"), column_kinds=(("boxes", "boxes xywh"), ("mask", "mask")))

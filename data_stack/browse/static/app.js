@@ -188,8 +188,8 @@ function head() {
 function found(answer) {
   const changed = answer.n_found !== total || answer.is_complete !== isComplete;
   total = answer.n_found; isComplete = answer.is_complete; scanned = answer.n_scanned;
-  const all = overview.splits[split].n_samples, more = isComplete ? "" : `+, searched ${percent(scanned, all)}`;
-  $("status").textContent = total === all && isComplete ? `${count(all)} samples` : `${count(total)}${more} of ${count(all)}`;
+  const all = overview.splits[split].n_samples, [plus, more] = isComplete ? ["", ""] : ["+", `, searched ${percent(scanned, all)}`];
+  $("status").textContent = total === all && isComplete ? `${count(all)} samples` : `${count(total)}${plus} of ${count(all)}${more}`;
   $("empty").hidden = total > 0 || !isComplete;
   $("empty").textContent = all ? "No sample fulfils all filters." : "This split has no samples.";
   if (changed) { measure(); render(); }
@@ -224,7 +224,8 @@ function chips() {
   const label = ({ column, values, low, high, contains }) => {
     const name = columns()[column]?.name;
     if (values) return `${name}: ${values.map((value) => conditions.get(column).labels?.get(value) ?? value ?? "missing").join(", ")}`;
-    return contains !== undefined ? `${name}: “${contains}”` : `${name}: ${low ?? "…"} to ${high ?? "…"}`;
+    const short = (bound) => (bound === undefined ? "…" : Number.isNaN(Number(bound)) ? bound : String(Number(Number(bound).toPrecision(5))));
+    return contains !== undefined ? `${name}: “${contains}”` : `${name}: ${short(low)} to ${short(high)}`;
   };
   $("chips").replaceChildren(...[...conditions.values()].map((condition) => {
     const text = label(condition);
@@ -289,7 +290,7 @@ function fillPanel(panel, answer) {
   if (kind === "texts") parts.push(bound(number, "contains", "contains"));
   if (ranges.length) {
     const most = Math.max(...ranges.map((bar) => bar.count)), group = make("div", { class: "ranges" });
-    ranges.forEach((bar, index) => group.append(barButton("range", bar, most, isWithin(bar, old, ranges), (event) => chooseRange(number, ranges, index, event.shiftKey))));
+    ranges.forEach((bar, index) => group.append(barButton("range", bar, most, isWithin(bar, old), (event) => chooseRange(number, ranges, index, event.shiftKey))));
     const ends = [ranges[0].label.split(" – ")[0], ranges.at(-1).label.split(" – ").at(-1)];
     parts.push(group, make("div", { class: "ends muted" }, make("span", {}, ends[0]), make("span", {}, ends[1])));
     parts.push(make("div", { class: "bounds" }, bound(number, "low", "from"), bound(number, "high", "to")));
@@ -310,11 +311,12 @@ function fillPanel(panel, answer) {
   if (focused >= 0) panel.querySelectorAll("button")[focused]?.focus();
 }
 
-function isWithin(bar, condition, ranges) {
+/** Whether a bar is of a chosen range; its ends may have moved since, as more was read. */
+function isWithin({ where: bar }, condition) {
   if (!condition || condition.values) return false;
-  const first = ranges.findIndex((each) => each.where.low === condition.low), last = ranges.findIndex((each) => each.where.high === condition.high);
-  const index = ranges.indexOf(bar);
-  return first >= 0 && last >= 0 && first <= index && index <= last;
+  const isLess = (one, other) => (Number.isNaN(Number(one)) ? one < other : Number(one) < Number(other));  // times are texts
+  return (bar.low === undefined || condition.high === undefined || isLess(bar.low, condition.high))
+    && (bar.high === undefined || condition.low === undefined || isLess(condition.low, bar.high));
 }
 
 function barButton(kind, bar, most, pressed, onclick) {
