@@ -123,7 +123,7 @@ def test_the_notebook_runs_from_top_to_bottom(home: Path) -> None:
     outputs, _ = execute("getting_started.ipynb", home)
 
     assert any("image/png" in output.get("data", {}) for output in outputs)
-    assert any("1,437" in output.get("text", "") for output in outputs)
+    assert sum("1,437" in "".join(output.get("data", {}).get("text/html", "")) for output in outputs) == 3
 
 
 def test_the_notebook_on_stacking_runs_from_top_to_bottom(home: Path) -> None:
