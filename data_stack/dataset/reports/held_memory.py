@@ -54,7 +54,10 @@ class HeldMemory:
 
     def _bytes(self, value: Any, depth: int) -> int:
         """The memory that ``value`` keeps alive and that was not counted before."""
-        if value is None or isinstance(value, (bool, type, DatasetIteratorIF, SampleAccess)) or depth > _MOST_DEPTH:
+        ancestors = type(value).__mro__  # isinstance of an abstract class asks all of its subclasses for each new type
+        if value is None or isinstance(value, (bool, type)) or depth > _MOST_DEPTH:
+            return 0
+        if DatasetIteratorIF in ancestors or SampleAccess in ancestors:
             return 0
         root = value
         while isinstance(root, np.ndarray) and not isinstance(root, np.memmap) and root.base is not None:
