@@ -106,12 +106,14 @@ class Table:
         meta = getattr(iterator, "dataset_meta", None)
         reports = columns_of_samples(samples, meta, column_names(iterator), access_to(iterator).unwrap()[0].declare_columns())
         classes = getattr(meta, "class_names", None) or getattr(iterator, "class_names", None) or ()
+        kind = getattr(meta, "target_kind", None)
+        if kind != "one_hot" and any(isinstance(name, int) for name in classes):
+            classes = ()  # the numbers are the names
         found, hints = list[BrowsedColumn](), dict[Any, str](hints_of(iterator))
         for report in reports:
             values, hint = [part_of(sample, report.key) for sample in samples], hints.get(report.key)
-            kinds = [kind for kind in (kind_of_value(value, hint) for value in values) if kind != "missing"]
+            kinds = [each for each in (kind_of_value(value, hint) for value in values) if each != "missing"]
             is_class = report.role == "target" or (meta is None and report.key == "label")
-            is_one_hot = is_class and getattr(meta, "target_kind", None) == "one_hot"
             unnamed = "value" if report.key is None else f"column {report.key}" if isinstance(report.key, int) else report.key
             found.append(
                 BrowsedColumn(
@@ -121,7 +123,7 @@ class Table:
                     report.dtype,
                     report.shape,
                     kinds[0] if kinds else "missing",
-                    is_one_hot or all(map(_is_plain, values)),
+                    (is_class and kind == "one_hot") or all(map(_is_plain, values)),
                     hint,
                     tuple(map(str, classes)) if is_class else (),
                 )

@@ -10,7 +10,16 @@ from typing import Any
 import click
 
 from data_stack.cli.completion import complete_sources
-from data_stack.cli.settings import Settings, common_options, dataset_options, echo, locate, parse_options, pass_settings
+from data_stack.cli.settings import (
+    Settings,
+    common_options,
+    dataset_options,
+    echo,
+    locate,
+    parse_options,
+    pass_settings,
+    print_json,
+)
 
 __all__ = ["browse", "html_option", "write_page"]
 
@@ -41,7 +50,10 @@ def browse(settings: Settings, source: str, split: str | None, port: int, no_ope
         browser = _open(settings, source, split, parse_options(options), resources)
         from data_stack.browse.server import serve
 
-        serve(browser, port=port, opens=not no_open, announce=lambda url: echo(f"{url}\nCtrl-C ends it."))
+        def announce(url: str) -> None:
+            print_json({"url": url}) if settings.as_json else echo(f"{url}\nCtrl-C ends it.")
+
+        serve(browser, port=port, opens=not no_open, announce=announce)
 
 
 def _open(settings: Settings, text: str, split: str | None, options: Mapping[str, Any], resources: contextlib.ExitStack) -> Any:

@@ -80,6 +80,13 @@ def test_one_hot_targets_are_filtered_by_their_class(serve: Serve) -> None:
     assert served.positions({"column": 1, "values": ["2"]}) == [2, 3]
 
 
+def test_labels_that_are_numbers_keep_their_numbers(serve: Serve) -> None:
+    meta = DatasetMeta(target_kind="label", column_names=("x", "y"), class_names=(5, 1, 0))
+    served = serve(all=InformedDatasetIterator(SequenceDatasetIterator([[0.5, 0.5], [1, 5]]), meta))
+
+    assert [sample["cells"] for sample in served.samples()["samples"]] == [["0.5", "1"], ["0.5", "5"]]
+
+
 def test_integers_are_compared_exactly(serve: Serve) -> None:
     served = serve(all=SequenceDatasetIterator([[2**53, 2**53 + 1, -5], [True, False, True]]))
 

@@ -68,8 +68,9 @@ def test_it_opens_the_page_in_the_browser_of_the_user(process: Start, records: s
     script.write_text(f'#!/bin/sh\necho "$1" > {tmp_path / "part"} && mv {tmp_path / "part"} {tmp_path / "opened"}\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
 
-    running = process("browse", records, BROWSER=f"{script} %s")
-    url = url_of(running)
+    running = process("browse", records, "--json", BROWSER=f"{script} %s")
+    assert running.stdout is not None
+    url = json.loads(b"".join(running.stdout.readline() for _ in range(3)))["url"]
     deadline = time.monotonic() + 30
     while not (tmp_path / "opened").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
