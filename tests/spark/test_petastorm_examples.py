@@ -150,19 +150,3 @@ def test_vectors_of_spark_are_trained_on_without_an_end_and_tested_once(spark: S
     for converter in converters:
         converter.delete()
     assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_a_copy_to_a_target_that_is_there_is_sparks_error_and_ours(tmp_path: Path) -> None:
-    from data_stack_petastorm.tools.copy_dataset import copy_dataset
-    from pyspark.errors import AnalysisException
-
-    from data_stack.exception import ConfigError
-    from data_stack.formats.parquet import ParquetWriter
-
-    for name in ("a", "b"):
-        with ParquetWriter(tmp_path / name, petastorm=True) as writer:
-            writer.append_columns({"id": [1, 2]})
-
-    for error in (AnalysisException, ConfigError):
-        with pytest.raises(error, match="already exists"):
-            copy_dataset(None, str(tmp_path / "a"), str(tmp_path / "b"), None, None, False, None, None)

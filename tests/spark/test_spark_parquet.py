@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from parquet_layouts import COLUMNS, LAYOUTS, N_ROWS, write_layout
 
 from data_stack.formats.parquet import Field, ListCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
 from data_stack.formats.parquet.writer import ParquetWriter
@@ -155,3 +156,11 @@ def test_spark_sql_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> N
         assert np.datetime64(plain["clock"]) == expected["clock"]
         assert plain["vector"] == expected["vector"].tolist()
         assert plain["ragged"] == expected["ragged"].tolist()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_spark_reads_a_folder_of_the_writer_as_it_lies(spark: SparkSession, tmp_path: Path, layout: str) -> None:
+    frame = spark.read.parquet(str(write_layout(tmp_path / layout, layout)))
+
+    assert sorted(row["id"] for row in frame.select("id").collect()) == list(range(N_ROWS))
+    assert sorted(frame.columns) == sorted(COLUMNS)

@@ -150,8 +150,8 @@ class Footers:
         self._footers[file] = replace(known, version=version)
 
     @functools.cached_property
-    def beside(self) -> tuple[pa.Schema, dict[bytes, bytes]] | None:
-        """Schema and key-value metadata of what lies beside the files; None if nothing does.
+    def beside(self) -> pa.Schema | None:
+        """Schema of the files, with the key-value metadata that lie beside them; None if nothing does.
 
         Raises:
             DatasetFileCorruptError: it is damaged.
@@ -161,7 +161,8 @@ class Footers:
     @property
     def metadata(self) -> dict[bytes, bytes]:
         """The key-value metadata of the dataset: those beside the files, else those of the first file."""
-        found = (self.of(0).metadata if self.files.paths else None) if self.beside is None else self.beside[1]
+        known = self.beside if self.beside is not None or not self.files.paths else self.of(0)
+        found = None if known is None else known.metadata
         return {key: value for key, value in (found or {}).items() if key not in (MANIFEST_KEY, b"ARROW:schema")}
 
     @functools.cached_property
@@ -172,13 +173,13 @@ class Footers:
             DatasetFileCorruptError: it is damaged, or of another version.
         """
         name = self.files.folder.full_name(self.files.beside[-1]) if self.files.beside else ""
-        return None if self.beside is None else ParquetManifest.from_metadata(self.beside[1], name)
+        return None if self.beside is None else ParquetManifest.from_metadata(self.beside.metadata, name)
 
     @property
     def arrow_schema(self) -> pa.Schema:
         """The columns of the first file; without files, those that the metadata beside them tell."""
         if not self.files.paths:
-            return pa.schema([]) if self.beside is None else self.beside[0]
+            return pa.schema([]) if self.beside is None else self.beside
         with reading_parquet(self.files.name(0)):
             return self.of(0).schema.to_arrow_schema()
 

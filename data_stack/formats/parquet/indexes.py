@@ -282,7 +282,8 @@ def build_indexes(
         kept = read_indexes(footers)
     kept.update(built)
     metadata = {**footers.metadata, **index_metadata(kept, footers, for_petastorm=UNISCHEMA_KEY in footers.metadata)}
-    write_metadata(footers.files.folder, footers.arrow_schema, metadata, footers.files.paths, footers.manifest)
+    arrow_schema = footers.arrow_schema.with_metadata(metadata)
+    write_metadata(footers.files.folder, arrow_schema, footers.files.paths, footers.manifest)
     return kept
 
 
@@ -314,7 +315,7 @@ def read_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
         ConfigError: they are of other row groups than the dataset has now.
         DatasetFileCorruptError: they are damaged, or hostile.
     """
-    metadata = footers.beside[1] if footers.beside is not None else {}
+    metadata: Mapping[bytes, bytes] = footers.beside.metadata if footers.beside is not None else {}
     if INDEXES_KEY in metadata:
         return _parse(metadata[INDEXES_KEY], footers)
     if PICKLED_INDEXES_KEY not in metadata:

@@ -33,7 +33,7 @@ INDEXES_KEY: Final = b"data_stack.row_group_indexes"
 MANIFEST_KEY: Final = b"data_stack.manifest"
 
 _FORMAT: Final = "data_stack parquet 5"
-_MANIFEST: Final = re.compile(rf"(?:[^/=]*=[^/]*/)*{re.escape(PARQUET_MANIFEST)}")
+_BESIDE: Final = re.compile(rf"{COMMON_METADATA}|(?:[^/=]*=[^/]*/)*{re.escape(PARQUET_MANIFEST)}")
 _NUMBERS: Final = re.compile(r"(?:\d{1,19}(?:,\d{1,19})*)?")
 
 
@@ -184,7 +184,7 @@ class ParquetManifest:
         """
         paths = find_metadata(folder)
         found = read_metadata(folder, paths)
-        return None if found is None else cls.from_metadata(found[1], folder.full_name(paths[-1]))
+        return None if found is None else cls.from_metadata(found.metadata, folder.full_name(paths[-1]))
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[bytes, bytes], what: str) -> ParquetManifest | None:
@@ -227,14 +227,12 @@ def find_metadata(folder: Folder, names: Iterable[str] | None = None) -> tuple[s
             names = folder.list_files()
         except UnsupportedStorageOperationError:
             names = filter(folder.has_file, (COMMON_METADATA, PARQUET_MANIFEST))
-    names = list(names)
-    manifests = [name for name in names if _MANIFEST.fullmatch(name)]
-    common = (COMMON_METADATA,) if COMMON_METADATA in names else ()
-    return common + tuple(sorted(manifests, key=lambda name: name.count("/"))[-1:])
+    found = sorted(filter(_BESIDE.fullmatch, names), key=lambda name: (name != COMMON_METADATA, name.count("/")))
+    return tuple(name for name in found if name in (COMMON_METADATA, found[-1]))
 
 
-def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> tuple[pa.Schema, dict[bytes, bytes]] | None:
-    """Schema of the files and key-value metadata in what lies beside them; None if nothing does.
+def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> pa.Schema | None:
+    """Schema of the files, with all key-value metadata of what lies beside them; None if nothing does.
 
     Args:
         folder: of the dataset.
@@ -243,8 +241,7 @@ def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> tuple[p
     Raises:
         DatasetFileCorruptError: a file is damaged.
     """
-    schema = None
-    metadata: dict[bytes, bytes] = {}
+    schema, metadata = None, dict[bytes, bytes]()
     for path in find_metadata(folder) if paths is None else paths:
         try:
             footer = pq.read_metadata(pa.BufferReader(folder.read(path)))
@@ -254,46 +251,40 @@ def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> tuple[p
                 f"{folder.full_name(path)} is damaged: {error!s:.200}. Remove it, and make it anew: "
                 f"data-stack parquet generate-metadata"
             ) from error
-        metadata.update(footer.metadata or {})
+        metadata |= footer.metadata or {}
     metadata.pop(b"ARROW:schema", None)
-    return None if schema is None else (schema, metadata)
+    return None if schema is None else schema.with_metadata(metadata)
 
 
-def write_metadata(
-    folder: Folder,
-    schema: pa.Schema,
-    metadata: Mapping[bytes, bytes],
-    files: Sequence[str],
-    manifest: ParquetManifest | None,
-) -> None:
+def write_metadata(folder: Folder, schema: pa.Schema, files: Sequence[str], manifest: ParquetManifest | None) -> None:
     """Store what lies beside the files, in the place of what was there: Petastorm's ``_common_metadata``, and the manifest last.
 
     Args:
         folder: of the dataset.
-        schema: of the columns of the files.
-        metadata: key-value metadata, instead of that of ``schema``.
+        schema: of the columns of the files, with the key-value metadata of the dataset.
         files: the paths of the files of rows.
         manifest: None where the dataset has none.
 
     Raises:
         StorageError: it could not be written; an older manifest is still there.
     """
+    metadata: dict[bytes, bytes] = schema.metadata or {}
     if any(map(is_petastorms, metadata)):
-        _write_footer(
-            folder, COMMON_METADATA, schema, {key: metadata[key] for key in metadata if not key.startswith(b"data_stack.")}
-        )
-    ours = {key: metadata[key] for key in metadata if not is_petastorms(key)}
+        theirs = {key: value for key, value in metadata.items() if not key.startswith(b"data_stack.")}
+        _write_footer(folder, COMMON_METADATA, schema.with_metadata(theirs))
+    ours = {key: value for key, value in metadata.items() if not is_petastorms(key)}
     if manifest is not None:
         ours[MANIFEST_KEY] = manifest.to_json()
-    parent, slash, _ = min(files, default="").rpartition("/")
-    path = next((path for path in find_metadata(folder) if "/" in path), f"{parent}{slash}{PARQUET_MANIFEST}")
-    _write_footer(folder, path, schema, ours)
+    first = "".join(min(files, default="").rpartition("/")[:2]) + PARQUET_MANIFEST
+    path = next((path for path in find_metadata(folder) if "/" in path), first)
+    _write_footer(folder, path, schema.with_metadata(ours))
     if "/" in path and folder.can_delete:
         folder.delete(PARQUET_MANIFEST)  # which it had before it had partitions
 
 
-def _write_footer(folder: Folder, path: str, schema: pa.Schema, metadata: Mapping[bytes, bytes]) -> None:
+def _write_footer(folder: Folder, path: str, schema: pa.Schema) -> None:
     sink = pa.BufferOutputStream()
-    pq.write_metadata(schema.with_metadata(dict(metadata)), sink)
+    with pq.ParquetWriter(sink, schema.remove_metadata()) as writer:
+        writer.add_key_value_metadata(schema.metadata)  # as those of the schema they would be stored twice
     with folder.create(path) as file:
         file.write(sink.getvalue().to_pybytes())

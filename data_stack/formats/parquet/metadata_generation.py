@@ -92,7 +92,7 @@ def generate_metadata(
     except DatasetFileCorruptError:  # damaged, or of an earlier version: this is how it is made anew
         before = None
     manifest = ParquetManifest(found, records, tuple(partition_names(files.partitions)), 0 if before is None else before.n_parts)
-    write_metadata(files.folder, footers.arrow_schema, metadata, files.paths, manifest)
+    write_metadata(files.folder, footers.arrow_schema.with_metadata(metadata), files.paths, manifest)
     return MetadataReport(manifest, written if schema is None else "given", drops)
 
 

@@ -414,11 +414,9 @@ class ParquetWriter:
         clear_progress(self._folder)
 
     def _write_metadata(self, schema: Schema, manifest: ParquetManifest) -> None:
-        metadata: dict[bytes, bytes] = {}
         before = read_metadata(self._folder) if self._folder.can_delete else None
-        if before is not None:
-            metadata = {key: value for key, value in before[1].items() if key != INDEXES_KEY}  # they are of other row groups
-        metadata |= schema.metadata()
+        metadata = {**(before.metadata if before is not None else {}), **schema.metadata()}
+        metadata.pop(INDEXES_KEY, None)  # they are of other row groups
         if self._petastorm or any(map(is_petastorms, metadata)):
             metadata = {key: value for key, value in metadata.items() if not is_petastorms(key)}
             metadata |= petastorm_metadata(schema, manifest.files)
@@ -427,7 +425,7 @@ class ParquetWriter:
             footers = Footers(ParquetFiles(self._folder, names, tuple(map(partition_of, names))))
             made = make_indexes(footers, schema, self._indexes)
             metadata |= index_metadata(made, footers, for_petastorm=UNISCHEMA_KEY in metadata)
-        write_metadata(self._folder, self._cells.arrow_schema, metadata, names, manifest)
+        write_metadata(self._folder, self._cells.arrow_schema.with_metadata(metadata), names, manifest)
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:

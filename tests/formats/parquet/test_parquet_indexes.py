@@ -134,10 +134,11 @@ WRONG = [
 def test_json_that_holds_no_indexes_is_an_error_of_ours(tmp_path: Path, content: Any) -> None:
     pq.write_table(pa.table({"f": [1, 2]}), tmp_path / "a.parquet")
     build_indexes(tmp_path, [SingleFieldIndex("n", "f")])
-    arrow_schema, metadata = read_metadata(folder_of(tmp_path)) or pytest.fail("there is none")
-    stored = json.loads(metadata[INDEXES_KEY])
+    found: Any = read_metadata(folder_of(tmp_path))
+    stored = json.loads(found.metadata[INDEXES_KEY])
     stored["indexes"] = [{**stored["indexes"][0], **content} if content else {}]
-    write_metadata(folder_of(tmp_path), arrow_schema, {**metadata, INDEXES_KEY: json.dumps(stored).encode()}, ["a.parquet"], None)
+    changed = found.with_metadata({**found.metadata, INDEXES_KEY: json.dumps(stored).encode()})
+    write_metadata(folder_of(tmp_path), changed, ["a.parquet"], None)
 
     with pytest.raises(DatasetFileCorruptError, match="row-group indexes"):
         ParquetDataset(tmp_path, row_groups=SingleIndexSelector("n", [1]))
