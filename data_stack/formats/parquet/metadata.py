@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_stack.dataset.strict_json import JsonObject, seal_json
-from data_stack.exception import DatasetFileCorruptError, UnsupportedStorageOperationError
+from data_stack.exception import DatasetFileCorruptError, DataStackError, UnsupportedStorageOperationError
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST
 from data_stack.formats.parquet.schema import Schema
 from data_stack.io.folder import Folder
@@ -244,8 +244,11 @@ def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> pa.Sche
     schema, metadata = None, dict[bytes, bytes]()
     for path in find_metadata(folder) if paths is None else paths:
         try:
-            footer = pq.read_metadata(pa.BufferReader(folder.read(path)))
+            with folder.open(path) as resource:
+                footer = pq.read_metadata(resource)
             schema = footer.schema.to_arrow_schema()
+        except DataStackError:
+            raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise DatasetFileCorruptError(
                 f"{folder.full_name(path)} is damaged: {error!s:.200}. Remove it, and make it anew: "
