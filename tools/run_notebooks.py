@@ -1,7 +1,7 @@
 """Run the notebooks of ``getting_started`` and keep their output in them: ``make notebooks``, or with names of notebooks.
 
 What differs from run to run is left out, so that a second run changes nothing: counts, names of temporary files, ports, and
-what is written to stderr. A cell with the tag ``varies`` keeps the output that it has.
+what is written to stderr. A cell with the tag ``varies`` keeps the output that it has; clear it to renew it.
 """
 
 from __future__ import annotations
