@@ -11,12 +11,7 @@ from data_stack.formats.parquet.files import find_files, partition_names
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.indexes import read_indexes
 from data_stack.formats.parquet.inference import read_schema
-from data_stack.formats.parquet.metadata import (
-    INDEXES_KEY,
-    ParquetFileRecord,
-    ParquetManifest,
-    write_metadata,
-)
+from data_stack.formats.parquet.metadata import INDEXES_KEY, ParquetFileRecord, ParquetManifest, write_metadata
 from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY, ROW_GROUPS_KEY, UNISCHEMA_KEY, petastorm_metadata
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import SCHEMA_KEY, Schema

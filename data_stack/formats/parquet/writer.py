@@ -19,13 +19,7 @@ from data_stack.formats.named_samples import by_name, samples_at_once
 from data_stack.formats.parquet.files import ParquetFiles, partition_of
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.indexes import index_metadata, make_indexes
-from data_stack.formats.parquet.metadata import (
-    INDEXES_KEY,
-    ParquetManifest,
-    is_petastorms,
-    read_metadata,
-    write_metadata,
-)
+from data_stack.formats.parquet.metadata import INDEXES_KEY, ParquetManifest, is_petastorms, read_metadata, write_metadata
 from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY, petastorm_metadata
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_cells import CellBatch, Cells, Partitions, column_values, plain_value

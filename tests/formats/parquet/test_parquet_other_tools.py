@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,52 +17,30 @@ from parquet_layouts import COLUMNS, LAYOUTS, N_ROWS, SCHEMA, write_layout
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter, SingleIndexSelector
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA
 
-#: Returns ids and names of columns, as the tool reads them.
-Tool = Callable[[Path], tuple[Any, Any]]
+PARTITIONED = "partitions"
 
 
-def dask(folder: Path) -> tuple[Any, Any]:
-    frame = importlib.import_module("dask.dataframe").read_parquet(folder).compute(scheduler="sync")
-    return frame["id"], frame.columns
+def datasets(folder: Path, **source: str) -> Any:
+    load = import_module("datasets").load_dataset
+    frame = load(**source, split="train", cache_dir=folder.parent / "cache").to_pandas()
+    return frame.assign(day="", lane=0) if folder.name == PARTITIONED else frame  # it knows no partitions
 
 
-def duckdb(folder: Path, files: str = "**/*.parquet") -> tuple[Any, Any]:
-    found = importlib.import_module("duckdb").sql(f"select * from read_parquet('{folder}/{files}')")
-    return [row[0] for row in found.fetchall()], found.columns
-
-
-def duckdb_from(folder: Path) -> tuple[Any, Any]:
-    return duckdb(folder, "*/*/*.parquet" if folder.name == "partitions" else "*.parquet")
-
-
-def hugging_face(folder: Path, **source: Any) -> tuple[Any, Any]:
-    load = importlib.import_module("datasets").load_dataset
-    rows = load(**(source or {"path": str(folder)}), split="train", cache_dir=folder.parent / "cache")
-    return rows["id"], [*rows.column_names, *(["day", "lane"] if folder.name == "partitions" else [])]  # it knows no partitions
-
-
-def hugging_face_by_name(folder: Path) -> tuple[Any, Any]:
-    return hugging_face(folder, path="parquet", data_dir=str(folder))
-
-
-def polars(folder: Path, files: str = "") -> tuple[Any, Any]:
-    frame = importlib.import_module("polars").read_parquet(f"{folder}/{files}")
-    return frame["id"], frame.columns
-
-
-def polars_lazily(folder: Path) -> tuple[Any, Any]:
-    frame = importlib.import_module("polars").scan_parquet(folder).collect()
-    return frame["id"], frame.columns
-
-
-def pandas(folder: Path) -> tuple[Any, Any]:
-    frame = pd.read_parquet(folder)
-    return frame["id"], frame.columns
-
-
-def pyarrow(folder: Path) -> tuple[Any, Any]:
-    table = pads.dataset(folder, partitioning="hive").to_table()
-    return pq.read_table(folder).column("id").to_pylist(), table.column_names
+#: Returns a data frame.
+TOOLS: dict[str, Callable[[Path], Any]] = {
+    "dask": lambda folder: import_module("dask.dataframe").read_parquet(folder).compute(scheduler="sync"),
+    "datasets": lambda folder: datasets(folder, path=str(folder)),
+    "datasets by format": lambda folder: datasets(folder, path="parquet", data_dir=str(folder)),
+    "duckdb": lambda folder: import_module("duckdb").sql(f"select * from read_parquet('{folder}/**/*.parquet')").df(),
+    "duckdb by glob": lambda folder: (
+        import_module("duckdb").sql(f"from '{folder}{'/*/*' * (folder.name == PARTITIONED)}/*.parquet'").df()
+    ),
+    "pandas": pd.read_parquet,
+    "polars": lambda folder: import_module("polars").read_parquet(f"{folder}/"),
+    "polars lazily": lambda folder: import_module("polars").scan_parquet(folder).collect(),
+    "pyarrow": lambda folder: pq.read_table(folder).to_pandas(),
+    "pyarrow.dataset": lambda folder: pads.dataset(folder, partitioning="hive").to_table().to_pandas(),
+}
 
 
 @pytest.fixture(scope="module", params=LAYOUTS)
@@ -71,19 +49,17 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # of dask's own code, by pandas 3.1
-@pytest.mark.parametrize(
-    "tool", [dask, duckdb, duckdb_from, hugging_face, hugging_face_by_name, polars, polars_lazily, pandas, pyarrow]
-)
-def test_a_tool_reads_the_folder_as_it_lies(folder: Path, tool: Tool) -> None:
-    if folder.name == "petastorm" and tool in (polars, polars_lazily):
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_tool_reads_the_folder_as_it_lies(folder: Path, tool: str) -> None:
+    if folder.name == "petastorm" and tool.startswith("polars"):
         with pytest.raises(Exception, match=f"different file extensions.*{COMMON_METADATA}"):
-            tool(folder)
-        ids, columns = polars(folder, "*.parquet")
+            TOOLS[tool](folder)
+        frame = import_module("polars").read_parquet(folder / "*.parquet")
     else:
-        ids, columns = tool(folder)
+        frame = TOOLS[tool](folder)
 
-    assert sorted(map(int, ids)) == list(range(N_ROWS))
-    assert sorted(columns) == sorted(COLUMNS)
+    assert sorted(map(int, frame["id"])) == list(range(N_ROWS))
+    assert sorted(frame.columns) == sorted(COLUMNS)
 
 
 def test_indexes_are_kept_beside_the_files(folder: Path) -> None:
