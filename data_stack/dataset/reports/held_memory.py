@@ -45,7 +45,7 @@ class HeldMemory:
             is_list = isinstance(value, (list, tuple)) and len(value) <= 2 * _MOST_NAMED
             for part in value if is_list else [value]:
                 n_bytes = self._bytes(part, 0)
-                if n_bytes >= (1 if hasattr(part, "shape") else _TOO_LITTLE_TO_COUNT):
+                if n_bytes >= (1 if hasattr(type(part), "shape") else _TOO_LITTLE_TO_COUNT):
                     what = f"{'' if is_list else name.lstrip('_')} {_describe(part)}".lstrip()
                     things.append((n_bytes, f"{what} = {size_text(n_bytes)}"))
         things.sort(key=lambda thing: -thing[0])
@@ -62,10 +62,11 @@ class HeldMemory:
         root = value
         while isinstance(root, np.ndarray) and not isinstance(root, np.memmap) and root.base is not None:
             root = root.base
-        if hasattr(root, "untyped_storage"):  # a tensor, without importing torch
+        # Types are asked, since a MongoDB database has an attribute of any name. This is a tensor, without importing torch.
+        if hasattr(type(root), "untyped_storage"):
             with contextlib.suppress(RuntimeError, NotImplementedError):  # a sparse one
                 root = root.untyped_storage()
-        key = root.data_ptr() if hasattr(root, "data_ptr") else id(root)
+        key = root.data_ptr() if hasattr(type(root), "data_ptr") else id(root)
         if key in self._counted or isinstance(root, np.memmap) or type(root).__name__ == "mmap":
             return 0
         self._counted[key] = root
@@ -76,7 +77,7 @@ class HeldMemory:
             return sum(self._bytes(held, depth + 1) for held in _attributes(root).values())
         if isinstance(root, (str, bytes, bytearray, int, float, complex)):
             return sys.getsizeof(root) if root is value else value.nbytes
-        n_bytes = getattr(root, "nbytes", 0) if package != "h5py" else 0  # also a pandas Series, an Arrow table
+        n_bytes = root.nbytes if hasattr(type(root), "nbytes") and package != "h5py" else 0  # of pandas and Arrow, too
         n_bytes = n_bytes() if callable(n_bytes) else n_bytes
         return n_bytes if type(n_bytes) is int else 0
 
