@@ -28,9 +28,8 @@ def test_there_is_an_example_of_each_kind() -> None:
     "name",
     [
         "Codec",
-        "Encoder",
         "Retriever",
-        *(pytest.param(name, marks=pytest.mark.full) for name in ("Engine", "Layer", "StorageConnector")),
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("Encoder", "Engine", "Layer", "StorageConnector")),
     ],
 )
 def test_an_example_keeps_its_contract(tmp_path: Path, name: str) -> None:
