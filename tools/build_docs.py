@@ -1,13 +1,14 @@
 """Build the site: the Markdown pages and notebooks of the repository, the API reference, and plots of the benchmarks.
 
-``make docs`` runs this and leaves the site in ``docs/_build/html``. The pages keep their places, so that links between them work
-there as they do on GitHub; only ``README.md`` becomes ``index.md``.
+``make docs`` runs this and leaves the site in ``docs/_build/html``; an argument names another. The pages keep their places,
+so that links between them work there as they do on GitHub; only ``README.md`` becomes ``index.md``.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 import shutil
@@ -22,7 +23,6 @@ from plot_benchmarks import plot
 import data_stack
 
 ROOT = Path(__file__).parent.parent
-BUILD = ROOT / "docs" / "_build"
 COPIED = ("*.md", "docs/*.md", "docs/images/*", "benchmarks/*.md", "getting_started/*.ipynb", "plugins/*/README.md")
 PLUGINS = ("data_stack_petastorm", "data_stack_spark")
 
@@ -123,62 +123,36 @@ def _add_plots(page: Path) -> None:
     """Put the plot of each table of a page below it, one for light and one for dark pages."""
     lines = page.read_text(encoding="utf-8").splitlines()
     for end, name in reversed(plot(page.parent / "plots")):
-        images = [
-            ["```{image} " + f"plots/{name}-{shade}.svg", f":class: only-{shade}", ":alt: the table above as bars", "```", ""]
+        lines[end:end] = [
+            f"\n```{{image}} plots/{name}-{shade}.svg\n:class: only-{shade}\n:alt: the table above as bars\n```\n"
             for shade in ("light", "dark")
         ]
-        lines[end:end] = ["", *images[0], *images[1]]
     page.write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
 def _contents(page: Path) -> str:
     """The tables of contents that make the sidebar: one for each heading of ``docs/README.md``, of the pages it links to."""
-    trees = []
+    trees = [_tree("Start", ["docs/README"])]
     for heading, text in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
-        links = [
-            (page.parent / link).resolve().relative_to(page.parents[1].resolve())
-            for link in re.findall(r"^- \[.*?\]\(([^)#]+)", text, re.MULTILINE)
-        ]
-        trees += [
-            "```{toctree}",
-            ":hidden:",
-            f":caption: {heading}",
-            "",
-            *(f"/{link.with_suffix('')}" for link in links),
-            "```",
-            "",
-        ]
-    packages = [f"/api/{package}" for package in list_packages()]
-    return "\n".join(
-        [
-            "",
-            "```{toctree}",
-            ":hidden:",
-            "",
-            "/docs/README",
-            "```",
-            "",
-            *trees,
-            "```{toctree}",
-            ":hidden:",
-            ":caption: API",
-            "",
-            *packages,
-            "```",
-            "",
-        ]
-    )
+        links = re.findall(r"^- \[.*?\]\(([^)#]+)", text, re.MULTILINE)
+        trees.append(_tree(heading, [os.path.normpath(f"docs/{link}").rpartition(".")[0] for link in links]))
+    return "\n".join([*trees, _tree("API", [f"api/{package}" for package in list_packages()])])
 
 
-def main() -> int:
-    """Build the site; return 1 where Sphinx warns of anything."""
+def _tree(caption: str, pages: list[str]) -> str:
+    listed = "\n".join(f"/{page}" for page in pages)
+    return f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n"
+
+
+def main(build: Path) -> int:
+    """Build the site in ``build``; return 1 where Sphinx warns of anything."""
     from sphinx.cmd.build import build_main
 
-    assemble(BUILD / "source")
+    assemble(build / "source")
     return build_main(
-        ["-b", "html", "-W", "--keep-going", "-q", "-c", str(ROOT / "docs"), str(BUILD / "source"), str(BUILD / "html")]
+        ["-b", "html", "-W", "--keep-going", "-q", "-c", str(ROOT / "docs"), str(build / "source"), str(build / "html")]
     )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1]) if sys.argv[1:] else ROOT / "docs" / "_build"))

@@ -7,6 +7,8 @@ import inspect
 import json
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import metadata
@@ -181,16 +183,15 @@ def test_a_bar_says_how_much_better_than_wanted_a_figure_is(tmp_path: Path) -> N
 
 
 @pytest.mark.full
-def test_the_site_is_built_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_docs, "BUILD", tmp_path)
-
-    assert build_docs.main() == 0
-
-    html = (tmp_path / "html" / "api" / "data_stack.html").read_text(encoding="utf-8")
-    assert [name for name in data_stack.__all__ if f"data_stack.{name}" not in html and f">{name}<" not in html] == []
-    assert (tmp_path / "html" / "benchmarks" / "plots").exists() or list(
-        (tmp_path / "html" / "_images").glob("table-0-light.svg")
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    built = subprocess.run(
+        [sys.executable, ROOT / "tools" / "build_docs.py", tmp_path], capture_output=True, text=True, check=False
     )
+
+    assert (built.returncode, built.stderr) == (0, "")
+    html = (tmp_path / "html" / "api" / "data_stack.html").read_text(encoding="utf-8")
+    assert [name for name in data_stack.__all__ if f"{name}<" not in html] == []
+    assert list(tmp_path.glob("html/_images/table-*-dark.svg"))
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("getting_started/*.ipynb")), ids=lambda path: str(path.stem))

@@ -60,13 +60,12 @@ def listing(folder: Path) -> list[str]:
 def execute(name: str, folder: Path) -> tuple[list[Any], list[str]]:
     """Run a notebook in a folder, where it leaves nothing; return its outputs, and the texts of its results."""
     notebook, before = read_notebook(name), listing(folder)
-    kept = {cell.id: bool(cell.get("outputs")) for cell in notebook.cells}
+    kept = {cell.id for cell in notebook.cells if cell.get("outputs")}
 
     NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
 
     assert listing(folder) == before
-    shown = {cell.id: any(output.get("name") != "stderr" for output in cell.get("outputs", [])) for cell in notebook.cells}
-    assert shown == kept, "make notebooks"
+    assert kept <= {cell.id for cell in notebook.cells if cell.get("outputs")}, "make notebooks"
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     return outputs, ["".join(output.get("data", {}).get("text/plain", "")) for output in outputs]
 
@@ -235,9 +234,10 @@ def test_the_code_of_the_page_on_mongodb_runs_on_a_real_server(home: Path, mongo
     (code,) = blocks((ROOT / "docs" / "mongodb.md").read_text(encoding="utf-8"), "python")
     program = re.sub(r'"mongodb://[^"]*"', repr(mongodb_uri), code)
 
-    printed = python("-c", f"{program}\nprint(len(train), train)").stdout
+    printed = python("-c", f"{program}\nprint(train)").stdout
 
-    assert printed.startswith("1437 <")
+    assert "1,437 samples" in printed
+    assert "cannot be shown" not in printed
 
 
 @pytest.mark.full
@@ -245,12 +245,7 @@ def test_the_code_of_the_page_on_preparation_prepares_in_processes(home: Path) -
     factory, engines = blocks((ROOT / "docs" / "preparation.md").read_text(encoding="utf-8"), "python")
     for i in range(3):
         (home / f"part-{i}.csv").write_text(f"{i}\n")
-    factory = (
-        factory.replace("https://…", home.as_uri())
-        .replace(', sha256="…"', "")
-        .replace("64", "3")
-        .replace("ProcessEngine(8", "ProcessEngine(2")
-    )
+    factory = factory.replace("range(64)", "range(3)").replace("https://…", home.as_uri()).replace(', sha256="…"', "")
     (home / "scans.py").write_text(factory, encoding="utf-8")
     lines = [
         "from data_stack import FileStorageConnector",
@@ -259,7 +254,7 @@ def test_the_code_of_the_page_on_preparation_prepares_in_processes(home: Path) -
         "from scans import Scans",
         "if __name__ == '__main__':",
         "    factory = Scans(FileStorageConnector('store'))",
-        *(f"    {line}" for line in engines.splitlines()),
+        *(f"    {line}" for line in engines.replace("(8", "(2").splitlines()),
         "    print(list(factory.get_dataset_iterator({'split': 'train'})[0]))",
     ]
     (home / "prepare.py").write_text("\n".join(lines), encoding="utf-8")
