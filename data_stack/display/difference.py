@@ -25,6 +25,7 @@ from data_stack.repository.repository import default_repository
 __all__ = ["DatasetDiff", "diff"]
 
 _Positions: TypeAlias = npt.NDArray[np.int64]
+_Pairs: TypeAlias = tuple[_Positions, _Positions]
 _N_SHOWN = 8
 _ROWS_AT_ONCE = 1024
 _WHOLE = ""
@@ -57,9 +58,9 @@ class DatasetDiff(Document):
     n_equal: int
     added: _Positions
     removed: _Positions
-    moved: tuple[_Positions, _Positions]
-    relabelled: tuple[_Positions, _Positions]
-    changed: tuple[_Positions, _Positions]
+    moved: _Pairs
+    relabelled: _Pairs
+    changed: _Pairs
     changed_columns: Mapping[str, int]
     _iterators: tuple[Sequence[Any], Sequence[Any]] = dataclasses.field(repr=False, compare=False)
 
@@ -140,40 +141,22 @@ def diff(first: Any, second: Any, *, key: ColumnKey | None = None, storage: Stor
     splits_of = [_splits_of(each, storage) for each in (first, second)]
     names = tuple(dict.fromkeys([*splits_of[0], *splits_of[1]]))
     sides = [_Side([as_iterator(each.get(name, ())) for name in names], names, key) for each in splits_of]
-    contents, others, keys = (_number(*(getattr(side, part) for side in sides)) for part in ("contents", "inputs", "keys"))
-    a, b = np.arange(len(sides[0].contents)), np.arange(len(sides[1].contents))
-    nothing = a[:0], b[:0]
-    changed = relabelled = nothing
-    if keys is not None:
-        for numbers, side in zip(keys, sides, strict=True):
-            side.check_keys(numbers)
-        pairs = _match(keys[0], keys[1], a, b)
-        a, b = _rest(a, pairs[0]), _rest(b, pairs[1])
-        same = contents[0][pairs[0]] == contents[1][pairs[1]]
-        together = sides[0].split[pairs[0]] == sides[1].split[pairs[1]]
-        equal, moved, differing = (_take(pairs, mask) for mask in (same & together, same & ~together, ~same))
-        is_label = others[0][differing[0]] == others[1][differing[1]] if others is not None else np.zeros(len(differing[0]), bool)
-        relabelled, changed = _take(differing, is_label), _take(differing, ~is_label)
-    else:
-        n_splits = len(names)
-        equal = _match(contents[0] * n_splits + sides[0].split, contents[1] * n_splits + sides[1].split, a, b)
-        a, b = _rest(a, equal[0]), _rest(b, equal[1])
-        moved = _match(contents[0], contents[1], a, b)
-        a, b = _rest(a, moved[0]), _rest(b, moved[1])
-        if others is not None:
-            relabelled = _match(others[0], others[1], a, b)
-            a, b = _rest(a, relabelled[0]), _rest(b, relabelled[1])
+    pairs = _pair_by_content(*sides) if key is None else _pair_by_key(*sides)
+    places = {name: (sides[0].places(pair[0]), sides[1].places(pair[1])) for name, pair in pairs.items()}
+    alone = []
+    for number, side in enumerate(sides):
+        alone.append(np.setdiff1d(np.arange(len(side.contents)), np.concatenate([pair[number] for pair in pairs.values()])))
     return DatasetDiff(
         splits=names,
         n_first=tuple(map(len, sides[0].iterators)),
         n_second=tuple(map(len, sides[1].iterators)),
-        n_equal=len(equal[0]),
-        added=sides[1].places(b),
-        removed=sides[0].places(a),
-        moved=(sides[0].places(moved[0]), sides[1].places(moved[1])),
-        relabelled=(sides[0].places(relabelled[0]), sides[1].places(relabelled[1])),
-        changed=(sides[0].places(changed[0]), sides[1].places(changed[1])),
-        changed_columns=_changed_columns(sides, changed),
+        n_equal=len(pairs["equal"][0]),
+        added=sides[1].places(alone[1]),
+        removed=sides[0].places(alone[0]),
+        moved=places["moved"],
+        relabelled=places["relabelled"],
+        changed=places["changed"],
+        changed_columns=_changed_columns(sides, pairs["changed"]),
         _iterators=(sides[0].iterators, sides[1].iterators),
     )
 
@@ -252,6 +235,33 @@ def _column_keys(sample: Any) -> list[Any]:
     return list(range(len(sample))) if isinstance(sample, (tuple, list)) else []
 
 
+def _pair_by_key(first: _Side, second: _Side) -> dict[str, _Pairs]:
+    """The samples that both sides have, by how those of one key differ."""
+    sides = first, second
+    contents, others, keys = (_number(*(getattr(side, part) for side in sides)) for part in ("contents", "inputs", "keys"))
+    for numbers, side in zip(keys, sides, strict=True):
+        side.check_keys(numbers)
+    pairs = _match(keys[0], keys[1], *map(np.arange, map(len, keys)))
+    same = contents[0][pairs[0]] == contents[1][pairs[1]]
+    together = first.split[pairs[0]] == second.split[pairs[1]]
+    is_label = ~same & (np.False_ if others is None else others[0][pairs[0]] == others[1][pairs[1]])
+    masks = {"equal": same & together, "moved": same & ~together, "relabelled": is_label, "changed": ~same & ~is_label}
+    return {name: (pairs[0][mask], pairs[1][mask]) for name, mask in masks.items()}
+
+
+def _pair_by_content(first: _Side, second: _Side) -> dict[str, _Pairs]:
+    """The samples that both sides have: equal in the same split, then in others, then equal but for target and tag."""
+    contents, others = (_number(getattr(first, part), getattr(second, part)) for part in ("contents", "inputs"))
+    n_splits = len(first.iterators)
+    in_splits = [number * n_splits + side.split for number, side in zip(contents, (first, second), strict=True)]
+    a, b = map(np.arange, map(len, contents))
+    pairs: dict[str, _Pairs] = {}
+    for name, numbers in (("equal", in_splits), ("moved", contents), ("relabelled", others)):
+        pairs[name] = (a[:0], b[:0]) if numbers is None else _match(numbers[0], numbers[1], a, b)
+        a, b = (np.setdiff1d(rest, found, assume_unique=True) for rest, found in zip((a, b), pairs[name], strict=True))
+    return {**pairs, "changed": (a[:0], b[:0])}
+
+
 def _number(first: Any, second: Any) -> Any:
     """Numbers that are equal where digests are, over both sides."""
     if first is None or second is None:
@@ -261,7 +271,7 @@ def _number(first: Any, second: Any) -> Any:
     return numbers[: len(first)], numbers[len(first) :]
 
 
-def _match(first: Any, second: Any, a: _Positions, b: _Positions) -> tuple[_Positions, _Positions]:
+def _match(first: Any, second: Any, a: _Positions, b: _Positions) -> _Pairs:
     """Pairs out of ``a`` and ``b`` that have equal numbers, each sample in one pair at most, in order."""
     ids: list[_Positions] = []
     ranks = [_ranks(first[a]), _ranks(second[b])]
@@ -284,15 +294,7 @@ def _ranks(numbers: _Positions) -> _Positions:
     return ranks
 
 
-def _rest(samples: _Positions, taken: _Positions) -> _Positions:
-    return np.setdiff1d(samples, taken, assume_unique=True)
-
-
-def _take(pairs: tuple[_Positions, _Positions], mask: Any) -> tuple[_Positions, _Positions]:
-    return pairs[0][mask], pairs[1][mask]
-
-
-def _changed_columns(sides: Sequence[_Side], changed: tuple[_Positions, _Positions]) -> dict[str, int]:
+def _changed_columns(sides: Sequence[_Side], changed: _Pairs) -> dict[str, int]:
     """By column, in how many pairs of samples it differs."""
     counts: dict[str, int] = {}
     first, second = (side.places(samples) for side, samples in zip(sides, changed, strict=True))

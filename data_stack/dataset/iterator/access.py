@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.stacking import Batch, Column, column_of, empty_like, stack_samples, stack_values, value_of
 from data_stack.dataset.positions import (
     ComputedPositions,
@@ -36,30 +37,6 @@ __all__ = [
 ]
 
 _POSITIONS_AT_ONCE = 1 << 16
-
-
-class DeclaredColumn(NamedTuple):
-    """A column as a schema declares it.
-
-    Attributes:
-        dtype: None: see the values.
-        shape: of a value; None: an extent varies.
-        is_nullable: whether values may be missing.
-        origin: what it is in the library that it comes from, such as a type of Arrow's; None if unknown.
-        n_missing: how many values of the whole source are missing; None if that is not known without a scan.
-    """
-
-    dtype: str | None = None
-    shape: tuple[int | None, ...] | None = None
-    is_nullable: bool = False
-    origin: Any = None
-    n_missing: int | None = None
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether all values are of one dtype of numpy and one shape."""
-        has_dtype = self.dtype is not None and self.dtype not in ("str", "bytes", "object", "Decimal")
-        return has_dtype and not self.is_nullable and self.shape is not None and None not in self.shape
 
 
 class SampleAccess(ABC):

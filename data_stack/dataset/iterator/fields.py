@@ -10,7 +10,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import DeclaredColumn, OneToOneAccess, SampleAccess, brought_access
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, brought_access
 from data_stack.dataset.iterator.contract import (
     Batch,
     Column,
@@ -21,6 +21,7 @@ from data_stack.dataset.iterator.contract import (
     column_key,
     column_names,
 )
+from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import column_of
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory

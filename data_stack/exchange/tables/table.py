@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.dataset.iterator import column_names
-from data_stack.dataset.iterator.access import DeclaredColumn, access_to
+from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import as_iterator
+from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.stacking import join_columns
 from data_stack.dataset.recipes.recipe_values import content_digest, content_of
 from data_stack.exception import ConfigError

@@ -22,7 +22,7 @@ from data_stack.dataset.iterator import (
     SourceAccess,
     sample_or_view,
 )
-from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.indices import check_index
 from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
