@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ from importlib import import_module
 from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import build_docs
 import click
@@ -115,8 +117,9 @@ def test_every_command_of_a_page_exists_with_its_options() -> None:
     from data_stack.cli.commands import data_stack as command
 
     lines = [line for text in TEXTS.values() for line in commands(text)]
-    for line in lines:
-        parse(command, line)
+    with mock.patch.dict(os.environ):  # --offline sets a variable
+        for line in lines:
+            parse(command, line)
 
     assert len(lines) > 60
 
