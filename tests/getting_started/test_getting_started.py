@@ -207,19 +207,20 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
     assert "digits" in result.stdout.splitlines()[1]
 
 
+#: They import torch, pandas, polars or datasets, each in a process of its own.
+SLOW_PAGES = ("display", "exchange", "from_huggingface", "from_petastorm", "from_tfds", "from_torchvision", "stacking")
+
+
 @pytest.mark.parametrize(
     "name",
     [
         "records",
         "loader",
         "parquet",
-        "exchange",
         "reproducibility",
         "from_granular",
         "from_datastack",
-        "from_tfds",
-        "from_huggingface",
-        *(pytest.param(name, marks=pytest.mark.full) for name in ("display", "stacking", "from_petastorm", "from_torchvision")),
+        *(pytest.param(name, marks=pytest.mark.full) for name in SLOW_PAGES),
     ],
 )
 def test_the_code_of_a_page_runs_as_it_stands(home: Path, name: str) -> None:

@@ -28,8 +28,7 @@ def test_there_is_an_example_of_each_kind() -> None:
     "name",
     [
         "Codec",
-        "Retriever",
-        *(pytest.param(name, marks=pytest.mark.full) for name in ("Encoder", "Engine", "Layer", "StorageConnector")),
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("Encoder", "Engine", "Layer", "Retriever", "StorageConnector")),
     ],
 )
 def test_an_example_keeps_its_contract(tmp_path: Path, name: str) -> None:

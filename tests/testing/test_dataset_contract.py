@@ -97,6 +97,7 @@ class TestWithoutBytes(DatasetContract):
 """
 
 
+@pytest.mark.full
 def test_the_suite_finds_what_a_faulty_dataset_does(tmp_path: Path) -> None:
     (tmp_path / "test_faulty.py").write_text(FAULTY)
 
