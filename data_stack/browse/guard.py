@@ -81,7 +81,7 @@ class Guard:
 
 
 def _refusal(method: str, headers: MutableMapping[str, str]) -> tuple[int, str] | None:
-    """Why a request is refused whatever its token is: status and text."""
+    """Status and text of a refusal that does not depend on the token; None if the request passes."""
     if method not in ("GET", "HEAD"):
         return 405, "Only GET and HEAD are answered.\n"
     host = headers.get("host", "")

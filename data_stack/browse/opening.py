@@ -1,4 +1,4 @@
-"""Opens what lies at a path or URL as splits, whatever its format."""
+"""Opens what lies at a path or URL as splits; of any format that `data-stack convert` reads."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _one_of(values: Values, wanted: Sequence[str | None]) -> Mask:
 
 
 def _as_value(dtype: np.dtype[Any], text: str) -> Any:
-    """The number or time of a text; what is none equals nothing."""
+    """The number or time of a text; NaN or NaT, which equal nothing, for other texts."""
     if dtype.kind in "Mm":
         try:
             return np.datetime64(text) if dtype.kind == "M" else np.array(int(text)).astype(dtype)[()]

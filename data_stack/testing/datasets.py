@@ -342,7 +342,7 @@ class DatasetContract(DatasetIteratorContract):
                 iterator = load_split(served.factory, store, split, self.config)
                 iterator.read_batch(range(min(_MOST_SAMPLES, len(iterator))))
 
-        assert found == [], "a pickle runs code of whoever made it"
+        assert found == [], "a pickle runs the code of its author"
 
     # ------------------------------------------------------------------ other processes
 
@@ -391,7 +391,7 @@ def _answer(data: bytes, fault: str) -> Answer:
 
 
 def _refuse_to_unpickle(*_: Any, **__: Any) -> Any:
-    raise pickle.UnpicklingError("a dataset must not be unpickled: a pickle runs code of whoever made it")
+    raise pickle.UnpicklingError("a dataset must not be unpickled: a pickle runs the code of its author")
 
 
 @contextlib.contextmanager
