@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CODE := data_stack plugins tests benchmarks getting_started tools
-TYPED := data_stack plugins/digits plugins/granular plugins/iris plugins/petastorm plugins/spark tests tools
+PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+TYPED := data_stack $(PLUGINS) tests tools
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # Each test file runs in one process, so that its tests share the servers they start. With more processes than cores, some wait
@@ -76,7 +77,7 @@ $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml $(wildcard 
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) torch==$$(sed -n 's/^torch==//p' constraints.txt)
-	$(INSTALL) -e '.[dev]' -e 'plugins/digits[sklearn]' -e 'plugins/iris[sklearn]' -e plugins/granular -e plugins/petastorm -e plugins/spark
+	$(INSTALL) -e '.[dev]' $(addprefix -e ,$(PLUGINS))
 	$(GRANULAR_021)
 	touch $@
 
