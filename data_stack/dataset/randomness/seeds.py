@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
+from numpy.random.bit_generator import ISpawnableSeedSequence
 
 __all__ = ["derive_generator", "derive_seed"]
 
@@ -21,6 +22,25 @@ def derive_seed(*parts: SupportsIndex | str) -> int:
 def derive_generator(seed: int, index: int = 0) -> np.random.Generator:
     """The generator number ``index`` of a :func:`derive_seed`: Philox, whose streams for different keys are independent.
 
+    It draws what ``Philox(key=(index << 64) | seed)`` draws, and its ``spawn`` depends on ``seed`` and ``index`` alone.
+
     Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
     """
-    return np.random.Generator(np.random.Philox(key=(index << 64) | seed))
+    return np.random.Generator(np.random.Philox(_Key(seed, index)))  # type: ignore[arg-type]  # numpy's stubs lack ISeedSequence
+
+
+class _Key(ISpawnableSeedSequence):
+    """A key as numpy takes it from a sequence of seeds: ``Philox(key=...)`` asks the system for entropy first, for 12 µs."""
+
+    _parent: np.random.SeedSequence | None = None
+
+    def __init__(self, seed: int, index: int) -> None:
+        self._words = seed, index
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint64) -> Any:
+        return np.array(self._words, np.uint64)
+
+    def spawn(self, n_children: int) -> list[np.random.SeedSequence]:
+        if self._parent is None:
+            self._parent = np.random.SeedSequence(self._words)
+        return self._parent.spawn(n_children)
