@@ -8,6 +8,10 @@ from data_stack import loader as loader
 from data_stack import mnist as mnist
 from data_stack import plugins as plugins
 from data_stack import repository as repository
+from data_stack.dataset.catalogue import Catalogue as Catalogue
+from data_stack.dataset.catalogue import CatalogueDataset as CatalogueDataset
+from data_stack.dataset.catalogue import CatalogueEntry as CatalogueEntry
+from data_stack.dataset.catalogue import CatalogueName as CatalogueName
 from data_stack.dataset.declarative import DatasetCard as DatasetCard
 from data_stack.dataset.declarative import DatasetFactory as DatasetFactory
 from data_stack.dataset.declarative import PreparedResources as PreparedResources

@@ -4,7 +4,13 @@
 
     DataStackError
     ├── DatasetNotFoundError (LookupError)            no dataset is registered under that name
-    │   └── AmbiguousDatasetError                     two distributions provide the name; neither wins silently
+    │   ├── AmbiguousDatasetError                     two distributions provide the name; neither wins silently
+    │   └── RevisionNotFoundError                     a catalogue has the dataset, but not that version or part of it
+    ├── CatalogueError                                a catalogue did not answer as it documents
+    │   ├── CatalogueAccessError (PermissionError)    … because a dataset is private, or wants its terms to be accepted
+    │   ├── CatalogueSchemaError                      … or its files have other columns than it says, or than each other
+    │   └── CatalogueUnavailableError (ConnectionError)   … because there is no network, or its server fails
+    │       └── CatalogueBusyError                    … because it was asked too often
     ├── DatasetOutOfBoundsError (IndexError)          a position outside of an iterator
     ├── DatasetFileCorruptError                       stored or received bytes are not what they should be
     │   ├── ChecksumMismatchError                     digest or size differ from what was promised
@@ -69,6 +75,30 @@ class DatasetNotFoundError(DataStackError, LookupError):
 
 class AmbiguousDatasetError(DatasetNotFoundError):
     """Several distributions provide a dataset of the same name; ask for ``distribution:name``."""
+
+
+class RevisionNotFoundError(DatasetNotFoundError):
+    """A catalogue has a dataset, but not the version or part of it that was asked for, or not any more."""
+
+
+class CatalogueError(DataStackError):
+    """A catalogue did not answer as it documents, or lists a dataset that cannot be read from it."""
+
+
+class CatalogueAccessError(CatalogueError, PermissionError):
+    """A catalogue keeps a dataset from this user: it is private, or its terms must be accepted first."""
+
+
+class CatalogueSchemaError(CatalogueError):
+    """The files of a dataset in a catalogue have other columns than the catalogue says, or than each other."""
+
+
+class CatalogueUnavailableError(CatalogueError, ConnectionError):
+    """A catalogue cannot be asked: there is no network, its server fails, or this process is offline."""
+
+
+class CatalogueBusyError(CatalogueUnavailableError):
+    """A catalogue was asked too often, and wants a longer pause than was waited."""
 
 
 class DatasetOutOfBoundsError(DataStackError, IndexError):

@@ -7,22 +7,29 @@ from dataclasses import asdict
 import click
 
 from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_columns, print_json
+from data_stack.dataset.reports.markup import size_text
 
 __all__ = ["search"]
 
 
 @click.command()
 @click.argument("terms", metavar="TERM...", nargs=-1, required=True)
+@click.option("--catalogue", metavar="SCHEME", help="Ask a catalogue, such as hf, instead; needs the network.")
+@click.option("--catalogues", is_flag=True, help="Ask all catalogues that are installed instead.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many datasets of a catalogue.")
 @common_options
 @pass_settings
-def search(settings: Settings, terms: tuple[str, ...]) -> None:
-    """Search the installed datasets.
+def search(settings: Settings, terms: tuple[str, ...], catalogue: str | None, catalogues: bool, limit: int) -> None:
+    """Search the installed datasets, or catalogues.
 
     For example: data-stack search handwritten
 
     Finds the datasets whose name, title, description, keywords, licence and classes contain every TERM, also slightly
-    misspelled; best match first. Imports the plugins.
+    misspelled; best match first. Imports the plugins. Without --catalogue or --catalogues it uses no network.
     """
+    if catalogue is not None or catalogues:
+        _search_catalogues(settings, " ".join(terms), catalogue, limit)
+        return
     from data_stack.repository.search import search_datasets
 
     found = search_datasets(" ".join(terms))
@@ -46,3 +53,14 @@ def search(settings: Settings, terms: tuple[str, ...]) -> None:
             ),
         ]
     )
+
+
+def _search_catalogues(settings: Settings, text: str, scheme: str | None, limit: int) -> None:
+    from data_stack.repository.catalogues import search_catalogues
+
+    found = search_catalogues(text, scheme, limit=limit)
+    if settings.as_json:
+        print_json([asdict(each) for each in found])
+        return
+    rows = [(e.name, e.title or "-", e.license or "-", "-" if e.size is None else size_text(e.size)) for e in found]
+    print_columns([("name", "title", "license", "size"), *rows], right=(3,))

@@ -9,8 +9,8 @@ A plugin is a module with functions of these names, marked with ``hookimpl``::
         return {"mongodb": connect}
 
 and an entry point of its distribution in the group ``data_stack``: ``mongodb = "pkg.module"``. It is imported when a
-scheme, an engine, a kind of encoder or a type of record column that is not built in is first asked for. A hook returns data
-and has no side effects.
+scheme, an engine, a kind of encoder, a type of record column or a catalogue that is not built in is first asked for. A hook
+returns data and has no side effects.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from data_stack.codecs import Codec
+    from data_stack.dataset.catalogue import Catalogue
     from data_stack.dataset.encoders import Encoder
     from data_stack.dataset.engine import PreparationEngine
     from data_stack.io.retriever.transfer import Fetch
@@ -97,5 +98,19 @@ def data_stack_codecs() -> Mapping[str, Codec]:
 
     Called once, when a type that is not built in is first asked for. If a type is already taken, nothing of the plugin is used,
     and ``data-stack doctor`` shows the error.
+    """
+    raise NotImplementedError  # specifications are never run
+
+
+@hookspec
+def data_stack_catalogues() -> Mapping[str, Catalogue]:
+    """Name the catalogues this plugin brings, by the scheme of their names, e.g. ``{"hf": HuggingFaceCatalogue()}``.
+
+    Each is an object derived from :class:`~data_stack.dataset.catalogue.Catalogue`: ``data_stack.load("hf:owner/name")`` asks
+    the one of ``"hf"`` for a factory. A scheme is lower-case letters, digits and ``-``. Making it contacts nothing. A
+    distribution of that name that provides datasets comes first, as in ``distribution:name``.
+
+    Called once, when a name with a scheme is first asked for. If a scheme is already taken, nothing of the plugin is used, and
+    ``data-stack doctor`` shows the error.
     """
     raise NotImplementedError  # specifications are never run

@@ -35,6 +35,7 @@ from data_stack.util.logger import logger
 
 if TYPE_CHECKING:
     from data_stack.codecs import Codec
+    from data_stack.dataset.catalogue import Catalogue
     from data_stack.dataset.encoders import Encoder
     from data_stack.dataset.engine import PreparationEngine
     from data_stack.dataset.factory import BaseDatasetFactory
@@ -46,6 +47,7 @@ _Value = TypeVar("_Value")
 #: What data_stack.io.retriever fetches from by itself.
 _RETRIEVER_SCHEMES = {"file", "http", "https", "package"}
 _SOURCE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):", re.ASCII)
+_SCHEME = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_+.-]*", re.ASCII)
 
 
@@ -81,6 +83,12 @@ def _is_codec(name: str, value: Any) -> bool:
     return isinstance(value, Codec)
 
 
+def _is_catalogue(scheme: str, value: Any) -> bool:
+    from data_stack.dataset.catalogue import Catalogue
+
+    return isinstance(value, Catalogue) and _SCHEME.fullmatch(scheme) is not None
+
+
 def _encoder_kinds() -> Container[str]:
     from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
 
@@ -95,12 +103,14 @@ def _codec_types() -> Container[str]:
 
 _STORAGE, _RETRIEVERS = "data_stack_storage_connectors", "data_stack_retrievers"
 _ENCODERS, _CODECS, _ENGINES = "data_stack_encoders", "data_stack_codecs", "data_stack_engines"
+_CATALOGUES = "data_stack_catalogues"
 _HOOKS: Mapping[str, _Hook] = {
     _STORAGE: _Hook("scheme", "a scheme such as 's3' and a function", _is_function, lambda: BUILT_IN_STORAGE_SCHEMES),
     _RETRIEVERS: _Hook("scheme", "a scheme such as 's3' and a function", _is_function, lambda: _RETRIEVER_SCHEMES),
     _ENGINES: _Hook("engine", "an engine such as 'spark' and a function", _is_function, lambda: {"processes"}),
     _ENCODERS: _Hook("kind of encoder", "a kind such as 'tfidf' and a concrete Encoder of it", _is_encoder, _encoder_kinds),
     _CODECS: _Hook("type of record column", "a type such as 'dicom' and a Codec object", _is_codec, _codec_types),
+    _CATALOGUES: _Hook("catalogue", "a scheme such as 'hf' and a Catalogue object", _is_catalogue, lambda: ()),
 }
 
 
@@ -108,8 +118,8 @@ class PluginManager:
     """The plugins of this process.
 
     Listing reads metadata and imports nothing. Loading a dataset imports its module, again after a failure, so that installing a
-    missing package is enough. Modules with hooks are imported together when a scheme, engine, kind of encoder or type of record
-    column that is not built in is first asked for.
+    missing package is enough. Modules with hooks are imported together when a scheme, engine, kind of encoder, type of record
+    column or catalogue that is not built in is first asked for.
 
     Importing a plugin runs its code. An import that hangs cannot be interrupted, but other threads can load other datasets.
     Threads may share a manager.
@@ -195,6 +205,10 @@ class PluginManager:
     def codecs(self) -> Mapping[str, Codec]:
         """The codecs of record columns that plugins bring, by type; imports all plugins that implement hooks."""
         return self._load_values(_CODECS)
+
+    def catalogues(self) -> Mapping[str, Catalogue]:
+        """The catalogues that plugins bring, by scheme; imports all plugins that implement hooks."""
+        return self._load_values(_CATALOGUES)
 
     def _load_values(self, hook: str) -> Mapping[str, Any]:
         self._load_behaviour()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from data_stack.dataset.catalogue_name import stored_name
 from data_stack.dataset.journal import Journal, fingerprint
 from data_stack.dataset.manifest import Manifest
 from data_stack.dataset.resource_names import JOURNAL, MANIFEST
@@ -69,7 +70,7 @@ def copy_datasets(
     check_apart(source, target)
     check_there(source)
     parcels, skipped, faults = list[Parcel](), list[CopyFault](), list[CopyFault]()
-    for name in [None] if names is None else dict.fromkeys(names):
+    for name in [None] if names is None else dict.fromkeys(map(stored_name, names)):
         chosen = _choose(source, name)
         parcels, skipped, faults = parcels + chosen[0], skipped + chosen[1], faults + chosen[2]
     how: dict[str, Any] = {"n_threads": n_threads, "deep": deep, "dry_run": dry_run, "progress": progress}

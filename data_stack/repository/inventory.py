@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from data_stack.dataset.catalogue_name import stored_name
 from data_stack.dataset.manifest import Manifest
 from data_stack.dataset.resource_names import JOURNAL, MANIFEST
 from data_stack.dataset.strict_json import MAX_BYTES
@@ -163,7 +164,7 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
 
     Args:
         storage: a connector, URL or path; None for the default store.
-        names: datasets, or versions as ``"digits/1.0.0"``; empty for the whole store.
+        names: datasets, or versions as ``"digits/1.0.0"`` or ``"hf:owner/name@version"``; empty for the whole store.
         must_exist: whether a missing folder, or a name of which nothing is stored, is an error.
 
     Raises:
@@ -172,6 +173,7 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
         StorageError: there is no such folder, likewise.
     """
     connector = existing_storage(storage) if must_exist else as_storage_connector(storage)
+    names = [stored_name(name) for name in names]
     for name in names:
         check_identifier(f"{name}/{MANIFEST}")
     try:

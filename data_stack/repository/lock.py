@@ -139,6 +139,7 @@ class LockFile:
             DatasetNotFoundError, ConfigError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
         """
         known = repository or default_repository()
+        name = known.pin(name, storage)
         splits = _splits_of(known.load(name, None, storage, **config))
         origin = list_origins(next(iter(splits.values())))[0][0]
         factory = known.get_factory(name, storage)

@@ -375,6 +375,8 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
     is_known = isinstance(samples, str) or (samples is None and bool(resources))
     _require(is_known, f"a dataset is told by its resources, or by a fingerprint of its samples, not {shorten(samples)}", node)
     try:
+        if repository.is_of_catalogue(name):
+            name = f"{name}@{version}"
         description = repository.describe(name)
         if description.version != version and version in repository.versions(name):
             name = f"{name}@{version}"

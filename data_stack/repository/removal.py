@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from data_stack.dataset.catalogue_name import stored_name
 from data_stack.dataset.journal import Journal
 from data_stack.dataset.resource_names import JOURNAL, MANIFEST
 from data_stack.exception import (
@@ -103,6 +104,9 @@ def remove_dataset(
         UnsupportedStorageOperationError: the store cannot list or delete; nothing was removed.
         StorageError: the store failed; the same call resumes the removal.
     """
+    if ":" in name:
+        name, _, asked = stored_name(name).partition("/")
+        version = version or asked or None
     if version is not None and all_versions:
         raise ConfigError("version and all_versions exclude each other")
     if "/" in name:

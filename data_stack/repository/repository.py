@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from data_stack.dataset.code_digest import distributions_of
 from data_stack.dataset.manifest import Manifest
 from data_stack.dataset.reports.markup import Block, Facts, Heading, Paragraph, TextDocument
 from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, PluginError
@@ -17,11 +18,13 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.plugins.dataset_class import check_dataset_class, make_factory
 from data_stack.plugins.manager import PluginManager, default_manager
 from data_stack.plugins.record import PluginRecord
+from data_stack.repository.catalogues import Catalogues, explain_scheme
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.policy import current_policies
 from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
+    from data_stack.dataset.catalogue_name import CatalogueName
     from data_stack.dataset.factory import BaseDatasetFactory
     from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF
     from data_stack.dataset.meta import IteratorMeta
@@ -87,13 +90,14 @@ class DatasetRepository:
     registered dataset hides a plugin's of the same name.
 
     Args:
-        plugins: provide datasets that are not registered.
+        plugins: provide datasets that are not registered, and catalogues.
         storage: the store for factories that are registered as classes or come from plugins; None for the default one.
     """
 
     def __init__(self, plugins: PluginManager | None = None, storage: Storage | None = None) -> None:
         self._registered: dict[str, _Factory] = {}
         self._plugins = plugins
+        self._catalogues = Catalogues(plugins or PluginManager())
         self._storage = storage
 
     def __repr__(self) -> str:
@@ -157,7 +161,7 @@ class DatasetRepository:
 
         Args:
             identifier: name of the dataset; ``"name@version"`` for a certain version, ``"distribution:name"`` where several
-                distributions provide the name.
+                distributions provide the name, ``"scheme:name@version#part"`` for a dataset of a catalogue.
             split: name of the split; None for all of them.
             storage: where the dataset is kept: a connector, a path or a URL; None for the default store.
             progress: draw bars; see :func:`data_stack.load`.
@@ -173,8 +177,10 @@ class DatasetRepository:
             LicenceDeniedError: the policy of this process denies its licence.
             ConfigError: there is no such split (UnknownSplitError) or option, or no such store.
             PluginError: its plugin is broken, or returned no samples.
+            CatalogueError: its catalogue cannot be asked.
             RetrievalError, PreparationError, StorageError: it could not be prepared.
         """
+        identifier = self.pin(identifier, storage)
         self.check_licence(identifier)
         factory = self.get_factory(identifier, storage)
 
@@ -201,12 +207,12 @@ class DatasetRepository:
             DatasetNotFoundError, AmbiguousDatasetError, PluginError: as for :meth:`load`.
             ConfigError: a store is given, but the factory was registered as an object that has its own.
         """
-        factory = self._factory_or_class(identifier)
+        factory = self._factory_or_class(identifier, storage)
         if self._plugins is not None:
             self._plugins.register_retrievers(_sources(factory))
         if isinstance(factory, type):
             return make_factory(factory, lambda: as_storage_connector(self._storage if storage is None else storage))
-        if storage is not None:
+        if storage is not None and not self.is_of_catalogue(identifier):
             raise ConfigError(
                 f"dataset {identifier!r} was registered with a factory that has its own store; "
                 f"register the class {type(factory).__name__} to choose a store when loading"
@@ -233,21 +239,41 @@ class DatasetRepository:
         """
         factory = self._factory_or_class(identifier)
         provider = self._provider(self._provided_name(identifier))
-        dataset_class = factory if isinstance(factory, type) else type(factory)
         card = getattr(factory, "card", None)
+        packages = [f"{provider.distribution} {provider.version}"] if provider is not None else []
+        if self.is_of_catalogue(identifier):
+            packages += distributions_of(type(factory).__module__.partition(".")[0])
+        distribution, _, distribution_version = " ".join(packages[:1]).partition(" ")
         return DatasetDescription(
             name=identifier,
             version=getattr(card, "version", None),
-            description=inspect.cleandoc(dataset_class.__doc__ or ""),
+            description=inspect.cleandoc(factory.__doc__ or ""),
             license=getattr(card, "license", None),
             homepage=getattr(card, "homepage", None),
             citation=getattr(card, "citation", None),
             splits=_splits(factory),
             options=_options(factory),
             class_names=tuple(map(str, _names(getattr(factory, "class_names", None)) or ())),
-            distribution=provider.distribution if provider is not None else None,
-            distribution_version=provider.version if provider is not None else None,
+            distribution=distribution or None,
+            distribution_version=distribution_version or None,
         )
+
+    def is_of_catalogue(self, identifier: object) -> bool:
+        """Whether the dataset is one of a catalogue, such as ``"hf:owner/name"``; asks no catalogue."""
+        return self._catalogue_name(identifier) is not None
+
+    def pin(self, identifier: str, storage: Storage | None = None) -> str:
+        """The name of a catalogue's dataset with the version that it has now; asks the catalogue. Other names as they are.
+
+        Args:
+            identifier: name of the dataset.
+            storage: where it may have been prepared, for catalogues without network; None for the repository's store.
+
+        Raises:
+            DatasetNotFoundError, CatalogueError: as for :meth:`load`.
+        """
+        name = self._catalogue_name(identifier)
+        return identifier if name is None else self._catalogues.find(name, self._storage if storage is None else storage)[0]
 
     def remove(self, identifier: str) -> None:
         """Remove a registered dataset; its stored data stays. A plugin's dataset of the same name is visible again.
@@ -282,10 +308,14 @@ class DatasetRepository:
 
     # ------------------------------------------------------------------ inside
 
-    def _factory_or_class(self, identifier: object) -> _Factory:
+    def _catalogue_name(self, identifier: object) -> CatalogueName | None:
+        is_name = self._plugins is not None and isinstance(identifier, str) and identifier not in self._registered
+        return self._catalogues.parse(str(identifier)) if is_name else None
+
+    def _factory_or_class(self, identifier: object, storage: Storage | None = None) -> _Factory:
         """The factory of ``name`` or ``name@version``; one that is provided under just that name comes first."""
         provided = self._provided_name(identifier)
-        found = self._find_factory(provided)
+        found = self._find_factory(provided, storage)
         version = str(identifier)[len(str(provided)) + 1 :]
         if provided == identifier or getattr(getattr(found, "card", None), "version", None) == version:
             return found
@@ -299,11 +329,13 @@ class DatasetRepository:
         """``name@version`` without the version, unless something is provided under just that name."""
         name, at, _ = identifier.rpartition("@") if isinstance(identifier, str) else ("", "", "")
         is_plain = not name or not at or identifier in self._registered or self._provider(identifier) is not None
-        return identifier if is_plain else name
+        return identifier if is_plain or self.is_of_catalogue(identifier) else name
 
-    def _find_factory(self, identifier: object) -> _Factory:
+    def _find_factory(self, identifier: object, storage: Storage | None = None) -> _Factory:
         if isinstance(identifier, str) and identifier in self._registered:
             return self._registered[identifier]
+        if (found := self._catalogue_name(identifier)) is not None:
+            return self._catalogues.find(found, self._storage if storage is None else storage)[1]
         if self._plugins is None or not isinstance(identifier, str):
             raise self._not_found(identifier, "")
         try:
@@ -341,8 +373,9 @@ class DatasetRepository:
     def _not_found(self, identifier: object, reason: str) -> DatasetNotFoundError:
         names = self.list()
         reason = reason or f"no dataset {identifier!r:.80} is registered"
+        catalogue = "" if self._plugins is None else explain_scheme(str(identifier), self._plugins)
         return DatasetNotFoundError(
-            f"{reason}{did_you_mean(identifier, names)}. There are: {_list(names)}. "
+            f"{reason}{did_you_mean(identifier, names)}{catalogue}. There are: {_list(names)}. "
             f"Plugins provide more; `data-stack doctor` shows the installed ones."
         )
 
@@ -430,8 +463,11 @@ def _sources(factory: _Factory) -> list[str]:
 
 
 def _splits(factory: _Factory) -> tuple[str, ...]:
-    """The splits that a factory declares on its class; attributes of instances may mean something else."""
-    splits = getattr(factory if isinstance(factory, type) else type(factory), "splits", ())
+    """The splits that a factory declares on its class; those of an instance may mean something else, except of a catalogue's."""
+    from data_stack.dataset.catalogue import CatalogueDataset
+
+    declares = isinstance(factory, (type, CatalogueDataset))
+    splits = getattr(factory if declares else type(factory), "splits", ())
     if not isinstance(splits, (tuple, list)) or not all(isinstance(split, str) for split in splits):
         return ()
     return tuple(splits)

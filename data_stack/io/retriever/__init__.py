@@ -12,6 +12,7 @@ from data_stack.io.retriever.original import (
 from data_stack.io.retriever.retriever import (
     RetrievedResource,
     import_file,
+    is_offline,
     register_scheme,
     retrieve,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "SourceError",
     "Transfer",
     "import_file",
+    "is_offline",
     "register_scheme",
     "retrieve",
 ]

@@ -1,0 +1,106 @@
+"""Datasets of catalogues by their names: ``hf:owner/name``."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from data_stack.dataset.catalogue_name import CatalogueName
+from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError, PluginError
+from data_stack.io.retriever.retriever import is_offline
+from data_stack.plugins.manager import PluginManager, default_manager
+from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.util.logger import logger
+from data_stack.util.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from data_stack.dataset.catalogue import CatalogueEntry
+    from data_stack.dataset.factory import BaseDatasetFactory
+
+__all__ = ["Catalogues", "search_catalogues"]
+
+#: Schemes, and the packages that bring their catalogues.
+_PACKAGES = {"hf": "datastack-huggingface"}
+_MOST_KEPT = 64
+
+
+class Catalogues:
+    """The catalogues of installed plugins, and the exact versions of datasets that they have found.
+
+    Args:
+        plugins: bring the catalogues.
+    """
+
+    def __init__(self, plugins: PluginManager) -> None:
+        self._plugins = plugins
+        self._found: dict[str, BaseDatasetFactory] = {}
+
+    def parse(self, identifier: str) -> CatalogueName | None:
+        """The parts of a catalogue's name; None if it is none, or a ``distribution:name``. May import plugins with hooks."""
+        name = CatalogueName.parse(identifier)
+        is_known = name is not None and not self._plugins.providers(identifier) and name.scheme in self._plugins.catalogues()
+        return name if is_known else None
+
+    def find(self, name: CatalogueName, storage: Storage | None) -> tuple[str, BaseDatasetFactory]:
+        """The name of a dataset with its exact version, and a factory with that store.
+
+        Raises:
+            DatasetNotFoundError, CatalogueError: as for :meth:`Catalogue.find`.
+            PluginError: the catalogue's plugin does not keep its contract.
+        """
+        store = as_storage_connector(storage)
+        found = self._found.get(str(name)) or self._plugins.catalogues()[name.scheme].find(name, store)
+        card = getattr(found, "card", None)
+        if card is None or card.name != name.folder:
+            raise PluginError(f"the catalogue {name.scheme!r} gave a card with another name than {name.folder!r}: {card!r:.200}")
+        exact = str(replace(name, version=card.version))
+        self._found[exact] = found
+        if len(self._found) > _MOST_KEPT:
+            self._found.pop(next(iter(self._found)), None)
+        made = copy.copy(found)
+        made.storage_connector = store
+        return exact, made
+
+
+def explain_scheme(identifier: str, plugins: PluginManager) -> str:
+    """What to do about a name, or a scheme with ``:``, that no catalogue takes; empty for names without a scheme."""
+    scheme, colon, _ = identifier.partition(":")
+    known = sorted(plugins.catalogues()) if colon else []
+    if scheme in known:
+        return f". A dataset of the catalogue is {scheme}:name, {scheme}:name@version or {scheme}:name#part"
+    packages = _PACKAGES.get(scheme) or " or ".join(_PACKAGES.values())
+    there = f"installed are: {', '.join(known) or 'none'}; `pip install {packages}` brings more"
+    return f". No catalogue {scheme!r:.40} is installed{did_you_mean(scheme, {*known, *_PACKAGES})}; {there}" if colon else ""
+
+
+def search_catalogues(
+    text: str, scheme: str | None = None, *, limit: int = 20, plugins: PluginManager | None = None
+) -> list[CatalogueEntry]:
+    """Ask catalogues for datasets that match some words; needs the network.
+
+    Args:
+        text: words, as the catalogue takes them.
+        scheme: the catalogue to ask; None for all that are installed: then the log names those that fail.
+        limit: how many to ask of each.
+        plugins: bring the catalogues; None for those of ``data_stack.load``.
+
+    Raises:
+        ConfigError: there is no such catalogue.
+        CatalogueUnavailableError: ``DATA_STACK_OFFLINE`` is set.
+        CatalogueError: the one catalogue that was asked failed.
+    """
+    plugins = plugins or default_manager()
+    catalogues, found = plugins.catalogues(), list["CatalogueEntry"]()
+    if not catalogues or (scheme is not None and scheme not in catalogues):
+        raise ConfigError(f"there is no such catalogue{explain_scheme(f'{scheme or None}:', plugins)}")
+    if is_offline():
+        raise CatalogueUnavailableError("no catalogue was asked, as DATA_STACK_OFFLINE is set or --offline given")
+    for each in sorted(catalogues) if scheme is None else [scheme]:
+        try:
+            found += catalogues[each].search(text, limit)[:limit]
+        except DataStackError as error:
+            if scheme is not None:
+                raise
+            logger.warning("catalogue %s could not be asked: %s", each, error)
+    return found
