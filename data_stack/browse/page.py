@@ -47,15 +47,10 @@ body {{font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", s
 """
 
 
-def page_of(report: DatasetReport, splits: Mapping[str, DatasetIteratorIF]) -> str:
-    """The page of a prepared dataset, at most 2 MB; its values are escaped.
-
-    Args:
-        report: what it ends with.
-        splits: iterators by name, the same as in the report.
-    """
+def page_of(report: DatasetReport) -> str:
+    """The page of a prepared dataset, at most 2 MB; its values are escaped."""
     about = report.description
-    shown = dict(list(splits.items())[:_MOST_SPLITS])
+    shown = dict(list(report.iterators.items())[:_MOST_SPLITS])
     blocks: list[Block] = [*about.header(1), Facts(about.facts())]
     if report.duplicates is not None:
         blocks += report.duplicates.document(2)

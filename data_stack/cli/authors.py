@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_json
+from data_stack.cli.settings import Settings, echo, print_json, takes_settings
 from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
 
 __all__ = ["check", "new"]
@@ -28,8 +28,7 @@ _SUITE = "data_stack.testing.installed"
 @click.option("--kind", required=True, type=click.Choice(["images", "table", "text", "audio", "records", "hdf5"]))
 @click.option("--split", "splits", metavar="SPLIT", multiple=True, default=["train", "test"], show_default=True)
 @click.option("--into", metavar="FOLDER", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
-@common_options
-@pass_settings
+@takes_settings
 def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into: Path) -> None:
     """Write a new package with a dataset.
 
@@ -50,8 +49,7 @@ def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into:
 
 @click.command()
 @click.argument("name", metavar="NAME", shell_complete=complete_names)
-@common_options
-@pass_settings
+@takes_settings
 def check(settings: Settings, name: str) -> int:
     """Test an installed dataset with its real sources.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,13 +13,13 @@ import click
 from data_stack.cli.completion import complete_sources
 from data_stack.cli.settings import (
     Settings,
-    common_options,
     dataset_options,
     echo,
+    is_place,
     locate,
     parse_options,
-    pass_settings,
     print_json,
+    takes_settings,
 )
 
 __all__ = ["browse", "html_option", "write_page"]
@@ -34,8 +35,7 @@ html_option = click.option(
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="The port.  [default: any free one]")
 @click.option("--no-open", is_flag=True, help="Print the URL only.")
 @dataset_options
-@common_options
-@pass_settings
+@takes_settings
 def browse(settings: Settings, source: str, split: str | None, port: int, no_open: bool, options: tuple[str, ...]) -> None:
     """Show a dataset in the web browser.
 
@@ -60,11 +60,9 @@ def _open(settings: Settings, text: str, split: str | None, options: Mapping[str
     """What to browse: what lies at a path or URL, or else an installed dataset."""
     from data_stack.browse.browser import Browser
 
-    if "://" in text or os.path.exists(os.path.expanduser(text)):
+    if is_place(settings, text, options):
         from data_stack.browse.opening import open_splits
 
-        if options or settings.storage is not None:
-            raise click.UsageError("--storage and -O are for an installed dataset; this is a file, folder or URL")
         return Browser(os.path.basename(text.rstrip("/")) or text, open_splits(locate(text), split, resources))
     from data_stack.repository.repository import default_repository
 
@@ -75,14 +73,8 @@ def _open(settings: Settings, text: str, split: str | None, options: Mapping[str
     return Browser(about.name, splits, dict(about.facts()))
 
 
-def write_page(path: str, document: Any, storage: Any, split: str | None, options: Mapping[str, Any]) -> int:
+def write_page(path: str, document: Any) -> int:
     """Write the page of a report; return its size in bytes."""
     from data_stack.browse.page import page_of
-    from data_stack.repository.repository import default_repository
 
-    loaded = default_repository().load(document.description.name, split, storage, **options)
-    splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
-    content = page_of(document, splits).encode()
-    with open(path, "wb") as file:
-        file.write(content)
-    return len(content)
+    return Path(path).write_bytes(page_of(document).encode())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import html
 import sys
 from typing import Any
 
@@ -17,13 +16,13 @@ from data_stack.cli.settings import (
     dataset_options,
     echo,
     parse_options,
-    pass_settings,
     print_blocks,
     print_columns,
     print_facts,
     print_json,
+    takes_settings,
 )
-from data_stack.dataset.reports.markup import size_text
+from data_stack.dataset.reports.markup import size_text, whole_page
 from data_stack.exception import DatasetNotFoundError, PluginError
 
 __all__ = ["data_stack"]
@@ -48,8 +47,7 @@ def data_stack() -> None:
 
 @data_stack.command("list")
 @click.option("--versions", is_flag=True, help="Also list the versions that can be loaded; imports the plugins.")
-@common_options
-@pass_settings
+@takes_settings
 def list_datasets(settings: Settings, versions: bool) -> None:
     """List the installed datasets.
 
@@ -99,8 +97,7 @@ def _versions_of(name: str) -> list[str]:
 
 @data_stack.command()
 @_name
-@common_options
-@pass_settings
+@takes_settings
 def info(settings: Settings, name: str) -> None:
     """Describe a dataset without downloading it.
 
@@ -147,8 +144,7 @@ def info(settings: Settings, name: str) -> None:
 @click.option(
     "--keep-steps", is_flag=True, help="Keep finished steps and shards if the code raises, and reuse those of other code."
 )
-@common_options
-@pass_settings
+@takes_settings
 def prepare(
     settings: Settings,
     name: str,
@@ -204,17 +200,9 @@ def prepare(
 )
 @html_option
 @dataset_options
-@common_options
-@pass_settings
+@takes_settings
 def report(
-    settings: Settings,
-    name: str,
-    split: str | None,
-    statistics: bool,
-    duplicates: bool,
-    report_format: str | None,
-    page: str | None,
-    options: tuple[str, ...],
+    settings: Settings, name: str, report_format: str | None, page: str | None, options: tuple[str, ...], **what: Any
 ) -> None:
     """Report samples, classes, sizes and checksums.
 
@@ -226,12 +214,9 @@ def report(
         raise click.UsageError("--html writes a file, and --format prints; give one of them")
     from data_stack.display.report import DatasetReport
 
-    config = parse_options(options)
-    document = DatasetReport.of(
-        name, split, storage=settings.connector(), config=config, statistics=statistics, duplicates=duplicates
-    )
+    document = DatasetReport.of(name, storage=settings.connector(), config=parse_options(options), **what)
     if page is not None:
-        size = write_page(page, document, settings.connector(), split, config)
+        size = write_page(page, document)
         if settings.as_json:
             print_json({"name": name, "output": page, "size": size})
         else:
@@ -241,8 +226,7 @@ def report(
     elif report_format == "markdown":
         echo(document.to_markdown())
     elif report_format == "html":
-        head = f'<head><meta charset="utf-8"/><title>{html.escape(name)}</title></head>'
-        echo(f"<!DOCTYPE html>\n<html>{head}<body>\n{document.to_html()}\n</body></html>")
+        echo(whole_page(name, document.to_html()))
     else:
         print_blocks(document.document())
 
@@ -253,8 +237,7 @@ def report(
 @click.option("--sha256", metavar="HEX", help="SHA-256 that the file must have.")
 @click.option("--md5", metavar="HEX", help="MD5 that the file must have.")
 @click.option("--unverified", is_flag=True, help="Store the file without verifying it.")
-@common_options
-@pass_settings
+@takes_settings
 def import_file(settings: Settings, identifier: str, path: str, sha256: str | None, md5: str | None, unverified: bool) -> None:
     """Store a file that you downloaded yourself.
 
@@ -275,10 +258,8 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
 
 
 @data_stack.command()
-@common_options
-@pass_settings
-@click.pass_context
-def doctor(context: click.Context, settings: Settings) -> None:
+@takes_settings
+def doctor(settings: Settings) -> int:
     """Check the environment, the store and all plugins.
 
     Imports every plugin. Exits with 1 if a plugin or the store is broken, or if the original DataStack is installed too.
@@ -288,7 +269,7 @@ def doctor(context: click.Context, settings: Settings) -> None:
     findings = run_checks(settings)
     if settings.as_json:
         print_json(findings)
-        context.exit(0 if findings["healthy"] else 1)
+        return int(not findings["healthy"])
     print_facts(list(findings["environment"].items()))
     for original in findings["originals"]:
         echo(f"\nin the way: {original}", style="red")
@@ -312,4 +293,4 @@ def doctor(context: click.Context, settings: Settings) -> None:
             echo(f"\n{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}", style="red")
     healthy = findings["healthy"]
     echo("\nall is well" if healthy else "\nsomething is broken, see above", style="green" if healthy else "red")
-    context.exit(0 if findings["healthy"] else 1)
+    return int(not healthy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -12,13 +11,13 @@ import click
 from data_stack.cli.completion import complete_places, complete_sources
 from data_stack.cli.settings import (
     Settings,
-    common_options,
     dataset_options,
     echo,
+    is_place,
     locate,
     parse_options,
-    pass_settings,
     print_json,
+    takes_settings,
 )
 from data_stack.util.suggestions import did_you_mean
 
@@ -37,19 +36,8 @@ _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
 @click.option("--shardlen", type=click.IntRange(min=1), help="Samples per shard, for records, webdataset and parquet.")
 @click.option("--verify/--no-verify", default=True, show_default=True, help="Read all samples back and compare them.")
 @dataset_options
-@common_options
-@pass_settings
-def convert_dataset(
-    settings: Settings,
-    source: str,
-    target: str,
-    source_format: str | None,
-    target_format: str | None,
-    columns: str | None,
-    shardlen: int | None,
-    verify: bool,
-    options: tuple[str, ...],
-) -> None:
+@takes_settings
+def convert_dataset(settings: Settings, source: str, target: str, options: tuple[str, ...], **how: Any) -> None:
     """Convert a dataset into another format.
 
     For example: data-stack convert train.h5 train --columns image=x,label=y
@@ -63,15 +51,7 @@ def convert_dataset(
     """
     from data_stack.formats.conversion import convert
 
-    report = convert(
-        _source(settings, source, parse_options(options), source_format),
-        locate(target),
-        source_format=source_format,
-        target_format=target_format,
-        columns=columns,
-        shardlen=shardlen,
-        verify=verify,
-    )
+    report = convert(_source(settings, source, parse_options(options), how["source_format"]), locate(target), **how)
     if settings.as_json:
         print_json(asdict(report))
         return
@@ -92,17 +72,14 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
     from data_stack.exception import ConfigError, DatasetNotFoundError
     from data_stack.repository.repository import default_repository
 
-    if "://" in text or os.path.exists(os.path.expanduser(text)):
-        if options or settings.storage is not None:
-            raise click.UsageError("--storage and -O are for an installed dataset; SRC is a file, folder or URL")
+    if is_place(settings, text, options):
         return locate(text)
     if source_format is not None:
         raise ConfigError(f"there is nothing at {text!r}")
     repository, connector = default_repository(), settings.connector()
-    split: str | None
-    name, split = text, None
     try:
-        repository.describe(name)
+        repository.describe(text)
+        name, split = text, ""
     except DatasetNotFoundError:
         name, _, split = text.rpartition(":")
         if not name or not split or "/" in split:
@@ -111,7 +88,7 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
                 f"{text!r} is no file or folder, and no dataset of that name is installed{near}; "
                 f"`data-stack list` shows those that are"
             ) from None
-    loaded = repository.load(name, split, connector, **options)
+    loaded = repository.load(name, split or None, connector, **options)
     if not isinstance(loaded, dict):
         return loaded
     if len(loaded) > 1:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 from typing import Any
 
 import click
 
 from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_blocks, print_json
+from data_stack.cli.settings import Settings, echo, print_blocks, print_json, takes_settings
+from data_stack.dataset.reports.markup import whole_page
 
 __all__ = ["diff"]
 
@@ -20,18 +20,8 @@ __all__ = ["diff"]
 @click.option("--key", metavar="COLUMN", help="A column that identifies samples: its name, or its number.")
 @click.option("--other-storage", metavar="URL", help="The store of SECOND.  [default: that of FIRST]")
 @click.option("--html", "page", metavar="FILE", help="Also write a page with samples.")
-@common_options
-@pass_settings
-@click.pass_context
-def diff(
-    context: click.Context,
-    settings: Settings,
-    first: str,
-    second: str,
-    key: str | None,
-    other_storage: str | None,
-    page: str | None,
-) -> None:
+@takes_settings
+def diff(settings: Settings, first: str, second: str, key: str | None, other_storage: str | None, page: str | None) -> int:
     """Compare two datasets, sample by sample.
 
     FIRST and SECOND are names, such as digits@1.0.0. Lists samples that were added, removed, moved to another split,
@@ -47,12 +37,10 @@ def diff(
     connector = settings.connector()
     found = compare(load(first, connector), load(second, other_storage or connector), key=column)
     if page is not None:
-        head = f'<head><meta charset="utf-8"><title>{html.escape(f"{first} and {second}")}</title></head>'
-        Path(page).write_text(f"<!DOCTYPE html>\n<html>{head}<body>\n{found.to_html()}\n</body></html>\n", encoding="utf-8")
+        Path(page).write_text(whole_page(f"{first} and {second}", found.to_html()), encoding="utf-8")
     if settings.as_json:
         print_json(found.to_dict())
     else:
         print_blocks(found.document())
-        echo()
-        echo("the datasets differ" if found.differs else "the datasets are equal")
-    context.exit(1 if found.differs else 0)
+        echo("\nthe datasets differ" if found.differs else "\nthe datasets are equal")
+    return int(found.differs)

@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from data_stack.cli.made_up import make_up
-from data_stack.exception import ConfigError, MalformedIdentifierError
-from data_stack.io.identifiers import check_identifier
+from data_stack.exception import ConfigError
 from data_stack.plugins.manager import default_manager
 
 __all__ = ["write_package"]
@@ -62,10 +61,6 @@ def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> 
 
 
 def _check_name(name: str) -> None:
-    try:
-        check_identifier(name)
-    except MalformedIdentifierError as error:
-        raise ConfigError(f"a dataset cannot have the name {name!r:.80}: {error}") from error
     if not _NAME.fullmatch(name) or len(name) > _MOST_CHARACTERS:
         raise ConfigError(
             f"a dataset cannot have the name {name!r:.80}: it begins with a letter, and has up to {_MOST_CHARACTERS} letters and "

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from data_stack.cli.completion import complete_places
-from data_stack.cli.settings import Settings, common_options, echo, locate, pass_settings, print_columns, print_facts, print_json
+from data_stack.cli.settings import Settings, common_options, echo, locate, print_columns, print_facts, print_json, takes_settings
 
 __all__ = ["parquet"]
 
@@ -27,8 +27,7 @@ def parquet() -> None:
 @parquet.command("info")
 @_source
 @click.option("--values", is_flag=True, help="Also print the values in the row-group indexes.")
-@common_options
-@pass_settings
+@takes_settings
 def info(settings: Settings, source: str, values: bool) -> None:
     """Describe a Parquet dataset; reads only footers.
 
@@ -63,8 +62,7 @@ def info(settings: Settings, source: str, values: bool) -> None:
     help='The schema, as `info --json` prints it under "schema".  [default: the existing one, or inferred from the columns]',
 )
 @click.option("--petastorm", is_flag=True, help="Write Petastorm's metadata too; existing ones are always updated.")
-@common_options
-@pass_settings
+@takes_settings
 def generate(settings: Settings, source: str, schema_file: str | None, petastorm: bool) -> None:
     """Rebuild the manifest of a Parquet dataset from the footers of its files.
 
@@ -106,8 +104,7 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
     help="Compression of all cells but those that are compressed already.",
 )
 @click.option("--overwrite", is_flag=True, help="Delete the dataset at DST first.")
-@common_options
-@pass_settings
+@takes_settings
 def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...], **options: Any) -> None:
     """Copy a Parquet dataset: all or some fields, optionally without nulls, into new files. Decodes no cell.
 
@@ -140,8 +137,7 @@ def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...
 @click.option("--window", type=click.IntRange(min=1), default=8, show_default=True, help="Row groups to shuffle together.")
 @click.option("--warmup", type=click.IntRange(min=0), default=1, show_default=True, help="Epochs to run before measuring.")
 @click.option("--epochs", type=click.IntRange(min=1), default=1, show_default=True, help="Epochs to measure.")
-@common_options
-@pass_settings
+@takes_settings
 def throughput(settings: Settings, /, source: str, fields: tuple[str, ...], **options: Any) -> None:
     """Measure the read throughput of a Parquet dataset over whole epochs.
 

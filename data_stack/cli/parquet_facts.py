@@ -19,7 +19,6 @@ from data_stack.formats.parquet.schema import SCHEMA_KEY
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.loader.loader import Loader
 from data_stack.loader.orders import BlockShuffled
-from data_stack.loader.workers.automatic import WorkerKind
 
 __all__ = ["facts_of", "measure"]
 
@@ -104,29 +103,18 @@ def _indexes(footers: Footers, with_values: bool) -> list[dict[str, Any]] | str:
 
 
 def measure(
-    source: Any,
-    fields: Sequence[str] | None = None,
-    *,
-    workers: int | None = None,
-    worker_kind: WorkerKind = "auto",
-    batch_size: int = 256,
-    shuffle: bool = True,
-    window: int = 8,
-    warmup: int = 1,
-    epochs: int = 1,
+    source: Any, fields: Sequence[str] | None, *, shuffle: bool, window: int, warmup: int, epochs: int, **loading: Any
 ) -> dict[str, Any]:
     """Measure the throughput of reading whole epochs of a dataset, each from the files again.
 
     Args:
         source: as for :class:`~data_stack.formats.parquet.ParquetDataset`.
         fields: names or regular expressions; None for all.
-        workers: as for :class:`~data_stack.loader.loader.Loader`.
-        worker_kind: likewise.
-        batch_size: likewise.
         shuffle: row groups in a random order, and the rows of ``window`` of them.
         window: row groups that are mixed.
         warmup: epochs before the measured ones.
         epochs: measured epochs.
+        loading: batch size and workers, as for :class:`~data_stack.loader.loader.Loader`.
 
     Returns:
         Plain data: figures of the measured epochs; ``first_batch_seconds`` is of the first epoch of all.
@@ -142,7 +130,7 @@ def measure(
     for epoch in range(warmup + epochs):
         start = time.perf_counter()
         dataset = ParquetDataset(source, fields)  # a new one for each epoch, without row groups in memory
-        with Loader(dataset, batch_size, shuffle=order, seed=epoch, workers=workers, worker_kind=worker_kind) as loader:
+        with Loader(dataset, shuffle=order, seed=epoch, **loading) as loader:
             for batch in loader:
                 first_batch = first_batch or time.perf_counter() - start
                 n_rows += len(next(iter(batch.values()))) if epoch >= warmup else 0

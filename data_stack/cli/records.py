@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_json
+from data_stack.cli.settings import Settings, common_options, echo, print_json, takes_settings
 
 __all__ = ["records"]
 
@@ -17,8 +17,7 @@ def records() -> None:
 
 @records.command("seal")
 @click.argument("folder", metavar="FOLDER")
-@common_options
-@pass_settings
+@takes_settings
 def seal(settings: Settings, folder: str) -> None:
     """Write the manifest of a record dataset, or of each of its shards, that Granular wrote or appended to.
 

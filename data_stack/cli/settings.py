@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
@@ -29,6 +29,7 @@ __all__ = [
     "common_options",
     "dataset_options",
     "echo",
+    "is_place",
     "locate",
     "parse_options",
     "pass_settings",
@@ -36,6 +37,7 @@ __all__ = [
     "print_columns",
     "print_facts",
     "print_json",
+    "takes_settings",
     "terminal",
     "uses_colours",
 ]
@@ -99,7 +101,7 @@ class Settings:
         return connector
 
 
-#: Passes the Settings to a command.
+#: Passes the Settings to a command; :func:`takes_settings` gives it their options, too.
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
 
 dataset_options = click.option(
@@ -137,6 +139,18 @@ def locate(text: str) -> Any:
     return location_of((as_storage_connector(store), name))
 
 
+def is_place(settings: Settings, text: str, options: Mapping[str, Any]) -> bool:
+    """Whether a text is a path or URL, and not the name of an installed dataset.
+
+    Raises:
+        UsageError: it is one, but there are options for a dataset.
+    """
+    found = "://" in text or os.path.exists(os.path.expanduser(text))
+    if found and (options or settings.storage is not None):
+        raise click.UsageError(f"--storage and -O are for an installed dataset; {text!r} is a file, folder or URL")
+    return found
+
+
 def common_options(command: _Command) -> _Command:
     """Give a command, or the group before it, the options of :class:`Settings`; where both have one, the later counts."""
     for names, options in (
@@ -148,6 +162,11 @@ def common_options(command: _Command) -> _Command:
     ):
         command = click.option(*names, expose_value=False, callback=_take, **options)(command)
     return command
+
+
+def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of :class:`Settings`, and pass them as its first argument."""
+    return common_options(pass_settings(command))
 
 
 def _take(context: click.Context, parameter: click.Parameter, value: Any) -> None:

@@ -10,13 +10,12 @@ import click
 from data_stack.cli.completion import complete_names, complete_splits
 from data_stack.cli.settings import (
     Settings,
-    common_options,
     dataset_options,
     echo,
     parse_options,
-    pass_settings,
     print_columns,
     print_json,
+    takes_settings,
     terminal,
 )
 
@@ -44,8 +43,7 @@ _TILE_PIXELS = 1 << 14  # decoded, before it is made to fit
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Draw random samples instead of the first of each class.")
 @dataset_options
-@common_options
-@pass_settings
+@takes_settings
 def show(
     settings: Settings,
     name: str,

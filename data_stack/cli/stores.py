@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 import sys
 from dataclasses import asdict
+from typing import Any
 
 import click
 
 from data_stack.cli.completion import complete_names, complete_places
 from data_stack.cli.settings import (
     Settings,
-    common_options,
     echo,
-    pass_settings,
     print_columns,
     print_json,
+    takes_settings,
 )
 from data_stack.dataset.reports.markup import size_text
 
@@ -31,10 +31,8 @@ _jobs = click.option(
 @click.command()
 @_names
 @_jobs
-@common_options
-@pass_settings
-@click.pass_context
-def verify(context: click.Context, settings: Settings, names: tuple[str, ...], n_threads: int) -> None:
+@takes_settings
+def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
     """Verify stored resources against their checksums.
 
     Reads every resource of the datasets NAME, or of the whole store, and compares it with the checksums of the store and the
@@ -46,7 +44,7 @@ def verify(context: click.Context, settings: Settings, names: tuple[str, ...], n
     found = verify_storage(settings.existing_connector(), names, n_threads=n_threads)
     if settings.as_json:
         print_json(asdict(found))
-        context.exit(1 if found.state == "faulty" else 0)
+        return int(found.state == "faulty")
     for fault in found.faults:
         echo(f"FAULT  {fault.identifier}: {fault.problem}", style="red")
     echo(
@@ -55,7 +53,7 @@ def verify(context: click.Context, settings: Settings, names: tuple[str, ...], n
     )
     if found.n_without_digest:
         echo(f"{found.n_without_digest} resources have no digest; they were read, but not compared")
-    context.exit(1 if found.state == "faulty" else 0)
+    return int(found.state == "faulty")
 
 
 @click.command()
@@ -65,19 +63,8 @@ def verify(context: click.Context, settings: Settings, names: tuple[str, ...], n
 @click.option("--deep", is_flag=True, help="Also read what DST has, and replace damaged resources.")
 @_jobs
 @click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
-@common_options
-@pass_settings
-@click.pass_context
-def copy(
-    context: click.Context,
-    settings: Settings,
-    source: str,
-    target: str,
-    names: tuple[str, ...],
-    deep: bool,
-    n_threads: int,
-    dry_run: bool,
-) -> None:
+@takes_settings
+def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], **how: Any) -> int:
     """Copy datasets from one store to another.
 
     For example: data-stack copy /data/sets 'mongodb://host/datasets' digits mnist
@@ -96,7 +83,7 @@ def copy(
     there = as_storage_connector(source)
     check_there(there)
     try:
-        report = copy_datasets(there, target, names or None, n_threads=n_threads, deep=deep, dry_run=dry_run)
+        report = copy_datasets(there, target, names or None, **how)
     except IncompleteCopyError as error:
         report = error.report
     except (StorageError, KeyboardInterrupt):
@@ -105,22 +92,22 @@ def copy(
     if settings.as_json:
         counts = {each: {"resources": report.count(each), "bytes": report.size(each)} for each in ("copied", "present")}
         print_json(asdict(report) | counts)
-        context.exit(1 if report.faults else 0)
+        return int(bool(report.faults))
     for name in report.complete:
-        echo(f"{name} {'would be' if dry_run else 'is'} ready in {report.target}")
+        echo(f"{name} {'would be' if how['dry_run'] else 'is'} ready in {report.target}")
     parts = [
         f"{report.count(outcome)} {words} ({size_text(report.size(outcome))})"
         for outcome, words in (("copied", "copied"), ("present", "there already"))
         if report.count(outcome) or outcome == "copied"
     ]
-    echo(f"{'dry run: ' if dry_run else ''}{', '.join(parts)}, in {report.seconds:.3f} s")
+    echo(f"{'dry run: ' if how['dry_run'] else ''}{', '.join(parts)}, in {report.seconds:.3f} s")
     for skipped in report.skipped:
         echo(f"left   {skipped.identifier}: {skipped.problem}")
     for fault in report.faults:
         echo(f"FAULT  {fault.identifier}: {fault.problem}", style="red")
     if report.faults:
         echo(f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}")
-    context.exit(1 if report.faults else 0)
+    return int(bool(report.faults))
 
 
 @click.command()
@@ -129,8 +116,7 @@ def copy(
 @click.option("--all-versions", is_flag=True, help="All versions, and everything else below NAME.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation (never asked without a terminal).")
-@common_options
-@pass_settings
+@takes_settings
 def remove(settings: Settings, name: str, version: str | None, all_versions: bool, dry_run: bool, yes: bool) -> None:
     """Remove a dataset from the store.
 
@@ -171,8 +157,7 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
     help="Keep content replaced within these hours.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
-@common_options
-@pass_settings
+@takes_settings
 def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     """Delete garbage from the store.
 
@@ -196,8 +181,7 @@ def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
 
 @click.command()
 @_names
-@common_options
-@pass_settings
+@takes_settings
 def du(settings: Settings, names: tuple[str, ...]) -> None:
     """Show disk usage.
 

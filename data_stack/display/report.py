@@ -39,6 +39,7 @@ class DatasetReport(TextDocument):
         manifest: resources with sizes and digests; None for a factory of the original DataStack.
         steps: (name, seconds), in order.
         duplicates: equal samples within and between the splits; None unless requested.
+        iterators: the splits themselves, by name.
     """
 
     description: DatasetDescription
@@ -47,6 +48,7 @@ class DatasetReport(TextDocument):
     manifest: Manifest | None
     steps: tuple[tuple[str, float], ...]
     duplicates: DuplicatesReport | None = None
+    iterators: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -93,6 +95,7 @@ class DatasetReport(TextDocument):
             manifest=factory.manifest() if hasattr(factory, "manifest") else None,
             steps=tuple(steps),
             duplicates=find_duplicates(splits) if duplicates else None,
+            iterators=splits,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import struct
-import subprocess
-import sys
-import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,19 +72,6 @@ def test_wide_characters_stay_in_their_column(capsys: pytest.CaptureFixture[str]
     print_columns([("name", "n"), ("数据集", "1"), ("digits", "2")], right=(1,))
 
     assert capsys.readouterr().out.splitlines() == ["name    n", "------  -", "数据集  1", "digits  2"]
-
-
-def test_a_process_fits_the_width_that_its_terminal_tells(store: Path) -> None:
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-
-    command = [sys.executable, "-m", "data_stack.cli", "info", "digits", "--no-color"]
-    subprocess.run(command, stdin=slave, stdout=slave, env=environment, check=True)
-    os.close(slave)
-
-    shown = os.read(master, 65536).decode()
-    assert "homepage  https://archive.ics.uci.edu/dataset/80/o\r\n          ptical+recognition" in shown
 
 
 def test_the_page_of_the_command_line_names_every_command() -> None:

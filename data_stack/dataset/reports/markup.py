@@ -29,6 +29,7 @@ __all__ = [
     "printable",
     "readable",
     "size_text",
+    "whole_page",
 ]
 
 _MOST_CHARACTERS = 80
@@ -296,6 +297,12 @@ def as_html(blocks: Iterable[Block]) -> str:
     """The document as self-contained HTML: a ``<div>`` with its own style."""
     parts = "\n".join(_html_of(block) for block in blocks)
     return f'<div class="data-stack">\n{_STYLE}{parts}\n</div>\n'
+
+
+def whole_page(title: str, body: str) -> str:
+    """A file of HTML with this title, and the HTML of a document."""
+    head = f'<head><meta charset="utf-8"/><title>{html.escape(title)}</title></head>'
+    return f"<!DOCTYPE html>\n<html>{head}<body>\n{body}\n</body></html>"
 
 
 def _markdown_lines(block: Block) -> Iterator[str]:
