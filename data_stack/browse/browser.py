@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.browse.cells import cell_text, full_text, picture_of
+from data_stack.browse.cells import cell_text, full_text
 from data_stack.browse.query import Condition, Search, compare, find_alike, histograms, parse_conditions
 from data_stack.browse.table import Table
+from data_stack.dataset.display.pictures import as_png
 from data_stack.dataset.display.samples import overlays_of
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.indices import check_index
@@ -35,6 +36,7 @@ _N_NEIGHBOURS: Final = 6
 _MOST_COMPARED: Final = 1_000_000
 _MOST_PAIRS: Final = 48
 _MOST_OF_A_MESSAGE: Final = 1000
+_SMALL, _LARGE = 192 * 192, 1024 * 1024  # pixels
 
 
 class Browser:
@@ -71,7 +73,7 @@ class Browser:
             facts: dict[str, Any] = {"name": name, "n_samples": 0, "columns": []}
             try:
                 table = self._table(number)
-                columns = [{**asdict(each), "has_picture": each.has_picture} for each in table.columns[:_MOST_COLUMNS]]
+                columns = [asdict(each) for each in table.columns[:_MOST_COLUMNS]]
                 facts |= {"n_samples": table.n_samples, "class_column": table.class_column, "columns": columns}
             except Exception as error:  # noqa: BLE001  # foreign code; the other splits are shown
                 facts["error"] = _message(error)
@@ -162,7 +164,7 @@ class Browser:
         wanted = [column, *(hints if table.columns[column].kind == "image" else ())]
         values = [each[0] for each in table.read_columns(wanted, np.array([position], dtype=np.intp))]
         over = overlays_of(dict(zip(wanted[1:], values[1:], strict=True)), {number: hints[number] for number in wanted[1:]})
-        return picture_of(values[0], table.columns[column].hint, over, is_large=is_large)
+        return as_png(values[0], max_pixels=_LARGE if is_large else _SMALL, hint=table.columns[column].hint, **over)
 
     # ------------------------------------------------------------------ columns
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.browse.cells import PICTURED
-from data_stack.dataset.display.pictures import Kind, kind_of_value
+from data_stack.dataset.display.kinds import Kind, look_at
 from data_stack.dataset.display.samples import hints_of, part_of
 from data_stack.dataset.iterator import Column, DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
@@ -53,6 +52,7 @@ class BrowsedColumn:
         shape: of a value; None where it varies.
         kind: what its values are shown as.
         is_plain: whether its values are single numbers, times or texts, which can be filtered.
+        has_picture: whether its values are shown as pictures.
         hint: what the meta says of it, see :func:`~data_stack.dataset.display.pictures.kind_of_value`.
         class_names: names of the values 0, 1 …; empty without names.
     """
@@ -64,14 +64,9 @@ class BrowsedColumn:
     shape: tuple[int | None, ...] | None
     kind: Kind
     is_plain: bool
+    has_picture: bool
     hint: str | None = None
     class_names: tuple[str, ...] = ()
-
-    @property
-    def has_picture(self) -> bool:
-        """Whether its values are shown as pictures."""
-        is_vector = self.kind == "array" and self.shape is not None and len(self.shape) == 1
-        return not self.is_plain and self.kind in PICTURED and not is_vector
 
 
 class Table:
@@ -112,8 +107,9 @@ class Table:
         found, hints = list[BrowsedColumn](), dict[Any, str](hints_of(iterator))
         for report in reports:
             values, hint = [part_of(sample, report.key) for sample in samples], hints.get(report.key)
-            kinds = [each for each in (kind_of_value(value, hint) for value in values) if each != "missing"]
+            looks = [look for look in (look_at(value, hint) for value in values) if look.kind != "missing"]
             is_class = report.role == "target" or (meta is None and report.key == "label")
+            is_plain = (is_class and kind == "one_hot") or all(map(_is_plain, values))
             unnamed = "value" if report.key is None else f"column {report.key}" if isinstance(report.key, int) else report.key
             found.append(
                 BrowsedColumn(
@@ -122,8 +118,9 @@ class Table:
                     report.role,
                     report.dtype,
                     report.shape,
-                    kinds[0] if kinds else "missing",
-                    (is_class and kind == "one_hot") or all(map(_is_plain, values)),
+                    looks[0].kind if looks else "missing",
+                    is_plain,
+                    not is_plain and any(look.is_picture for look in looks),
                     hint,
                     tuple(map(str, classes)) if is_class else (),
                 )

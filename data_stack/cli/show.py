@@ -20,7 +20,6 @@ from data_stack.cli.settings import (
 )
 
 if TYPE_CHECKING:
-    from data_stack.dataset.display.kinds import Look
     from data_stack.dataset.iterator import DatasetIteratorIF
 
 __all__ = ["show"]
@@ -84,7 +83,7 @@ def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, 
     samples = _choose_samples(iterator, n_samples, seed)
     console = None if settings.as_json else terminal()
     looks = [look_at(value, "image") for _, _, value in samples] if console is not None and console.color_system else []
-    if console is not None and looks and all(look.kind in ("image", "mask") or _is_grid(look) for look in looks):
+    if console is not None and looks and all(look.is_picture for look in looks):
         from data_stack.cli.pictures import find_protocol, print_picture, print_tiles
         from data_stack.dataset.display.pictures import span_of, to_pixels
         from data_stack.display import contact_sheet
@@ -94,7 +93,7 @@ def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, 
             print_picture(contact_sheet(iterator, n_samples=n_samples, seed=seed), protocol, console)
             return
         span = span_of([look.data for look in looks if look.kind == "image"])
-        tiles = [to_pixels(look, _TILE_PIXELS, None if _is_grid(look) else span) for look in looks]
+        tiles = [to_pixels(look, _TILE_PIXELS, span) for look in looks]
         print_tiles(tiles, [label for _, label, _ in samples], console)
         return
     rows = [(position, label, _text_of(value)) for position, label, value in samples]
@@ -102,11 +101,6 @@ def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, 
         print_json([dict(zip(_COLUMNS, row, strict=True)) for row in rows])
     else:
         print_columns([_COLUMNS, *((str(position), *texts) for position, *texts in rows)], right=(0,))
-
-
-def _is_grid(look: Look) -> bool:
-    """Whether a value is drawn as a heat map."""
-    return look.kind == "array" and look.data.ndim > 1
 
 
 def _choose_samples(iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> list[tuple[int, str, Any]]:

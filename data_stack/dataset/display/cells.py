@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from data_stack.codecs.registry import codec_of
 from data_stack.dataset.display.kinds import Look, sampled, shorten
-from data_stack.dataset.display.pictures import png_of, span_of, to_pixels
+from data_stack.dataset.display.pictures import png_of, to_pixels
 from data_stack.dataset.reports.markup import Rich
 from data_stack.exception import DataStackError
 
-__all__ = ["cell_of", "is_picture"]
+__all__ = ["cell_of"]
 
 _Array = npt.NDArray[Any]
 
@@ -26,16 +26,9 @@ _EDGE = 112  # of a picture on the page
 _LEAST_FACTOR = 3  # pictures that are enlarged so much show their pixels
 _MOST_PIXELS = 2 * _EDGE * _EDGE
 _FEWEST_PIXELS = 256
-_LINE_WIDTH, _LINE_HEIGHT, _MOST_LINES = 170, 56, 6
-_COLOURS = ("#5b8bd0", "#d9774a", "#4aa58a", "#b07cc6", "#c2a13c", "#8a8f98")
-_FEWEST_POINTS, _POINT_BYTES = 16, 12
+_WIDTH_OF_LINES = 170
 _LEAST_RATE = 8_000
 _MOST_CHARACTERS = 240
-
-
-def is_picture(look: Look) -> bool:
-    """Whether a value is shown as a picture, a line or a player."""
-    return look.kind in ("image", "mask", "series", "audio") or (look.kind == "array" and look.data.ndim > 1)
 
 
 def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, over: Mapping[str, Any] | None = None) -> str:
@@ -44,14 +37,12 @@ def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, o
     Args:
         look: the value.
         n_bytes: that its picture or sound may take; these become smaller, or shorter, until they do.
-        span: what is black and white in pictures that are seen side by side.
+        span: what is black and white in images that are seen side by side.
         over: ``boxes`` and ``mask`` to draw over a picture.
     """
     if look.kind == "audio":
         return _player(look, n_bytes)
-    if look.kind == "series":
-        return _lines(look.data, n_bytes)
-    if is_picture(look):
+    if look.is_picture:
         return _picture(look, 3 * n_bytes // 4, span, over or {})
     return "missing" if look.kind == "missing" else shorten(look.data, _MOST_CHARACTERS)
 
@@ -65,44 +56,17 @@ def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: M
             with contextlib.suppress(DataStackError):  # Pillow is not installed
                 media, data = "jpeg", codec_of("jpg").encode(pixels)
         max_pixels //= 2
-    height, width = look.data.shape[-2:] if look.kind == "array" else look.data.shape[:2]
-    scale = _EDGE / max(height, width)
+    is_series, shape = look.kind == "series", look.data.shape
+    height, width = pixels.shape[:2] if is_series else shape[-2:] if look.kind == "array" else shape[:2]
+    scale = (_WIDTH_OF_LINES if is_series else _EDGE) / max(height, width)
     is_enlarged = scale >= _LEAST_FACTOR
     scale = int(scale) if is_enlarged else scale
     size = f'width="{max(4, round(width * scale))}" height="{max(4, round(height * scale))}"'
     style = ' style="image-rendering:pixelated"' if is_enlarged else ""
-    text = _layout_text(look.data)
+    text = _layout_text(look.data[:, 0] if is_series and shape[1] == 1 else look.data)
     source = f"data:image/{media};base64,{base64.b64encode(data).decode('ascii')}"
     shown = f'<img {size}{style} alt="{text}" src="{source}"/>'
-    return Rich(text, shown + (_soft(_range_text(look.data)) if look.kind == "array" else ""))
-
-
-def _lines(lines: _Array, n_bytes: int) -> Rich:
-    """Numbers in time as lines; where there are many, the least and the largest of neighbours."""
-    n, number = lines.shape
-    values = np.where(np.isfinite(lines), lines, np.nan)[:, :_MOST_LINES].astype(np.float64)
-    n_points = max(_FEWEST_POINTS, min(2 * _LINE_WIDTH, n_bytes // (_POINT_BYTES * values.shape[1])))
-    step = -(-2 * n // n_points)
-    if step > 2:
-        parts = np.arange(0, n, step)
-        values = np.stack([np.fmin.reduceat(values, parts), np.fmax.reduceat(values, parts)], axis=1).reshape(-1, values.shape[1])
-    low, high = span_of([values], from_zero=False)
-    x = np.linspace(0, _LINE_WIDTH, len(values))
-    y = _LINE_HEIGHT - 2 - (_LINE_HEIGHT - 4) * (values - low) / (high - low)
-    drawn = "".join(_polylines(x, y[:, line], _COLOURS[line]) for line in range(y.shape[1]))
-    svg = f'<svg width="{_LINE_WIDTH}" height="{_LINE_HEIGHT}" viewBox="0 0 {_LINE_WIDTH} {_LINE_HEIGHT}">{drawn}</svg>'
-    text = _layout_text(lines[:, 0] if number == 1 else lines)
-    return Rich(f"{text}, {_range_text(lines)}", svg + _soft(_range_text(lines)))
-
-
-def _polylines(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], colour: str) -> str:
-    """A line with gaps where values are missing."""
-    there = np.flatnonzero(~np.isnan(y))
-    if not len(there):
-        return ""
-    runs = np.split(there, np.flatnonzero(np.diff(there) > 1) + 1)
-    points = [" ".join(f"{x[at]:.1f},{y[at]:.1f}" for at in run) for run in runs]
-    return "".join(f'<polyline style="stroke:{colour}" points="{each}"/>' for each in points)
+    return Rich(text, shown + (_soft(_range_text(look.data)) if is_series or look.kind == "array" else ""))
 
 
 def _player(look: Look, n_bytes: int) -> Rich:

@@ -52,7 +52,7 @@ def contact_sheet(
     The choice is deterministic: equally many samples of each class, the first ones, or random ones with ``seed``; for targets
     that are not classes, samples evenly over the dataset. Pictures have the shape ``(height, width)``, ``(height, width, c)``
     or ``(c, height, width)`` with 1, 3 or 4 channels of any number type; small ones are enlarged. All share one range of
-    values. Boxes and masks that the meta names are drawn over them. Other samples are drawn as text.
+    values. Boxes and masks that the meta names are drawn over them. Series and sound are lines, other samples text.
 
     Args:
         iterator: tuples or dicts; reads the drawn samples and up to 10,000 targets.
@@ -115,9 +115,9 @@ def _tiles(samples: Sequence[Any], key: Any, hints: Mapping[Any, str]) -> list[I
     span = span_of([look.data for look in looks if look.kind == "image"])
     tiles = []
     for sample, look in zip(samples, looks, strict=True):
-        if look.kind in ("image", "mask") or (look.kind == "array" and look.data.ndim > 1):
+        if look.is_picture:
             over = overlays_of(sample, hints) if look.kind == "image" else {}
-            tiles.append(_thumbnail(to_pixels(look, _MOST_PIXELS, None if look.kind == "array" else span, **over)))
+            tiles.append(_thumbnail(to_pixels(look, _MOST_PIXELS, span, **over)))
         else:
             tiles.append(_text_tile(part_of(sample, key)))
     return tiles

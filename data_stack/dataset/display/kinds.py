@@ -50,6 +50,11 @@ class Look:
     data: Any
     rate: int = 0
 
+    @property
+    def is_picture(self) -> bool:
+        """Whether it is drawn, as a picture or lines; sound has a player, too."""
+        return self.kind in ("image", "mask", "series", "audio") or (self.kind == "array" and self.data.ndim > 1)
+
 
 def kind_of_value(value: Any, hint: str | None = None) -> Kind:
     """What a value is shown as: ``"image"``, ``"audio"``, ``"text"`` and so on; raises nothing.

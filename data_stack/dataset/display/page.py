@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from data_stack.dataset.display.cells import cell_of, is_picture
+from data_stack.dataset.display.cells import cell_of
 from data_stack.dataset.display.kinds import Look, look_at, shorten
 from data_stack.dataset.display.pictures import span_of
 from data_stack.dataset.display.samples import default_keys, hints_of, label_text, overlays_of, part_of
@@ -178,7 +178,7 @@ class IteratorPage(TextDocument):
             for position, sample in self._rows
         ]
         looks = [found for _, found, _ in rows if not isinstance(found, _Failed)]
-        pictured = [key for key in keys if any(is_picture(each[key]) for each in looks)]
+        pictured = [key for key in keys if any(each[key].is_picture for each in looks)]
         if any(each[key].kind == "image" for each in looks for key in pictured):
             pictured = [key for key in pictured if not self._hints.get(key, "").startswith(("mask", "boxes"))]
         n_bytes = self.n_bytes // max(1, len(rows) * len(pictured))
@@ -188,7 +188,7 @@ class IteratorPage(TextDocument):
             is_image = found[key].kind == "image"
             over = overlays_of(sample, self._hints) if is_image and key in pictured else {}
             try:
-                return cell_of(found[key], n_bytes, spans.get(key) if is_image else None, over)
+                return cell_of(found[key], n_bytes, spans.get(key), over)
             except Exception as error:  # noqa: BLE001  # foreign values
                 return _reason(error)
 
@@ -212,7 +212,7 @@ class IteratorPage(TextDocument):
         if isinstance(found, _Failed):
             return found.reason, [f"#{position:,}"]
         captions = [f"#{position:,}"]
-        if self._target_key in found and self._target_key != key and not is_picture(found[self._target_key]):
+        if self._target_key in found and self._target_key != key and not found[self._target_key].is_picture:
             text = label_text(part_of(sample, self._target_key), getattr(self._meta, "class_names", None))
             captions.insert(0, Rich(text, f"<b>{html.escape(text)}</b>"))
         others = [each for each in self._columns if each.key in found and each.key not in (key, self._target_key)]

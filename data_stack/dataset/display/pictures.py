@@ -29,6 +29,8 @@ _HEAT = np.array(
     [(68, 1, 84), (72, 40, 120), (62, 74, 137), (49, 104, 142), (38, 130, 142),
      (31, 158, 137), (53, 183, 121), (109, 205, 89), (180, 222, 44), (253, 231, 37)]
 )  # fmt: skip
+_MOST_LINES, _WIDEST_LINES = 6, 480
+_LINE_COLOURS = ((91, 139, 208), (217, 119, 74), (74, 165, 138), (176, 124, 198), (194, 161, 60), (138, 143, 152))
 #: Of classes in masks, and of boxes.
 _COLOURS = np.array([(230, 75, 53), (77, 187, 213), (0, 160, 135), (240, 180, 40), (132, 94, 194), (240, 120, 180)])
 
@@ -45,30 +47,33 @@ def as_png(
     """A picture of a value as the bytes of a PNG file.
 
     Pictures may have any size and number type, with the channels first or last: shape ``(h, w)``, ``(h, w, c)`` or
-    ``(c, h, w)`` with c 1, 3 or 4; arrays of other shapes are drawn as heat maps, NaN transparent. Large ones are shrunk, small
-    ones are not enlarged (except below boxes and masks). Image files and Pillow images are pictures too.
+    ``(c, h, w)`` with c 1, 3 or 4; series and sound are drawn as lines, arrays of other shapes as heat maps, NaN transparent.
+    Large ones are shrunk, small ones are not enlarged (except below boxes and masks). Image files and Pillow images are
+    pictures too.
 
     Args:
         value: see :func:`kind_of_value`.
         max_pixels: of the result; its longer edge is at most four times the square root of that.
-        span: the values drawn as black and white; None for those of :func:`span_of`.
+        span: the values of an image drawn as black and white; None for those of :func:`span_of`.
         hint: what the meta says of the column, see :func:`kind_of_value`.
         boxes: drawn over the picture: shape ``(n, 4)``, x and y of two corners, in pixels.
         mask: drawn over the picture: classes or bools, of any shape ``(h, w)``; 0 is left clear.
 
     Raises:
-        ConfigError: there is nothing to draw: the value is no image, mask or array of numbers.
+        ConfigError: there is nothing to draw: the value is no image, mask, sound or array of numbers.
     """
     look = look_at(value, hint)
-    if look.kind == "series" or (look.kind == "array" and look.data.ndim == 1):
-        look = Look("array", look.data.reshape(len(look.data), -1).T)
-    if look.kind not in ("image", "mask", "array"):
+    if look.kind == "array" and look.data.ndim == 1:
+        look = Look("array", look.data[np.newaxis])
+    if not look.is_picture:
         raise ConfigError(f"there is no picture of {shorten(value)}, a value of kind {look.kind!r}")
     return png_of(to_pixels(look, max_pixels, span, boxes=boxes, mask=mask))
 
 
 def to_pixels(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: Any = None, mask: Any = None) -> _Pixels:
-    """As :func:`as_png`, for an image, mask or array: pixels of shape ``(h, w)``, ``(h, w, 3)`` or ``(h, w, 4)``, uint8."""
+    """As :func:`as_png`: pixels of shape ``(h, w)``, ``(h, w, 3)`` or ``(h, w, 4)``, uint8."""
+    if look.kind in ("series", "audio"):
+        return _draw_lines(look.data, max_pixels)
     array = look.data
     while look.kind == "array" and array.ndim > 2:  # of many planes the one in the middle
         array = array[len(array) // 2]
@@ -76,7 +81,7 @@ def to_pixels(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: 
     if look.kind == "mask":
         return _colours_of(small)
     if look.kind == "array":
-        return _heat_map(small, span or span_of([array], from_zero=False))
+        return _heat_map(small, span_of([array], from_zero=False))
     pixels = _to_bytes(small, span or span_of([array]))
     if boxes is None and mask is None:
         return pixels
@@ -167,6 +172,28 @@ def _heat_map(array: _Array, span: _Span) -> _Pixels:
     where = np.clip((array.astype(np.float64) - span[0]) / (span[1] - span[0]), 0, 1)
     colours = [np.interp(where, np.linspace(0, 1, len(_HEAT)), _HEAT[:, channel]) for channel in range(3)]
     return np.asarray(np.nan_to_num(np.stack([*colours, np.where(np.isnan(where), 0, 255)], axis=2)), np.uint8)
+
+
+def _draw_lines(lines: _Array, max_pixels: int) -> _Pixels:
+    """Numbers in time, shape ``(n, lines)``, with gaps where not finite; of many, the least and the largest neighbours."""
+    width = min(_WIDEST_LINES, math.isqrt(3 * max_pixels))
+    height = width // 3
+    low, high = span_of([lines], from_zero=False)
+    pixels = np.zeros((height, width, 4), np.uint8)
+    with np.errstate(all="ignore"):
+        values = np.where(np.isfinite(lines), lines, np.nan)[:, :_MOST_LINES].astype(np.float64)
+        heights = (high - values) / (high - low) * (height - 3)
+        if len(lines) <= width:
+            places = np.linspace(0, len(lines) - 1, width + 1)
+            heights = np.stack([np.interp(places, np.arange(len(lines)), line) for line in heights.T], axis=1)
+        starts = np.linspace(0, len(heights) - 1, width + 1).round().astype(np.intp)
+        ranges = np.stack([starts[:-1], starts[1:] + 1], axis=1).ravel()
+        padded = np.vstack([heights, np.full((1, heights.shape[1]), np.nan)])
+        ends = [extreme.reduceat(padded, ranges)[::2].T for extreme in (np.fmin, np.fmax)]
+    rows = np.arange(height)[:, np.newaxis]
+    for top, bottom, colour in zip(*ends, _LINE_COLOURS, strict=False):
+        pixels[(rows >= np.floor(top)) & (rows < np.floor(bottom) + 3)] = (*colour, 255)
+    return pixels
 
 
 def _colours_of(mask: _Array) -> _Pixels:

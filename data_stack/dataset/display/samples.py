@@ -51,12 +51,12 @@ def title_of(iterator: DatasetIteratorIF) -> str:
     return " · ".join(str(name) for name in names if name) or type(iterator).__name__
 
 
-def label_text(target: Any, class_names: Sequence[Any] | None) -> str:
+def label_text(target: Any, class_names: Sequence[Any] | None, most_characters: int = 28) -> str:
     """A target in a few words: the name of its class where it has one."""
     label = _label(target)
     if class_names and type(label) is int and 0 <= label < len(class_names):
         label = class_names[label]
-    return "" if label is None else shorten(label, 28)
+    return "" if label is None else shorten(label, most_characters)
 
 
 def hints_of(iterator: DatasetIteratorIF) -> dict[int | str, str]:

@@ -23,7 +23,6 @@ _MOST_PARTS = 8
 _PARTS_FIRST = 4  # of more parts, so many are drawn, and the last one
 _MOST_CHARACTERS_OF_ARGUMENTS = 120
 _MOST_DATASETS = 20
-_MOST_NESTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,32 +89,10 @@ class Explanation:
         return as_html(self.document())
 
     def document(self) -> list[Block]:
-        """The tree, which unfolds in HTML, and what the stack keeps."""
-        return [Paragraph(Rich("\n".join(self._lines()), self._tree(1, set()))), *map(Paragraph, self._summary())]
-
-    def _tree(self, number: int, drawn: set[int], depth: int = 0) -> str:
-        """A layer and those below it as HTML: a chain is a list, several parts of a layer unfold."""
-        items: list[str] = []
-        while number <= len(self.layers):
-            layer = self.layers[number - 1]
-            if number in drawn or depth > _MOST_NESTED:
-                items.append(f"<li>{html.escape(printable(layer.title))}{', as above' if number in drawn else ' …'}</li>")
-                break
-            drawn.add(number)
-            facts = "".join(f'<br/><span class="soft">{html.escape(printable(fact))}</span>' for fact in self._facts(layer))
-            items.append(f"<li>{html.escape(printable(layer.title))}{facts}")
-            if len(layer.stacked_on) == 1:
-                items[-1] += "</li>"
-                number = layer.stacked_on[0]
-                continue
-            shown = [part for part, _, _ in self._below(layer, "")]
-            inner = (
-                f"<ul><li>{each}</li></ul>" if isinstance(each, str) else self._tree(each, drawn, depth + 1) for each in shown
-            )
-            title = f"<details><summary>{len(layer.stacked_on):,} parts</summary>"
-            items[-1] += f"{title}{''.join(inner)}</details></li>" if shown else "</li>"
-            break
-        return f"<ul>{''.join(items)}</ul>"
+        """The tree, and what the stack keeps."""
+        tree = "\n".join(self._lines())
+        drawn = Rich(tree, f"<pre>{html.escape(printable(tree, keep=chr(10)))}</pre>")
+        return [Paragraph(drawn), *map(Paragraph, self._summary())]
 
     def _summary(self) -> list[str]:
         lines = [f"kept in memory: {size_text(self.n_bytes)}"]

@@ -60,12 +60,10 @@ _STYLE = """\
 .data-stack figure b {font-weight: 600}
 .data-stack.data-stack img, .data-stack.data-stack svg, .data-stack audio {display: block; margin: 0 0 3px; max-width: none}
 .data-stack audio {width: 180px; height: 30px}
-.data-stack polyline {fill: none; stroke-width: 1.2; stroke-linejoin: round}
 .data-stack .bar {height: 9px; margin-top: 4px; border-radius: 1px; background: var(--accent)}
 .data-stack .bars {width: 120px}
 .data-stack summary {cursor: pointer; padding: 2px 0}
-.data-stack ul {list-style: none; margin: 2px 0 2px 4px; padding: 0 0 0 12px; border-left: 1px solid var(--line)}
-.data-stack li {margin: 0; padding: 1px 0}
+.data-stack pre {margin: 2px 0 2px 4px; overflow-x: auto; font-size: 12px; line-height: 1.35}
 </style>
 """
 

@@ -59,7 +59,7 @@ def shown(it: Any) -> str:
     for element in root.iter():
         assert element.tag in {
             "div", "style", "h3", "h4", "h5", "p", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "img",
-            "b", "br", "svg", "polyline", "audio", "span", "details", "summary", "ul", "li", "pre",
+            "b", "br", "audio", "span", "details", "summary", "pre",
         }  # fmt: skip
         assert not any(name.startswith("on") for name in element.attrib)
         assert element.get("src", "data:").startswith("data:")
@@ -274,7 +274,9 @@ def test_lines_are_drawn_with_gaps_and_few_points() -> None:
 
     html = shown(SequenceDatasetIterator([[wave] * 8]))
 
-    assert html.count("<polyline") == 16
+    drawn = [pixels[:, :, 3].any(axis=0) for pixels in pictures_in(html)]
+    assert len(drawn) == 8
+    assert all(0.88 < columns.mean() < 0.92 for columns in drawn)
     assert len(html) < 80_000
     assert shown(SequenceDatasetIterator([np.random.default_rng(0).random((8, 400, 6))] * 12))
 
@@ -323,17 +325,6 @@ def test_a_description_and_reports_show() -> None:
     assert str(digits).startswith("digits 1.0.0\n====")
     assert "50.0 %" in shown(photos().report())
     assert "photos, train" in shown(photos().explain())
-
-
-def test_the_parts_of_a_stack_unfold() -> None:
-    html = shown(photos().combine(photos().take(3).combine(photos())).explain())
-
-    assert html.count("<details>") == 2
-    assert html.count("<summary>2 parts</summary>") == 2
-    deep: Any = photos()
-    for _ in range(300):
-        deep = deep.map(lambda sample: sample)
-    assert shown(deep)
 
 
 @pytest.mark.parametrize(
