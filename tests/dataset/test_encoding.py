@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from layer_laws import Samples
 from sklearn.preprocessing import StandardScaler
 
 import data_stack
@@ -33,12 +33,11 @@ from data_stack.dataset.iterator import (
     InformedDatasetIteratorIF,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import IndexArray
 from data_stack.dataset.iterator.encoded import EncodedDatasetIterator
-from data_stack.dataset.iterator.stacking import column_of, empty_like, stack_samples
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError, ModelNotTrainedError
+from data_stack.testing import DatasetIteratorContract
+from data_stack.testing.iterators import assert_same
 
 N = 12
 RNG = np.random.default_rng(2)
@@ -50,23 +49,6 @@ RAGGED = [IMAGES[i, : 2 + i % 2] for i in range(N)]
 ROWS = [[float(i), WORDS[i], i % 4] for i in range(N)]
 
 Point = namedtuple("Point", ["sample", "target"])
-
-
-class Client(DatasetIterator):
-    """A client's iterator with no more than it must have, which takes plain ints in range only."""
-
-    def __init__(self, samples: list[Any]) -> None:
-        self.samples = samples
-        self.read: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> Any:
-        assert type(index) is int
-        assert 0 <= index < len(self.samples)
-        self.read.append(index)
-        return self.samples[index]
 
 
 def ordinal() -> CategoricalEncoder:
@@ -87,20 +69,20 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "rows": lambda: fitted(SequenceDatasetIterator([ROWS, LABELS]), {0: features(), 1: CategoricalEncoder()}),
     "ragged_images": lambda: fitted(SequenceDatasetIterator([RAGGED, LABELS]), {0: ImageEncoder()}),
     "dicts": lambda: fitted(
-        Client([{"x": x, "y": y} for x, y in zip(NUMBERS, WORDS, strict=True)]),
+        Samples([{"x": x, "y": y} for x, y in zip(NUMBERS, WORDS, strict=True)]),
         {"x": ContinuousEncoder(), "y": CategoricalEncoder("ordinal")},
     ),
     "named_tuples": lambda: fitted(
-        Client([Point(x, y) for x, y in zip(NUMBERS, WORDS, strict=True)]), {1: CategoricalEncoder("ordinal")}
+        Samples([Point(x, y) for x, y in zip(NUMBERS, WORDS, strict=True)]), {1: CategoricalEncoder("ordinal")}
     ),
-    "bare_arrays": lambda: fitted(Client(list(NUMBERS)), {0: ContinuousEncoder()}),
+    "bare_arrays": lambda: fitted(Samples(list(NUMBERS)), {0: ContinuousEncoder()}),
     "mapped_to_words": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes({(0, 1): "low"}),
     "dropped": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({1: 0, 2: 1}, unmapped="drop")),
     "sklearn": lambda: fitted(SequenceDatasetIterator([NUMBERS, LABELS]), {0: StandardScaler()}),
     "view": lambda: fitted(SequenceDatasetIterator([NUMBERS, LABELS])[::-1], {0: ContinuousEncoder()})[3:],
     "parts": lambda: fitted(
         CombinedDatasetIterator(
-            [SequenceDatasetIterator([NUMBERS[:5], LABELS[:5]]), Client(list(zip(NUMBERS[5:], LABELS[5:], strict=True)))]
+            [SequenceDatasetIterator([NUMBERS[:5], LABELS[:5]]), Samples(list(zip(NUMBERS[5:], LABELS[5:], strict=True)))]
         ),
         {0: ContinuousEncoder(), 1: CategoricalEncoder()},
     ),
@@ -112,72 +94,14 @@ def fitted(iterator: DatasetIteratorIF, encoders: Any) -> DatasetIteratorIF:
     return iterator.encode(encoders, fit_on=iterator)
 
 
-@pytest.fixture(params=STACKS)
-def encoded(request: pytest.FixtureRequest) -> DatasetIteratorIF:
-    """An iterator with encoded columns."""
-    return STACKS[request.param]()
+class TestStacks(DatasetIteratorContract):
+    @pytest.fixture(params=STACKS)
+    def iterator(self, request: pytest.FixtureRequest) -> DatasetIteratorIF:
+        return STACKS[request.param]()
 
-
-def same(first: Any, second: Any) -> bool:
-    """Whether batches or samples are the same: values, dtypes, shapes, form."""
-    if isinstance(first, dict):
-        return isinstance(second, dict) and list(first) == list(second) and all(same(first[key], second[key]) for key in first)
-    if isinstance(first, (tuple, list)):
-        return type(first) is type(second) and len(first) == len(second) and all(map(same, first, second))
-    if isinstance(first, (np.ndarray, np.generic)):
-        if first.dtype == object:
-            return second.dtype == object and all(map(same, first.tolist(), second.tolist()))
-        return (first.dtype, first.shape, first.tobytes()) == (second.dtype, second.shape, second.tobytes())
-    if isinstance(first, torch.Tensor):
-        return bool((first == second).all())
-    return type(first) is type(second) and first == second
-
-
-def indices_of(n: int) -> list[tuple[IndexArray, list[int]]]:
-    """Indices of every kind, with what they mean."""
-    mask = np.arange(n) % 2 == 0
-    return [
-        ([], []),
-        ([n - 1, 0, -1, 0], [n - 1, 0, n - 1, 0]),
-        (slice(None, None, -1), list(range(n))[::-1]),
-        (mask, np.flatnonzero(mask).tolist()),
-    ]
-
-
-def test_samples_batches_and_columns_agree_for_every_kind_of_index(encoded: DatasetIteratorIF) -> None:
-    samples = [encoded[i] for i in range(len(encoded))]
-
-    assert all(map(same, list(encoded), samples))
-    assert all(same(encoded[np.int64(i) - len(samples)], sample) for i, sample in enumerate(samples))
-    read = access_to(encoded).sample
-    assert all(same(read(i), sample) for i, sample in enumerate(samples))
-    for index, meant in indices_of(len(encoded)):
-        expected = [samples[position] for position in meant]
-        batch = stack_samples(expected) if expected else empty_like(stack_samples(samples[:1]))
-        assert all(map(same, encoded.__getitems__(index), expected))
-        assert same(encoded.read_batch(index), batch)
-        assert all(map(same, [encoded[index][i] for i in range(len(expected))], expected))
-        if not isinstance(batch, np.ndarray):
-            assert all(same(encoded.read_column(key, index), column_of(batch, key)) for key in keys_of(batch))
-    whole = stack_samples(samples)
-    if not isinstance(whole, np.ndarray):
-        columns = [column_of(whole, key) for key in keys_of(whole)]
-        assert all(map(same, map(encoded.read_column, keys_of(whole)), columns))
-        assert all(map(same, access_to(encoded).columns(keys_of(whole)), columns))
-
-
-def keys_of(batch: Any) -> list[Any]:
-    """All names of the columns of a batch."""
-    return list(batch) if isinstance(batch, dict) else [*range(len(batch)), -1]
-
-
-def test_a_pickled_iterator_reads_the_same(encoded: DatasetIteratorIF) -> None:
-    before = pickle.loads(pickle.dumps(encoded))
-    samples = list(encoded)
-    after = pickle.loads(pickle.dumps(encoded))
-
-    assert all(map(same, before, samples))
-    assert all(map(same, after, samples))
+    @pytest.fixture
+    def expected(self, iterator: DatasetIteratorIF) -> list[Any]:
+        return [iterator[position] for position in range(len(iterator))]
 
 
 # ---------------------------------------------------------------------- fitting
@@ -206,7 +130,7 @@ def test_an_encoder_that_is_not_fitted_needs_an_iterator_to_be_fitted_on() -> No
 
 
 def test_each_sample_is_read_once_to_fit_several_columns() -> None:
-    client = Client([(float(i), str(i % 3)) for i in range(200)])
+    client = Samples([(float(i), str(i % 3)) for i in range(200)])
 
     client.encode({0: ContinuousEncoder(), 1: CategoricalEncoder("ordinal")}, fit_on=client)
 
@@ -279,7 +203,7 @@ def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_itera
     indices=st.lists(st.integers(0, 11), max_size=6),
 )
 def test_dropped_labels_leave_their_samples_out(labels: list[Any], mapping: dict[Any, Any], indices: list[int]) -> None:
-    source = Client([(i, label) for i, label in enumerate(labels)])
+    source = Samples([(i, label) for i, label in enumerate(labels)])
     expected = [(i, mapping[label]) for i, label in enumerate(labels) if label in mapping]
 
     stack = source.map_classes(ClassMapping(mapping, unmapped="drop"))
@@ -308,7 +232,7 @@ def test_one_hot_takes_the_classes_of_the_meta() -> None:
 
 def informed(**meta: Any) -> InformedDatasetIterator:
     """Dict samples with their meta."""
-    samples = Client([{"x": row, "y": word} for row, word in zip(ROWS, WORDS, strict=True)])
+    samples = Samples([{"x": row, "y": word} for row, word in zip(ROWS, WORDS, strict=True)])
     return InformedDatasetIterator(samples, DatasetMeta(IteratorMeta("x", "y", "y"), dataset_name="zoo", **meta))
 
 
@@ -357,7 +281,7 @@ def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
     rebuilt = data_stack.from_recipe(json.loads(json.dumps(stack.recipe())))
 
     assert stack.recipe()["reproducible"]
-    assert all(map(same, rebuilt, stack))
+    assert_same(list(rebuilt), list(stack))
     assert rebuilt.fingerprint() == stack.fingerprint()
     assert meta_of(rebuilt) == meta_of(stack)
 
@@ -378,8 +302,8 @@ def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
         lambda it: it[:0].one_hot(),
         lambda it: it.one_hot(column=0),
         lambda it: it.map_classes(ClassMapping({0: 1}, unmapped="drop"), columns=[0]),
-        lambda it: Client([(1, "a"), (2, {})]).one_hot(),
-        lambda it: Client(WORDS).encode({1: OneHotEncoder([0])})[0],
+        lambda it: Samples([(1, "a"), (2, {})]).one_hot(),
+        lambda it: Samples(WORDS).encode({1: OneHotEncoder([0])})[0],
         lambda it: informed().one_hot().one_hot(),
     ],
 )

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from layer_laws import Samples as ClientSamples
 
 import data_stack
 from data_stack.dataset.encoders import ClassMapping
 from data_stack.dataset.iterator import (
     ColumnKey,
-    DatasetIterator,
     DatasetIteratorIF,
     DatasetIteratorView,
     InformedDatasetIterator,
@@ -39,21 +39,6 @@ _ID: dict[str, ColumnKey] = {"tuple": 0, "dict": "id"}
 # ---------------------------------------------------------------------- sources, and the same as a list
 
 
-class _Dicts(DatasetIterator):
-    """A client's iterator: it defines the abstract members and no more, and takes plain ints in range only."""
-
-    def __init__(self, samples: Samples) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: Any) -> Any:
-        if type(index) is not int or not 0 <= index < len(self.samples):
-            raise AssertionError(f"asked for {index!r}")
-        return self.samples[index]
-
-
 @st.composite
 def _sources(draw: st.DrawFn) -> Stack:
     n_samples = draw(st.integers(0, 25))
@@ -64,7 +49,7 @@ def _sources(draw: st.DrawFn) -> Stack:
     kind = draw(st.sampled_from(["lists", "arrays", "dicts"]))
     if kind == "dicts":
         fields = [{"id": i, "label": c, "picture": p, "text": t} for i, c, p, t in zip(ids, labels, pictures, texts, strict=True)]
-        return DatasetIteratorView(_Dicts(fields), range(n_samples)), fields  # a view, for it takes all kinds of indices
+        return DatasetIteratorView(ClientSamples(fields), range(n_samples)), fields  # a view, for it takes all kinds of indices
     if kind == "lists":
         columns: list[Any] = [ids, labels, pictures, texts]
     else:
@@ -419,7 +404,7 @@ def test_a_stack_that_was_pickled_is_the_same(stack: Stack, indices: list[float]
 
 
 def _leaves(iterator: DatasetIteratorIF) -> Iterator[DatasetIteratorIF]:
-    if isinstance(iterator, _Dicts):
+    if isinstance(iterator, ClientSamples):
         yield iterator
     for below in iterator._stack_on():
         yield from _leaves(below)

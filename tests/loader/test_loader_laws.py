@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
+from layer_laws import Samples
 from sizes import sized
 
-from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.exception import DatasetOutOfBoundsError
 from data_stack.loader import BlockShuffled, InOrder, Loader, Order, Shuffled
@@ -23,19 +24,6 @@ from data_stack.loader.workers.automatic import WorkerKind
 
 KINDS: list[WorkerKind] = ["inline", "threads"]
 EXAMPLES = {"inline": sized(40, 400), "threads": sized(15, 150)}
-
-
-class Own(DatasetIterator):
-    """A client's source: no more than it must define."""
-
-    def __init__(self, samples: list[Any]) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.samples[index]
 
 
 def columns_of(n: int) -> list[Any]:
@@ -56,7 +44,7 @@ def as_lists(n: int) -> DatasetIteratorIF:
 
 
 def as_own(n: int) -> DatasetIteratorIF:
-    return Own(list(zip(*columns_of(n), strict=True)))
+    return Samples(list(zip(*columns_of(n), strict=True)))
 
 
 def jittered(sample: Any, rng: np.random.Generator) -> Any:

@@ -10,30 +10,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from layer_laws import Samples
 from torch.utils.data import DataLoader, default_collate
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
-    DatasetIterator,
     DatasetIteratorIF,
     DatasetIteratorView,
     SequenceDatasetIterator,
 )
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.loader.torch import TorchDataset, collate
-
-
-class Samples(DatasetIterator):
-    """As a client writes a source: plain positions in range only."""
-
-    def __init__(self, samples: list[Any]) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.samples[index]
 
 
 def described(value: Any) -> Any:

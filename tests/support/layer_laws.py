@@ -19,11 +19,11 @@ from data_stack.dataset.iterator.stacking import empty_like, stack_samples
 
 
 class Samples(DatasetIterator):
-    """As a client writes a source: no more than it must define, and plain positions in range only; counts its samples read."""
+    """As a client writes a source: no more than it must define, and plain positions in range only; notes which it reads."""
 
     def __init__(self, samples: Sequence[Any]) -> None:
         self.samples = samples
-        self.n_read = 0
+        self.read: list[int] = []
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -31,8 +31,13 @@ class Samples(DatasetIterator):
     def __getitem__(self, index: int) -> Any:
         assert type(index) is int
         assert 0 <= index < len(self.samples)
-        self.n_read += 1
+        self.read.append(index)
         return self.samples[index]
+
+    @property
+    def n_read(self) -> int:
+        """How many samples were read."""
+        return len(self.read)
 
 
 class Columns(SequenceDatasetIterator):

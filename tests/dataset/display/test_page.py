@@ -8,7 +8,7 @@ import json
 import pickle
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,11 +18,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import soundfile
+from layer_laws import Samples
 from PIL import Image
 
 import data_stack
 from data_stack.dataset.display.splits import Splits
-from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.loader import Loader
@@ -32,19 +33,11 @@ META = DatasetMeta(IteratorMeta(), "photos/train", "photos", "train", class_name
 EVIL = ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "\u202egnp.exe\x1b[2J"]
 
 
-class Client(DatasetIterator):
-    """An iterator of somebody else's, with the three methods that it must have."""
-
-    def __init__(self, samples: Sequence[Any]) -> None:
-        self.samples = samples
-        self.read: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self.samples)
+class Client(Samples):
+    """An iterator of somebody else's; a sample that is a function is called."""
 
     def __getitem__(self, index: int) -> Any:
-        self.read.append(index)
-        sample = self.samples[index]
+        sample = super().__getitem__(index)
         return sample() if callable(sample) else sample
 
 

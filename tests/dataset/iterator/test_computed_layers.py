@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from layer_laws import Samples as Client
+from layer_laws import as_plain
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
@@ -26,23 +28,9 @@ from data_stack.dataset.iterator.sharded import ShardedDatasetIterator
 from data_stack.dataset.iterator.shuffled import ShuffledDatasetIterator
 from data_stack.dataset.iterator.stacking import stack_samples, stack_values
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.testing.iterators import assert_same
 
 N = 11
-
-
-class ClientIterator(DatasetIterator):
-    """A client's iterator: it defines the abstract members and no more, and takes plain ints in range only."""
-
-    def __init__(self, samples: list[Any]) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> Any:
-        assert type(index) is int, f"a client was asked for {index!r}"
-        assert 0 <= index < len(self.samples), f"a client was asked for {index!r}"
-        return self.samples[index]
 
 
 class HugeIterator(DatasetIterator):
@@ -74,9 +62,9 @@ LABELS = [0, 1, 1, 0, 2, 1, 1, 1, 0, 1, 1]
 SOURCES: dict[str, Callable[[], DatasetIteratorIF]] = {
     "arrays": lambda: SequenceDatasetIterator([np.arange(N * 4, dtype=np.float32).reshape(N, 2, 2), np.array(LABELS)]),
     "lists with texts": lambda: SequenceDatasetIterator([[f"text {i}" for i in range(N)], LABELS, [[0] * i for i in range(N)]]),
-    "a client's dicts": lambda: ClientIterator([{1: label, "text": f"{i}"} for i, label in enumerate(LABELS)]),
+    "a client's dicts": lambda: Client([{1: label, "text": f"{i}"} for i, label in enumerate(LABELS)]),
     "a combination": lambda: CombinedDatasetIterator(
-        [SequenceDatasetIterator([list(range(5)), LABELS[:5]]), ClientIterator([(i, 1) for i in range(5, N)])]
+        [SequenceDatasetIterator([list(range(5)), LABELS[:5]]), Client([(i, 1) for i in range(5, N)])]
     ),
 }
 
@@ -104,25 +92,6 @@ def below(layer: DatasetIteratorIF) -> list[Any]:
     return [iterator[position] for iterator in layer.underlying_iterators for position in range(len(iterator))]
 
 
-def plain(value: Any) -> Any:
-    """Something that can be compared."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [plain(item) for item in value]
-    return plain(value.tolist()) if hasattr(value, "tolist") else value
-
-
-def assert_same_batch(batch: Any, expected: Any) -> None:
-    assert type(batch) is type(expected)
-    if isinstance(expected, dict):
-        assert list(batch) == list(expected)
-        batch, expected = tuple(batch.values()), tuple(expected.values())
-    assert [column.dtype for column in batch] == [column.dtype for column in expected]
-    assert [column.shape for column in batch] == [column.shape for column in expected]
-    assert plain(batch) == plain(expected)
-
-
 @pytest.mark.parametrize(("layer", "source"), STACKS)
 def test_every_way_of_reading_gives_the_samples_of_a_list(layer: str, source: str) -> None:
     iterator: Any = LAYERS[layer](SOURCES[source]())
@@ -131,9 +100,9 @@ def test_every_way_of_reading_gives_the_samples_of_a_list(layer: str, source: st
 
     assert n_samples > 0
     assert len(iterator) == n_samples
-    assert plain([iterator[index] for index in range(n_samples)]) == plain(samples)
-    assert plain(list(iterator)) == plain(samples)
-    assert plain([iterator[index] for index in (-1, np.int32(0), np.int64(-n_samples))]) == plain(
+    assert as_plain([iterator[index] for index in range(n_samples)]) == as_plain(samples)
+    assert as_plain(list(iterator)) == as_plain(samples)
+    assert as_plain([iterator[index] for index in (-1, np.int32(0), np.int64(-n_samples))]) == as_plain(
         [samples[index] for index in (-1, 0, 0)]
     )
     for indices in (
@@ -145,12 +114,12 @@ def test_every_way_of_reading_gives_the_samples_of_a_list(layer: str, source: st
     ):
         chosen = np.arange(n_samples)[indices if isinstance(indices, slice) else np.asarray(indices)].tolist()
         expected = [samples[index] for index in chosen]
-        assert plain(iterator.__getitems__(indices)) == plain(expected)
-        assert_same_batch(iterator.read_batch(indices), stack_samples(expected))
-        assert plain(iterator.read_column(1, indices)) == plain(stack_values([sample[1] for sample in expected]))
+        assert as_plain(iterator.__getitems__(indices)) == as_plain(expected)
+        assert_same(iterator.read_batch(indices), stack_samples(expected))
+        assert as_plain(iterator.read_column(1, indices)) == as_plain(stack_values([sample[1] for sample in expected]))
         if not isinstance(indices, range):
-            assert plain(list(iterator[indices])) == plain(expected)
-    assert plain(iterator.read_column(1)) == plain(stack_values([sample[1] for sample in samples]))
+            assert as_plain(list(iterator[indices])) == as_plain(expected)
+    assert as_plain(iterator.read_column(1)) == as_plain(stack_values([sample[1] for sample in samples]))
     assert len(iterator.__getitems__([])) == len(iterator.read_column(1, [])) == 0
 
 
@@ -162,8 +131,8 @@ def test_a_layer_is_rebuilt_from_its_arguments_and_from_its_pickle(layer: str) -
     copy = pickle.loads(pickle.dumps(iterator))
 
     assert type(rebuilt) is type(copy) is type(iterator)
-    assert plain(list(rebuilt)) == plain(list(copy)) == plain(list(iterator))
-    assert plain(rebuilt._arguments()) == plain(copy._arguments()) == plain(iterator._arguments())
+    assert as_plain(list(rebuilt)) == as_plain(list(copy)) == as_plain(list(iterator))
+    assert as_plain(rebuilt._arguments()) == as_plain(copy._arguments()) == as_plain(iterator._arguments())
     assert rebuilt.underlying_iterators == iterator.underlying_iterators
 
 

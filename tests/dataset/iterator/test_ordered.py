@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.ordered import SortedDatasetIterator
 from data_stack.exception import ConfigError
 
@@ -28,19 +28,6 @@ class Columns(SequenceDatasetIterator):
     def read_column(self, key: Any, indices: Any = None) -> Any:
         self.requests.append(key)
         return super().read_column(key, indices)
-
-
-class Client(DatasetIterator):
-    def __init__(self, samples: list[Any]) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: Any) -> Any:
-        assert type(index) is int
-        assert 0 <= index < len(self.samples)
-        return self.samples[index]
 
 
 def order_of(column: Any, *, descending: bool = False) -> list[int]:

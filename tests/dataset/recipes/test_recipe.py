@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from layer_laws import Samples
 
 import data_stack
 from data_stack.codecs.plain_data import to_plain
@@ -67,21 +68,6 @@ class Transformation:
     @staticmethod
     def static(sample: Any) -> Any:
         return doubled(sample)
-
-
-class ClientIterator(DatasetIterator):
-    """As third parties write them."""
-
-    def __init__(self, samples: Sequence[Any]) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> Any:
-        if type(index) is not int or not 0 <= index < len(self.samples):
-            raise AssertionError(f"asked for {index!r}")
-        return self.samples[index]
 
 
 class ClientWrapper(DatasetIterator):
@@ -178,7 +164,7 @@ def test_stacks_may_be_deeper_than_python() -> None:
 
 
 def test_what_is_stacked_on_itself_is_an_error() -> None:
-    class Endless(ClientIterator):
+    class Endless(Samples):
         @property
         def underlying_iterators(self) -> list[DatasetIteratorIF]:
             return [self]
@@ -196,7 +182,7 @@ RESOURCES = {"prepared/a.npy": "a" * 64, "prepared/b.npy": "b" * 64}
 
 def test_a_dataset_of_a_plugin_is_its_name_version_split_options_and_the_digests_of_what_was_prepared() -> None:
     origin = {**ORIGIN, "resources": RESOURCES, "distribution": "numbers", "license": "CC0-1.0"}
-    loaded = InformedDatasetIterator(ClientIterator([1, 2, 3]), META, origin=origin)
+    loaded = InformedDatasetIterator(Samples([1, 2, 3]), META, origin=origin)
 
     recipe = loaded[:2].recipe()
 
@@ -318,18 +304,18 @@ class TestLeaves:
         assert len(json.dumps(recipe)) < 1_000
 
     def test_a_class_of_a_client_is_named_with_what_can_be_known(self) -> None:
-        recipe = ClientIterator([1, 2, 3]).take(2).recipe()
+        recipe = Samples([1, 2, 3]).take(2).recipe()
 
         node = recipe["nodes"][0]
         assert (node["layer"], node["of"]) == (None, [])
-        assert node["arguments"]["class"] == f"{__name__}.ClientIterator"
+        assert node["arguments"]["class"] == "layer_laws.Samples"
         assert node["arguments"]["n_samples"] == 3
         assert len(node["arguments"]["probe"]) == 64
         assert not recipe["reproducible"]
 
     @pytest.mark.parametrize("samples", [[1, 2], [1, 2, 4]])
     def test_other_samples_have_another_probe(self, samples: list[int]) -> None:
-        one, other, same = ClientIterator([1, 2, 3]), ClientIterator(samples), ClientIterator((1, 2, 3))
+        one, other, same = Samples([1, 2, 3]), Samples(samples), Samples((1, 2, 3))
 
         assert one.fingerprint() != other.fingerprint()
         assert one.fingerprint() == same.fingerprint()
@@ -343,7 +329,7 @@ class TestLeaves:
         assert iterator.fingerprint() == iterator.fingerprint()
 
     def test_two_objects_of_a_client_are_never_taken_for_one(self) -> None:
-        one, other = ClientIterator([1, 2]), ClientIterator([1, 2])
+        one, other = Samples([1, 2]), Samples([1, 2])
 
         assert top(one.combine(other, one))["of"] == [0, 1, 0]
 
@@ -406,7 +392,7 @@ GOLDEN: dict[str, tuple[Callable[[], DatasetIteratorIF], str]] = {
 }
 
 
-class FixedClient(ClientIterator):
+class FixedClient(Samples):
     __module__ = "somewhere"
 
     def __init__(self) -> None:
