@@ -20,6 +20,7 @@ EXTRAS = {
     "polars": ["polars>=1.30", "pyarrow>=23.0.1"],
     "huggingface": ["datasets>=4.0"],
     "plots": ["matplotlib>=3.8"],
+    "croissant": ["mlcroissant>=1.1", "pyarrow>=23.0.1"],
     "browse": ["starlette>=0.46", "uvicorn>=0.34"],
 }
 EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]

@@ -18,6 +18,7 @@ from data_stack.cli.browse import browse
 from data_stack.cli.commands import data_stack
 from data_stack.cli.completion import completion
 from data_stack.cli.convert import convert_dataset
+from data_stack.cli.croissant import croissant
 from data_stack.cli.diff import diff
 from data_stack.cli.lock import lock
 from data_stack.cli.parquet import parquet
@@ -42,6 +43,7 @@ _COMMANDS = (
     gc,
     du,
     convert_dataset,
+    croissant,
     diff,
     lock,
     parquet,

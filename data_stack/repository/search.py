@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from data_stack.exception import PluginError
 from data_stack.repository.repository import DatasetDescription, DatasetRepository, default_repository
 
-__all__ = ["FoundDataset", "search_datasets"]
+__all__ = ["FoundDataset", "keywords_of", "search_datasets"]
 
 #: How much a word counts that is found in a part of a description.
 _WEIGHTS = {"name": 8, "keywords": 4, "classes": 4, "title": 3, "license": 2, "description": 1}
@@ -65,7 +65,7 @@ def _parts(description: DatasetDescription) -> dict[str, list[str]]:
     title, _, text = description.description.partition("\n")
     texts = {
         "name": description.name,
-        "keywords": _keywords(description.distribution),
+        "keywords": " ".join(keywords_of(description.distribution)),
         "classes": " ".join(description.class_names),
         "title": title,
         "license": description.license or "",
@@ -74,11 +74,10 @@ def _parts(description: DatasetDescription) -> dict[str, list[str]]:
     return {part: _words(text) for part, text in texts.items()}
 
 
-def _keywords(distribution: str | None) -> str:
+def keywords_of(distribution: str | None) -> list[str]:
     """The keywords that the package of a dataset declares."""
-    if distribution is None:
-        return ""
-    return " ".join(importlib.metadata.metadata(distribution).get_all("Keywords", []))
+    declared = [] if distribution is None else importlib.metadata.metadata(distribution).get_all("Keywords", [])
+    return [each.strip() for text in declared for each in text.split(",") if each.strip()]
 
 
 def _words(text: str) -> list[str]:

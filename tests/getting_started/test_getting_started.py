@@ -217,6 +217,7 @@ SLOW_PAGES = ("display", "exchange", "from_huggingface", "from_petastorm", "from
         "records",
         "loader",
         "parquet",
+        "croissant",
         "reproducibility",
         "from_granular",
         "from_datastack",

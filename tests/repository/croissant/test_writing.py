@@ -1,0 +1,162 @@
+"""Installed datasets as Croissant documents, which MLCommons' own library reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import mlcroissant
+import numpy as np
+import pytest
+
+import data_stack
+from data_stack.cli.main import main
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
+from data_stack.io.folder import folder_of
+from data_stack.io.resource_definition import ResourceDefinition
+
+ROWS = {
+    "train": [{"id": index, "weight": index / 4, "name": f"nº {index}"} for index in range(5)],
+    "test": [{"id": 9, "weight": 0.5, "name": "last"}],
+}
+
+
+class Weights(DatasetFactory):
+    """Weights of things."""
+
+    card = DatasetCard("weights", "1.2.0", license="MIT", homepage="https://example.org/weights", citation="Me, 2026")
+    splits = ("train", "test")
+
+    def preprocess(self, raw: Any, prepared: Any) -> None:
+        for split, rows in ROWS.items():
+            for part, chosen in enumerate((rows[:3], rows[3:])):
+                if chosen:
+                    write_parquet(prepared, f"{split}/part-{part}.parquet", chosen)
+
+    def open(self, split: str, prepared: Any) -> Any:
+        return ParquetDataset(folder_of(prepared, split))
+
+
+def write_parquet(prepared: Any, name: str, rows: list[dict[str, Any]]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with prepared.create(name) as file:
+        pq.write_table(pa.Table.from_pylist(rows), file)
+
+
+@pytest.fixture
+def register() -> Iterator[Callable[[type[DatasetFactory]], str]]:
+    names: list[str] = []
+
+    def add(factory: type[DatasetFactory]) -> str:
+        data_stack.default_repository().register(factory.card.name, factory, replace=True)
+        names.append(factory.card.name)
+        return factory.card.name
+
+    yield add
+    for name in dict.fromkeys(names):
+        data_stack.default_repository().remove(name)
+
+
+def field(document: dict[str, Any], identifier: str) -> dict[str, Any]:
+    fields = {each["@id"]: each for record_set in document["recordSet"] for each in record_set["field"]}
+    return fields[identifier]  # type: ignore[no-any-return]
+
+
+def test_a_prepared_dataset_is_described_with_its_card_files_splits_and_columns(tmp_path: Path) -> None:
+    data_stack.load("digits", storage=tmp_path)
+
+    document = data_stack.to_croissant("digits", tmp_path)
+
+    read = mlcroissant.Dataset(jsonld=json.loads(json.dumps(document)))
+    assert read.metadata.ctx.issues.errors == set()
+    assert all("datePublished" in warning for warning in read.metadata.ctx.issues.warnings)
+    assert (document["name"], document["version"]) == ("digits", "1.0.0")
+    assert document["license"] == "https://spdx.org/licenses/CC-BY-4.0.html"
+    files = {each["@id"]: each for each in document["distribution"]}
+    assert files["files/raw/digits.csv.gz"]["contentUrl"].startswith("https://")
+    assert files["files/preprocessed/test/images.npy"]["contentSize"] == "23168 B"
+    assert field(document, "test/image")["arrayShape"] == "8,8"
+    assert field(document, "test/label")["dataType"] == "cr:Int64"
+    assert str(tmp_path) not in json.dumps(document)
+    assert json.dumps(document) == json.dumps(data_stack.to_croissant("digits", tmp_path))
+
+
+def test_what_is_not_prepared_is_described_by_its_sources(tmp_path: Path) -> None:
+    document = data_stack.to_croissant("digits", tmp_path)
+
+    mlcroissant.Dataset(jsonld=json.loads(json.dumps(document)))
+    assert [each["name"] for each in document["distribution"]] == ["digits.csv.gz"]
+    assert "recordSet" not in document
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_mlcroissant_reads_the_samples_of_parquet_files(tmp_path: Path, register: Callable[..., str]) -> None:
+    splits = data_stack.load(register(Weights), storage=tmp_path)
+    place = tmp_path / "weights" / "1.2.0" / "croissant.json"
+    place.write_text(json.dumps(data_stack.to_croissant("weights", tmp_path)))
+
+    records = list(mlcroissant.Dataset(jsonld=place).records("test"))
+
+    assert records == [{"test/dataset_split": b"test", "test/id": 9, "test/weight": 0.5, "test/name": b"last"}]
+    assert splits["test"][0] == ROWS["test"][0]
+
+
+def test_columns_have_the_types_of_their_values(tmp_path: Path, register: Callable[..., str]) -> None:
+    class Kinds(DatasetFactory):
+        card = DatasetCard("kinds", "1", license="All rights reserved")
+        splits = ("all",)
+
+        def preprocess(self, raw: Any, prepared: Any) -> None:
+            schema = Schema("kinds", [Field("picture", np.uint8, (2, 3), "png"), Field("ragged", np.float32, (None, 4))])
+            with ParquetWriter(folder_of(prepared, "data"), schema) as writer:
+                writer.append({"picture": np.zeros((2, 3), np.uint8), "ragged": np.zeros((1, 4), np.float32)})
+
+        def open(self, split: str, prepared: Any) -> Any:
+            return ParquetDataset(folder_of(prepared, "data"))
+
+    data_stack.load(register(Kinds), storage=tmp_path)
+
+    document = data_stack.to_croissant("kinds", tmp_path)
+
+    assert field(document, "all/picture")["dataType"] == "sc:ImageObject"
+    assert field(document, "all/ragged")["arrayShape"] == "-1,4"
+    assert document["license"] == "All rights reserved"
+
+
+def test_a_source_without_any_digest_has_to_be_prepared_first(tmp_path: Path, register: Callable[..., str]) -> None:
+    class Loose(DatasetFactory):
+        card = DatasetCard("loose", "1")
+        sources = (ResourceDefinition("raw/a.txt", (tmp_path / "a.txt").as_uri()),)
+        splits = ("all",)
+
+        def open(self, split: str, prepared: Any) -> Any:
+            return SequenceDatasetIterator([[1, 2]])
+
+    (tmp_path / "a.txt").write_text("12")
+    name = register(Loose)
+
+    with pytest.raises(ConfigError, match=r"raw/a.txt.*prepare the dataset first"):
+        data_stack.to_croissant(name, tmp_path / "store")
+    data_stack.load(name, storage=tmp_path / "store")
+    document = data_stack.to_croissant(name, tmp_path / "store")
+
+    assert document["distribution"][0]["contentUrl"] == "raw/a.txt"
+    mlcroissant.Dataset(jsonld=document)
+
+
+def test_the_command_writes_the_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "croissant.json"
+
+    assert main(["croissant", "digits", "-o", str(target), "--storage", str(tmp_path)]) == 0
+    told = capsys.readouterr().err
+    assert main(["croissant", "digits", "--storage", str(tmp_path)]) == 0
+
+    assert json.loads(target.read_text()) == json.loads(capsys.readouterr().out)
+    assert "data-stack prepare digits" in told
