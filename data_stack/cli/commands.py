@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -144,6 +145,7 @@ def info(settings: Settings, name: str) -> None:
 @click.option(
     "--keep-steps", is_flag=True, help="Keep finished steps and shards if the code raises, and reuse those of other code."
 )
+@click.option("--dry-run", is_flag=True, help="Only say what it would do; writes nothing, and exits with 1 if it cannot work.")
 @takes_settings
 def prepare(
     settings: Settings,
@@ -153,7 +155,8 @@ def prepare(
     master: str | None,
     again: bool,
     keep_steps: bool,
-) -> None:
+    dry_run: bool,
+) -> int:
     """Prepare a dataset ahead of time.
 
     Downloads and preprocesses the dataset, so that loading it later only opens files. Files that are stored are not downloaded
@@ -165,6 +168,15 @@ def prepare(
     from data_stack.cli.datasets import engine_of, prepare_dataset
 
     connector = settings.connector()
+    if dry_run:
+        from data_stack.repository.planning import plan
+
+        found = plan(name, connector)
+        if settings.as_json:
+            print_json(asdict(found) | {"works": found.works})
+        else:
+            echo(str(found))
+        return 0 if found.works else 1
     chosen = engine_of(engine, n_processes, master)
     done, size = prepare_dataset(name, connector, chosen, again=again, keep_steps=keep_steps)
     if settings.as_json:
@@ -179,12 +191,12 @@ def prepare(
                 "storage": repr(connector),
             }
         )
-        return
-    if done.already_ready:
+    elif done.already_ready:
         echo(f"{name} was ready in {connector!r}")
-        return
-    print_columns([("step", "time"), *((step, f"{duration:.3f} s") for step, duration in done.steps)], right=(1,))
-    echo(f"{name} is ready in {connector!r}: {size_text(size)}, prepared in {done.seconds:.3f} s")
+    else:
+        print_columns([("step", "time"), *((step, f"{duration:.3f} s") for step, duration in done.steps)], right=(1,))
+        echo(f"{name} is ready in {connector!r}: {size_text(size)}, prepared in {done.seconds:.3f} s")
+    return 0
 
 
 @data_stack.command()

@@ -138,9 +138,7 @@ def retrieve(
         storage_connector.has_resource(definition.identifier)  # refuses malformed identifiers before anything is fetched
     if offline is None:
         offline = is_offline()
-    if fetchers is None:
-        fetchers = {**_registered, **HTTP, **_LOCAL}
-    run = _Run(list(jobs.values()), storage_connector, fetchers, offline, timeout_seconds, limits)
+    run = Retrieval(list(jobs.values()), storage_connector, fetchers, offline, timeout_seconds, limits)
     with byte_bar("retrieving", progress) as draw:
         run.supervise(min(max_parallel, len(jobs)), draw)
     return [run.results[definition.identifier] for definition in definitions]
@@ -192,7 +190,7 @@ def import_file(
 # ---------------------------------------------------------------------- one call
 
 
-class _Run:
+class Retrieval:
     """One call of ``retrieve()``: the calling thread supervises, other threads transfer.
 
     So a transfer can be ended while its thread waits, and Ctrl-C interrupts the supervising thread.
@@ -202,13 +200,14 @@ class _Run:
         self,
         jobs: Sequence[ResourceDefinition],
         connector: StorageConnector,
-        fetchers: Mapping[str, Fetch],
+        fetchers: Mapping[str, Fetch] | None,
         offline: bool,
         timeout_seconds: float,
         limits: Limits,
     ) -> None:
         self.results: dict[str, RetrievedResource] = {}
-        self._jobs, self._connector, self._fetchers, self._offline = jobs, connector, fetchers, offline
+        self._jobs, self._connector, self._offline = jobs, connector, offline
+        self._fetchers = {**_registered, **HTTP, **_LOCAL} if fetchers is None else fetchers
         self._timeout_seconds, self._limits = timeout_seconds, limits
         self._failures: dict[str, RetrievalError] = {}
         self._transfers: dict[str, Transfer] = {}

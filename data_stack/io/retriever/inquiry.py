@@ -1,0 +1,97 @@
+"""Asks the sources of resources whether they answer, without retrieving them."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever.retriever import Retrieval, is_offline
+from data_stack.io.retriever.transfer import Limits, SourceError, Transfer, redact, shorten
+from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+from data_stack.io.storage_connectors.writer import ResourceWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+
+__all__ = ["SourceAnswers", "ask_sources"]
+
+_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAnswers:
+    """What the sources of a resource answered.
+
+    Attributes:
+        source: the first one that sent its first bytes, without credentials; None if none did.
+        size: bytes that it announces, or else those of the definition; None if neither is known.
+        refusals: ``(source, what it said)`` for each source before that one.
+    """
+
+    source: str | None
+    size: int | None
+    refusals: tuple[tuple[str, str], ...]
+
+
+def ask_sources(
+    definitions: Sequence[ResourceDefinition], *, offline: bool | None = None, timeout_seconds: float = 10.0
+) -> list[SourceAnswers]:
+    """Ask the sources of each resource in turn until one sends its first bytes, which are discarded.
+
+    Args:
+        definitions: the resources, of different identifiers.
+        offline: use no network; None: as ``DATA_STACK_OFFLINE`` says.
+        timeout_seconds: longest silence of a source.
+
+    Returns:
+        One entry for each definition, in their order.
+    """
+    inquiry = _Inquiry(definitions, is_offline() if offline is None else offline, timeout_seconds)
+    inquiry.supervise(min(_AT_ONCE, len(definitions)), lambda n_bytes, n_expected: None)
+    return [inquiry.answers[definition.identifier] for definition in definitions]
+
+
+class _Inquiry(Retrieval):
+    def __init__(self, jobs: Sequence[ResourceDefinition], offline: bool, timeout_seconds: float) -> None:
+        super().__init__(jobs, InMemoryStorageConnector(), None, offline, timeout_seconds, Limits(n_retries=1))
+        self.answers: dict[str, SourceAnswers] = {}
+
+    def _work(self, job: ResourceDefinition) -> None:
+        try:
+            self.answers[job.identifier] = self._ask(job)
+        finally:
+            self._transfers.pop(job.identifier, None)
+
+    def _ask(self, job: ResourceDefinition) -> SourceAnswers:
+        refusals: list[tuple[str, str]] = []
+        for source in map(os.fsdecode, job.sources):
+            writer = ResourceWriter(job.identifier, io.BytesIO())
+            transfer = _FirstBytes(job, writer, timeout_seconds=self._timeout_seconds, limits=self._limits)
+            self._transfers[job.identifier] = transfer
+            self._workers.check()
+            reason = ""
+            try:
+                fetch, _ = self._fetcher(source)
+                fetch(source, transfer)
+            except SourceError as error:
+                reason = redact(error.reason, source)
+            except Exception as error:  # noqa: BLE001  # fetchers may raise anything
+                reason = redact(f"{type(error).__name__}: {error}"[:300], source)
+            if transfer.has_answered or not reason:
+                return SourceAnswers(shorten(source), transfer.expected_size, tuple(refusals))
+            refusals.append((shorten(source), reason))
+        return SourceAnswers(None, job.size, tuple(refusals))
+
+
+class _FirstBytes(Transfer):
+    """A transfer that ends with the first bytes."""
+
+    has_answered = False
+
+    def write(self, data: Buffer) -> None:
+        self.has_answered = True
+        raise SourceError("answered")
