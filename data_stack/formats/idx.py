@@ -26,7 +26,7 @@ from data_stack.io.positional import (
     reading,
 )
 
-__all__ = ["IdxDatasetIterator", "read_idx", "write_idx"]
+__all__ = ["IdxDatasetIterator", "read_idx", "read_idx_header", "write_idx"]
 
 _DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 _CODES = {np.dtype(text).newbyteorder("="): code for code, text in _DTYPES.items()}
@@ -49,11 +49,21 @@ def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
         DatasetFileCorruptError: the file is damaged, cut short or too long.
     """
     with lend_or_open(file) as opened:
-        return _read_array(opened, *_read_header(opened))
+        return _read_array(opened, *read_idx_header(opened))
 
 
-def _read_header(file: Readable) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """The stored dtype, big endian, and the shape."""
+def read_idx_header(file: Readable) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Read the header of an IDX file that is too large for :func:`read_idx`; its values follow in the stream.
+
+    Args:
+        file: a binary stream that stands at its start.
+
+    Returns:
+        The dtype of the values, big endian, and the shape of the array.
+
+    Raises:
+        DatasetFileCorruptError: it is no IDX file, or ends within its header.
+    """
     head = _read(file, 4, "header")
     if head[:2] != b"\0\0" or head[2] not in _DTYPES:
         raise DatasetFileCorruptError(
@@ -138,7 +148,7 @@ def _open_column(file: PositionalFile) -> Column:
     stream: Any = file.open_buffered()
     if file.read_at(0, 2) == _GZIP_MAGIC:
         stream = gzip.GzipFile(filename=file.name, mode="rb", fileobj=stream)
-    dtype, shape = _read_header(stream)
+    dtype, shape = read_idx_header(stream)
     check_expansion(file.name, math.prod(shape) * dtype.itemsize, file.size)
     if not shape:
         raise DatasetFileCorruptError(f"{file.name!r} holds a single number, not a column")

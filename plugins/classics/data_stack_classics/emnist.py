@@ -1,0 +1,72 @@
+"""EMNIST: handwritten digits and letters, in six datasets."""
+
+from __future__ import annotations
+
+import contextlib
+import string
+from collections.abc import Iterator
+from typing import IO
+
+from data_stack import Resources
+from data_stack.io.archives import open_archive, open_decompressed
+from data_stack_classics.idx import IdxFactory
+
+_ALL = string.digits + string.ascii_uppercase + string.ascii_lowercase
+#: Lower case letters that look like upper case ones have their class there.
+_MERGED = tuple(character for character in _ALL if character not in "cijklmopsuvwxyz")
+
+
+class EMNISTFactory(IdxFactory):
+    """Samples ``(image, label, tag)``: uint8 of shape ``(28, 28)``, and twice the position in ``class_names``.
+
+    Images are transposed, as the files, torchvision and TensorFlow Datasets have them: ``image.T`` stands upright.
+    """
+
+    @contextlib.contextmanager
+    def open_file(self, raw: Resources, split: str, part: str) -> Iterator[IO[bytes]]:
+        name = f"gzip/{self.card.name}-{split}-{part}-idx{3 if part == 'images' else 1}-ubyte.gz"
+        with raw["raw/gzip.zip"] as resource, open_archive(resource) as archive:
+            with archive.open(name) as member, open_decompressed(member) as stream:
+                yield stream
+
+
+class EMNISTByClassFactory(EMNISTFactory, dataset="emnist", name="emnist-byclass"):
+    """All of EMNIST in 62 classes of different sizes: digits, upper case and lower case letters; ``image.T`` stands upright."""
+
+    n_samples = {"train": 697_932, "test": 116_323}
+    class_names = tuple(_ALL)
+
+
+class EMNISTByMergeFactory(EMNISTFactory, dataset="emnist", name="emnist-bymerge"):
+    """All of EMNIST in 47 classes of different sizes: letters alike in both cases share one; ``image.T`` stands upright."""
+
+    n_samples = {"train": 697_932, "test": 116_323}
+    class_names = _MERGED
+
+
+class EMNISTBalancedFactory(EMNISTFactory, dataset="emnist", name="emnist-balanced"):
+    """A part of EMNIST in 47 classes of one size, with the letters of ``emnist-bymerge``; ``image.T`` stands upright."""
+
+    n_samples = {"train": 112_800, "test": 18_800}
+    class_names = _MERGED
+
+
+class EMNISTLettersFactory(EMNISTFactory, dataset="emnist", name="emnist-letters"):
+    """The letters of EMNIST, both cases in one class; ``image.T`` stands upright. Labels begin with 1, as in the files."""
+
+    n_samples = {"train": 124_800, "test": 20_800}
+    class_names = ("N/A", *string.ascii_lowercase)
+
+
+class EMNISTDigitsFactory(EMNISTFactory, dataset="emnist", name="emnist-digits"):
+    """The digits of EMNIST in classes of one size; ``image.T`` stands upright."""
+
+    n_samples = {"train": 240_000, "test": 40_000}
+    class_names = tuple(string.digits)
+
+
+class EMNISTMNISTFactory(EMNISTFactory, dataset="emnist", name="emnist-mnist"):
+    """As many digits of EMNIST as MNIST has, processed as the rest of EMNIST; ``image.T`` stands upright."""
+
+    n_samples = {"train": 60_000, "test": 10_000}
+    class_names = tuple(string.digits)

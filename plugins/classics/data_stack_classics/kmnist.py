@@ -1,0 +1,17 @@
+"""KMNIST: handwritten Japanese characters in place of MNIST's digits."""
+
+from __future__ import annotations
+
+from data_stack_classics.idx import IdxFactory
+
+__all__ = ["KMNISTFactory"]
+
+
+class KMNISTFactory(IdxFactory, dataset="kmnist"):
+    """Ten hiragana of classical Japanese literature in cursive writing, 28 × 28 pixels.
+
+    Samples are ``(image, label, tag)``: a uint8 array of shape ``(28, 28)``, and twice the position in ``class_names``.
+    """
+
+    n_samples = {"train": 60_000, "test": 10_000}
+    class_names = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
