@@ -36,7 +36,7 @@ from data_stack.formats import write_idx
 from data_stack.testing.iterators import assert_same
 from data_stack.testing.web_server import ScriptedServer
 
-README = Path(__file__).parent.parent / "README.md"
+README = Path(__file__).parents[2] / "plugins" / "classics" / "README.md"
 FACTORIES: dict[str, type[ClassicFactory]] = {
     point.name: point.load()
     for point in entry_points(group="data_stack.datasets")
