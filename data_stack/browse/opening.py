@@ -1,4 +1,4 @@
-"""Opens what lies at a path or URL as splits; of any format that `data-stack convert` reads."""
+"""Opens what lies at a path or URL as splits."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import contextlib
 from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError, UnknownSplitError
-from data_stack.formats.conversion.location import find_source_format
+from data_stack.exception import UnknownSplitError
+from data_stack.formats.conversion.location import FORMATS
 from data_stack.formats.conversion.source import open_source
 from data_stack.io.location import Location, location_of
+from data_stack.repository.places import find_places, open_as
 
 __all__ = ["open_splits"]
 
@@ -27,27 +28,19 @@ def open_splits(source: Any, split: str | None, resources: contextlib.ExitStack)
         UnknownSplitError: there is no such split.
     """
     place = location_of(source)
-    try:
-        splits = {place.name: _open(place, resources)}
-    except ConfigError as error:
-        folder = place.as_folder()
-        splits = {}
-        for name in sorted(folder.list_names(), key=lambda name: (not name.startswith("train"), name)):
-            with contextlib.suppress(ConfigError):
-                splits[name] = _open(Location(folder, name), resources)
-        if not splits:
-            raise error from None
-    if split is not None and split not in splits:
-        raise UnknownSplitError(f"{place.full_name} has no split {split!r:.60}; it has {', '.join(splits)}")
-    return splits if split is None else {split: splits[split]}
+    found = find_places(place)
+    if split is not None and split not in found:
+        raise UnknownSplitError(f"{place.full_name} has no split {split!r:.60}; it has {', '.join(found)}")
+    return {name: _open(where, kind, resources) for name, (where, kind) in found.items() if split in (None, name)}
 
 
-def _open(place: Location, resources: contextlib.ExitStack) -> DatasetIteratorIF:
-    kind = find_source_format(place)
+def _open(place: Location, kind: str, resources: contextlib.ExitStack) -> DatasetIteratorIF:
     if kind == "parquet":
         from data_stack.browse.parquet import open_parquet  # needs pyarrow
 
         return open_parquet(place)
+    if kind not in FORMATS:
+        return open_as(place, kind)
     source = open_source(place, kind)
     resources.callback(source.close)
     return source.values

@@ -16,7 +16,6 @@ from data_stack.cli.settings import (
     dataset_options,
     echo,
     is_place,
-    locate,
     parse_options,
     print_json,
     takes_settings,
@@ -62,6 +61,7 @@ def _open(settings: Settings, text: str, split: str | None, options: Mapping[str
 
     if is_place(settings, text, options):
         from data_stack.browse.opening import open_splits
+        from data_stack.repository.places import locate
 
         return Browser(os.path.basename(text.rstrip("/")) or text, open_splits(locate(text), split, resources))
     from data_stack.repository.repository import default_repository

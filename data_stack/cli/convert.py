@@ -14,7 +14,6 @@ from data_stack.cli.settings import (
     dataset_options,
     echo,
     is_place,
-    locate,
     parse_options,
     print_json,
     takes_settings,
@@ -50,6 +49,7 @@ def convert_dataset(settings: Settings, source: str, target: str, options: tuple
     conversion leaves nothing and starts over.
     """
     from data_stack.formats.conversion import convert
+    from data_stack.repository.places import locate
 
     report = convert(_source(settings, source, parse_options(options), how["source_format"]), locate(target), **how)
     if settings.as_json:
@@ -70,6 +70,7 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
         ConfigError: there is neither, or the dataset has several splits and none is named.
     """
     from data_stack.exception import ConfigError, DatasetNotFoundError
+    from data_stack.repository.places import locate
     from data_stack.repository.repository import default_repository
 
     if is_place(settings, text, options):

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from data_stack.cli.completion import complete_places
-from data_stack.cli.settings import Settings, common_options, echo, locate, print_columns, print_facts, print_json, takes_settings
+from data_stack.cli.settings import Settings, common_options, echo, print_columns, print_facts, print_json, takes_settings
 
 __all__ = ["parquet"]
 
@@ -165,6 +165,8 @@ def _text(value: Any) -> str:
 
 
 def _folder(text: str) -> Any:
+    from data_stack.repository.places import locate
+
     source = locate(text)
     return source if isinstance(source, str) else source.as_folder()
 

@@ -30,7 +30,6 @@ __all__ = [
     "dataset_options",
     "echo",
     "is_place",
-    "locate",
     "parse_options",
     "pass_settings",
     "print_blocks",
@@ -125,18 +124,6 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             options[key] = value
     return options
-
-
-def locate(text: str) -> Any:
-    """A path or URL as it is, or a place in a store, also of a plugin's scheme: ``mongodb://host/database/sets/train``."""
-    from data_stack.io.location import location_of
-    from data_stack.io.url import scheme_of, split_url
-    from data_stack.repository.default_storage import as_storage_connector
-
-    if "://" not in text or scheme_of(text) in ("file", "hdfs", "viewfs"):
-        return text
-    store, name = split_url(text)
-    return location_of((as_storage_connector(store), name))
 
 
 def is_place(settings: Settings, text: str, options: Mapping[str, Any]) -> bool:

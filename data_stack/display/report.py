@@ -20,6 +20,7 @@ from data_stack.dataset.reports.markup import (
 )
 from data_stack.dataset.reports.report import kind_of, plain_report
 from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.places import is_place
 from data_stack.repository.repository import DatasetDescription, default_repository
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class DatasetReport(TextDocument):
         """
         repository = default_repository()
         connector = None if storage is None else as_storage_connector(storage)
-        factory: Any = repository.get_factory(name, connector)
+        factory: Any = None if is_place(name) else repository.get_factory(name, connector)
         steps = list(factory.prepare(offline=offline).steps) if hasattr(factory, "prepare") else []
         started = time.perf_counter()
         loaded = repository.load(name, split, connector, **(config or {}))
@@ -90,7 +91,7 @@ class DatasetReport(TextDocument):
         steps.append(("read all samples" if statistics else "read all targets", time.perf_counter() - started))
         return cls(
             description=repository.describe(name),
-            storage=repr(factory.storage_connector),
+            storage=name if factory is None else repr(factory.storage_connector),
             splits=reports,
             manifest=factory.manifest() if hasattr(factory, "manifest") else None,
             steps=tuple(steps),

@@ -63,14 +63,16 @@ def load(
 
     Args:
         name: of the dataset, see :func:`datasets`; ``"name@version"`` for a certain version, ``"distribution:name"`` where
-            several distributions provide the name.
+            several distributions provide the name. Or a path or URL: ``"./pictures"``, ``"/data/train.csv"``, ``"s3://bucket/x.h5"``
+            (it begins with ``./``, ``../``, ``/`` or ``~``, or has ``://``); what lies there is recognised and opened as it is.
         split: name of the split; None for all of them.
         storage: where the dataset is kept: a connector, a path or a URL; None for ``$DATA_STACK_HOME``, or else the user's
             cache folder.
         progress: whether to draw bars while the dataset is retrieved, prepared and opened; None: in notebooks and on terminals.
         lock: a lock file: load the version that it names, and compare the samples with it; None for ``$DATA_STACK_LOCK``, or
             else no lock file. Loading never changes the file.
-        config: further options of the dataset, see :func:`describe`.
+        config: further options of the dataset, see :func:`describe`; of a path those of
+            :func:`~data_stack.repository.places.open_place`: ``format``, ``target``, ``columns`` and so on.
 
     Returns:
         An InformedDatasetIterator. For split None: a dict of one for each split, in the dataset's order; a legacy factory that

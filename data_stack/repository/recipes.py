@@ -31,6 +31,7 @@ from data_stack.exception import (
 )
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.encoders import encoder_from_state
+from data_stack.repository.places import is_place
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.util.suggestions import did_you_mean
 
@@ -373,6 +374,9 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
     _require(origin.keys() == _ORIGIN_FIELDS and not node.of, fields, node)
     name, version, split, resources, samples = (origin[field] for field in ("name", "version", "split", "resources", "samples"))
     is_known = isinstance(samples, str) or (samples is None and bool(resources))
+    _require(
+        not is_place(name), f"a recipe names datasets, and {shorten(name)} is a path or URL; give it as one of sources", node
+    )
     _require(is_known, f"a dataset is told by its resources, or by a fingerprint of its samples, not {shorten(samples)}", node)
     try:
         if repository.is_of_catalogue(name):

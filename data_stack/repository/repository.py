@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,6 +21,7 @@ from data_stack.plugins.manager import PluginManager, default_manager
 from data_stack.plugins.record import PluginRecord
 from data_stack.repository.catalogues import Catalogues, explain_scheme
 from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.places import is_place, open_place, splits_of_place
 from data_stack.repository.policy import current_policies
 from data_stack.util.suggestions import did_you_mean
 
@@ -180,6 +182,8 @@ class DatasetRepository:
             CatalogueError: its catalogue cannot be asked.
             RetrievalError, PreparationError, StorageError: it could not be prepared.
         """
+        if is_place(identifier):
+            return open_place(identifier, split, **config)
         identifier = self.pin(identifier, storage)
         self.check_licence(identifier)
         factory = self.get_factory(identifier, storage)
@@ -207,6 +211,10 @@ class DatasetRepository:
             DatasetNotFoundError, AmbiguousDatasetError, PluginError: as for :meth:`load`.
             ConfigError: a store is given, but the factory was registered as an object that has its own.
         """
+        if is_place(identifier):
+            raise ConfigError(
+                f"{str(identifier)!r:.200} is a file or folder, which is opened as it lies: load, show or browse it"
+            )
         factory = self._factory_or_class(identifier, storage)
         if self._plugins is not None:
             self._plugins.register_retrievers(_sources(factory))
@@ -237,6 +245,8 @@ class DatasetRepository:
         Raises:
             DatasetNotFoundError, AmbiguousDatasetError, PluginError: as for :meth:`load`.
         """
+        if is_place(identifier):
+            return DatasetDescription(str(identifier), description="Files at a place.", splits=splits_of_place(identifier))
         factory = self._factory_or_class(identifier)
         provider = self._provider(self._provided_name(identifier))
         card = getattr(factory, "card", None)
@@ -373,9 +383,11 @@ class DatasetRepository:
     def _not_found(self, identifier: object, reason: str) -> DatasetNotFoundError:
         names = self.list()
         reason = reason or f"no dataset {identifier!r:.80} is registered"
-        catalogue = "" if self._plugins is None else explain_scheme(str(identifier), self._plugins)
+        advice = "" if self._plugins is None else explain_scheme(str(identifier), self._plugins)
+        if isinstance(identifier, str) and os.path.exists(identifier):
+            advice += f". To open the file or folder of that name, write {os.path.join(os.curdir, identifier)!r:.200}"
         return DatasetNotFoundError(
-            f"{reason}{did_you_mean(identifier, names)}{catalogue}. There are: {_list(names)}. "
+            f"{reason}{did_you_mean(identifier, names)}{advice}. There are: {_list(names)}. "
             f"Plugins provide more; `data-stack doctor` shows the installed ones."
         )
 

@@ -1,0 +1,214 @@
+"""Files and folders as datasets: ``data_stack.load("./pictures")`` recognises what lies there, and opens it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from data_stack.exception import ConfigError, UnknownSplitError
+from data_stack.formats.conversion.location import FORMATS, find_source_format
+from data_stack.io.location import Location, location_of
+from data_stack.io.url import scheme_of, split_url
+from data_stack.repository.default_storage import as_storage_connector
+from data_stack.util.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from data_stack.dataset.iterator import DatasetIteratorIF
+
+__all__ = ["PLACE_FORMATS", "find_places", "is_place", "locate", "open_as", "open_place", "splits_of_place"]
+
+#: By suffix, besides those of :func:`find_source_format`.
+_SUFFIXES: Final[Mapping[str, str]] = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".npy": "npy"}
+_COMPRESSED: Final = (".gz", ".bz2", ".xz", ".zst")
+PLACE_FORMATS: Final = (*FORMATS, "csv", "jsonl", "npy")
+"""The formats that are recognised."""
+
+#: What the functions of :mod:`data_stack.exchange` take besides the file.
+_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
+    "csv": frozenset({"dtypes", "delimiter", "encoding", "missing"}),
+    "jsonl": frozenset({"dtypes"}),
+}
+
+
+def is_place(name: Any) -> bool:
+    """Whether a name is a path or URL: a ``Path``, or a text that begins with ``./``, ``../``, ``/`` or ``~``, or has ``://``.
+
+    All other names are those of datasets, so that no file or folder hides a dataset.
+    """
+    if not isinstance(name, str):
+        return isinstance(name, os.PathLike)
+    return name in (".", "..") or name.startswith(("./", "../", "/", "~")) or "://" in name
+
+
+def locate(text: str) -> Any:
+    """A path or URL as it is, or a place in a store, also of a plugin's scheme: ``mongodb://host/database/sets/train``.
+
+    Raises:
+        ConfigError: it is a URL that names nothing in a store.
+    """
+    if "://" not in text or scheme_of(text) in ("file", "hdfs", "viewfs"):
+        return text
+    store, name = split_url(text)
+    return location_of((as_storage_connector(store), name))
+
+
+def open_place(
+    source: str | os.PathLike[str],
+    split: str | None = None,
+    *,
+    format: str | None = None,  # noqa: A002  # what users call it
+    target: str | None = None,
+    columns: Sequence[str] | None = None,
+    **options: Any,
+) -> Any:
+    """The samples at a path or URL; those of a CSV or JSON lines file are read whole, others when they are asked for.
+
+    Args:
+        source: a file, or a folder: a dataset itself, or a file or folder for each split, such as ``train.csv`` and ``test.csv``.
+        split: of such a folder; None for all of them.
+        format: one of ``PLACE_FORMATS``; None for what names and content tell.
+        target: the column of the target; None: that of the classes of image folders, otherwise there is none.
+        columns: only these, in this order; None for all.
+        options: those of :func:`data_stack.from_csv` and :func:`data_stack.from_jsonl`.
+
+    Returns:
+        An iterator; of a folder with splits a dict of one for each, unless ``split`` names one.
+
+    Raises:
+        ConfigError: nothing is there, its format cannot be told, it has no such column, or the format no such option.
+        UnknownSplitError: there is no such split.
+        DatasetFileCorruptError: a file is damaged, or of another format.
+    """
+    from data_stack.dataset.display.splits import Splits
+
+    place = _location(source)
+    found = find_places(place, format)
+    if split is not None and split not in found:
+        known = ", ".join(found) if place not in [each for each, _ in found.values()] else "none: it is one dataset"
+        raise UnknownSplitError(
+            f"{place.full_name} has no split {split!r:.60}{did_you_mean(split, found)}; its splits are {known}"
+        )
+    chosen = found if split is None else {split: found[split]}
+    opened = {name: open_as(where, kind, target, columns, options) for name, (where, kind) in chosen.items()}
+    return next(iter(opened.values())) if split is not None or found[next(iter(found))][0] == place else Splits(opened)
+
+
+def splits_of_place(source: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The names of the splits in a folder; empty for a dataset without; raises as :func:`find_places`."""
+    place = _location(source)
+    found = find_places(place)
+    return tuple(name for name, (where, _) in found.items() if where != place)
+
+
+def _location(source: str | os.PathLike[str]) -> Location:
+    return location_of(locate(os.path.expanduser(os.fspath(source))))
+
+
+def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Location, str]]:
+    """The datasets at a place by the names of their splits, with their formats: itself, or those in a folder.
+
+    Raises:
+        ConfigError: as for :func:`open_place`.
+    """
+    if kind is not None and kind not in PLACE_FORMATS:
+        raise ConfigError(
+            f"there is no format {kind!r:.40}{did_you_mean(kind, PLACE_FORMATS)}; there are: {', '.join(PLACE_FORMATS)}"
+        )
+    try:
+        return {place.name: (place, kind or _find_format(place))}
+    except ConfigError as error:
+        found = _find_splits(place.as_folder())
+        if not found:
+            why = str(error).partition("; say")[0]
+            raise ConfigError(f"{why}. Say which it is: format= one of {', '.join(PLACE_FORMATS)}") from None
+    kinds = {kind for _, kind in found.values()}
+    if len(kinds) > 1:
+        held = ", ".join(f"{where.name} ({kind})" for where, kind in found.values())
+        raise ConfigError(f"{place.full_name} holds datasets of several formats: {held}; name one of them")
+    return found
+
+
+def _find_splits(folder: Any) -> dict[str, tuple[Location, str]]:
+    found: dict[str, tuple[Location, str]] = {}
+    for name in sorted(folder.list_names(), key=lambda name: (not name.startswith("train"), name)):
+        where = Location(folder, name)
+        try:
+            kind = _find_format(where)
+        except ConfigError:
+            continue  # a licence or a readme
+        split = name.partition(".")[0]
+        found[name if split in found else split] = where, kind
+    return found
+
+
+def _find_format(place: Location) -> str:
+    name = place.name.lower()
+    for suffix in _COMPRESSED:
+        name = name.removesuffix(suffix)
+    known = _SUFFIXES.get(os.path.splitext(name)[1])
+    return known if known is not None and place.is_file() else find_source_format(place)
+
+
+def open_as(
+    place: Location,
+    kind: str,
+    target: str | None = None,
+    columns: Sequence[str] | None = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> DatasetIteratorIF:
+    """The samples of one file or folder of a known format; see :func:`open_place`."""
+    known = _OPTIONS.get(kind, frozenset())
+    for name in options:
+        if name not in known:
+            taken = ["format", "target", "columns", *sorted(known)]
+            raise ConfigError(
+                f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}{did_you_mean(name, taken)}; "
+                f"there are: {', '.join(taken)}"
+            )
+    if ".tsv" in place.name.lower():
+        options = {"delimiter": "\t", **options}
+    iterator: DatasetIteratorIF = _OPENERS.get(kind, _open_stored)(place, kind, target, options)
+    return iterator if columns is None else iterator.select(*columns)
+
+
+def _open_csv(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
+    from data_stack.exchange.tables.files import from_csv
+
+    return from_csv(place.path or place.open(), target=target, **options)
+
+
+def _open_jsonl(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
+    from data_stack.exchange.tables.files import from_jsonl
+
+    return from_jsonl(place.path or place.open(), target=target, **options)
+
+
+def _open_npy(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
+    from data_stack.exchange.arrays import with_target
+    from data_stack.formats.numpy_arrays import NumpyDatasetIterator
+
+    return with_target(NumpyDatasetIterator([place.open()]), place.name, [0], target)
+
+
+def _open_images(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
+    from data_stack.exchange.arrays import from_folder
+
+    return from_folder(place.as_folder(), target=target)
+
+
+def _open_stored(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
+    from data_stack.exchange.arrays import with_target
+    from data_stack.formats.conversion.source import open_source
+
+    source = open_source(place, kind)
+    return with_target(source.values, place.name, list(source.keys.values()), target)
+
+
+_OPENERS: Final[Mapping[str, Callable[[Location, str, str | None, Mapping[str, Any]], DatasetIteratorIF]]] = {
+    "csv": _open_csv,
+    "jsonl": _open_jsonl,
+    "npy": _open_npy,
+    "images": _open_images,
+}
