@@ -16,7 +16,7 @@ from typing import Any
 
 _OPTIONAL = (
     *("FsspecStorageConnector", "MongoDBStorageConnector"),
-    *("from_arrow", "from_csv", "from_huggingface", "from_jsonl", "from_pandas", "from_polars"),
+    *("from_arrow", "from_croissant", "from_csv", "from_huggingface", "from_jsonl", "from_pandas", "from_polars"),
     *("to_arrow", "to_huggingface", "to_pandas", "to_polars"),
 )
 

@@ -64,6 +64,7 @@ from data_stack.io.storage_connectors import StorageConnector as StorageConnecto
 from data_stack.io.storage_connectors import StorageConnectorFactory as StorageConnectorFactory
 from data_stack.loader.loader import Loader as Loader
 from data_stack.repository.copies import copy_datasets as copy_datasets
+from data_stack.repository.croissant.reading import from_croissant as from_croissant
 from data_stack.repository.croissant.writing import to_croissant as to_croissant
 from data_stack.repository.default_storage import default_storage as default_storage
 from data_stack.repository.default_storage import storage_connector_from_url as storage_connector_from_url

@@ -49,6 +49,7 @@ HEAVY = {
         "data_stack.codecs.packed",
         "data_stack.formats.records.sample_references",
     },
+    "mlcroissant": {f"data_stack.repository.croissant.{name}" for name in ("document", "plans", "reading", "rows")},
     "paramiko": {"data_stack.io.storage_connectors.fsspec"},
     "gridfs": set[str](),
     "h5py": {"data_stack.formats.hdf5"},
@@ -95,9 +96,9 @@ HEAVY = {
 
 #: Packages that an installation may lack.
 OPTIONAL = [
-    "av", "bson", "cv2", "datasets", "fsspec", "gridfs", "jax", "matplotlib", "pandas", "paramiko", "PIL", "polars", "py4j",
-    "pyarrow", "pymongo", "pyspark", "s3fs", "scipy", "simplejpeg", "sklearn", "soundfile", "starlette", "tensorflow",
-    "torch", "uvicorn", "yaml", "zstandard",
+    "av", "bson", "cv2", "datasets", "fsspec", "gridfs", "jax", "matplotlib", "mlcroissant", "pandas", "paramiko", "PIL",
+    "polars", "py4j", "pyarrow", "pymongo", "pyspark", "s3fs", "scipy", "simplejpeg", "sklearn", "soundfile", "starlette",
+    "tensorflow", "torch", "uvicorn", "yaml", "zstandard",
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
@@ -97,7 +98,7 @@ def _describe_card(factory: DatasetFactory, description: DatasetDescription) -> 
         "citeAs": factory.card.citation,
         "keywords": keywords_of(description.distribution),
     }
-    return {"@context": CONTEXT, "@type": "sc:Dataset", **{key: fact for key, fact in facts.items() if fact}}
+    return {"@context": copy.deepcopy(CONTEXT), "@type": "sc:Dataset", **{key: fact for key, fact in facts.items() if fact}}
 
 
 # ---------------------------------------------------------------------- files

@@ -1,0 +1,126 @@
+"""Documents of Croissant from anywhere: fetched, bounded, and validated by mlcroissant, which downloads nothing here."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from data_stack.dataset.strict_json import distinct_fields
+from data_stack.exception import DatasetFileCorruptError, MissingDependencyError, MissingFileError
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever import Limits, retrieve
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.io.url import StorageURL
+
+try:
+    import mlcroissant
+except ImportError as error:
+    raise MissingDependencyError("from_croissant()", "mlcroissant", "croissant") from error
+
+__all__ = ["is_web", "parse_document", "read_document"]
+
+_MAX_BYTES: Final = 32 << 20
+#: Nodes of a document with each reference written out, which is how mlcroissant goes through it.
+_MOST_NODES: Final = 1_000_000
+
+
+def is_web(place: str) -> bool:
+    """Whether a document or file is on a web server."""
+    return re.match("https?://", place, re.IGNORECASE) is not None
+
+
+def read_document(place: str | os.PathLike[str]) -> tuple[str, bytes]:
+    """The absolute path or URL of a document, and its bytes.
+
+    Raises:
+        RetrievalError, MissingFileError: it cannot be had, or is longer than any document.
+    """
+    text = os.fspath(place)
+    if is_web(text):
+        store = InMemoryStorageConnector()
+        retrieve([ResourceDefinition("croissant.json", text)], store, progress=False, limits=Limits(max_bytes=_MAX_BYTES))
+        with store.get_resource("croissant.json") as resource:
+            return text, resource.read()
+    url = StorageURL.parse(place)
+    path = Path(text if url is None else url.local_path()).expanduser().resolve()
+    if not path.is_file():
+        raise MissingFileError(str(path))
+    with path.open("rb") as file:
+        return str(path), file.read(_MAX_BYTES + 1)
+
+
+def parse_document(place: str, data: bytes) -> Any:
+    """What a document says, as mlcroissant's ``Metadata``.
+
+    Raises:
+        DatasetFileCorruptError: it is no JSON, no valid Croissant, refers to itself, or names contexts elsewhere.
+    """
+    try:
+        if len(data) > _MAX_BYTES:
+            raise ValueError(f"it has more than {_MAX_BYTES:,} bytes")
+        document = json.loads(data, object_pairs_hook=distinct_fields)
+        _check(document)
+        return mlcroissant.Dataset(jsonld=copy.deepcopy(document)).metadata
+    except Exception as error:  # mlcroissant raises anything
+        reason = re.sub(r"\s+", " ", str(error))[:1000]
+        raise DatasetFileCorruptError(
+            f"{place} is no valid Croissant document: {reason or type(error).__name__}. Ask its publisher to correct it"
+        ) from error
+
+
+def _check(document: Any) -> None:
+    """Refuse what would make a parser fetch other documents, or go round in circles."""
+    context = document.get("@context") if isinstance(document, dict) else None
+    if not isinstance(context, dict):
+        raise ValueError("it is no object with a @context that is one; contexts elsewhere are not fetched")
+    body = {key: value for key, value in document.items() if key != "@context"}
+    words = {"@context", "@import", "@base", "@graph", "@reverse", "@included", "@nest"}
+    for node in (*_objects(body), *_objects(context)):
+        if found := words & node.keys():
+            raise ValueError(f"{min(found)} is only understood at the top, where it is an object")
+    if any(isinstance(value, str) and value.startswith("@") for value in context.values()):
+        raise ValueError("its @context gives words that begin with @ other names")
+    known: dict[str, list[Any]] = {}
+    for node in _objects(body):
+        if "@id" in node:
+            known.setdefault(_full_id(node["@id"], context), []).extend(node.values())
+    weights: dict[str, int] = {}
+
+    def weigh(value: Any, above: tuple[str, ...]) -> int:
+        """The number of nodes below a value with each reference written out."""
+        if not isinstance(value, (dict, list)):
+            return 1
+        inside = list(value.values()) if isinstance(value, dict) else value
+        identifier = _full_id(value["@id"], context) if isinstance(value, dict) and "@id" in value else None
+        if identifier is not None:
+            if identifier in above:
+                raise ValueError(f"{identifier!r:.80} refers to itself")
+            if identifier in weights:
+                return weights[identifier]
+            inside, above = known[identifier], (*above, identifier)
+        weight = 1 + sum(weigh(child, above) for child in inside)
+        if weight > _MOST_NODES:
+            raise ValueError(f"its references, written out, are more than {_MOST_NODES:,} nodes")
+        return weight if identifier is None else weights.setdefault(identifier, weight)
+
+    weigh(body, ())
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            yield each
+        waiting.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+
+
+def _full_id(identifier: Any, context: Mapping[str, Any]) -> str:
+    prefix, colon, rest = str(identifier).partition(":")
+    return f"{context[prefix]}{rest}" if colon and isinstance(context.get(prefix), str) else posixpath.normpath(str(identifier))

@@ -1,0 +1,376 @@
+"""Datasets of others that are described in Croissant, read as MLCommons' own library reads them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlcroissant
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+import data_stack
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    MaliciousFilePathError,
+    PreparationError,
+    RetrievalError,
+)
+from data_stack.formats.parquet import ParquetDataset
+from data_stack.io.folder import folder_of
+from data_stack.repository.croissant.vocabulary import CONFORMS_TO, CONTEXT
+from data_stack.testing.web_server import ScriptedServer
+
+CSV = b"id,weight,code,day\n1,0.5,007,2024-01-02\n2,1.25,x8,2024-03-04\n"
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    server = ScriptedServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def file_object(name: str, data: bytes, kind: str, **more: Any) -> dict[str, Any]:
+    facts = {"contentUrl": name, "contentSize": f"{len(data)} B", "sha256": hashlib.sha256(data).hexdigest(), **more}
+    return {"@type": "cr:FileObject", "@id": name, "name": name, "encodingFormat": kind, **facts}
+
+
+def file_set(name: str, container: str, includes: str, kind: str) -> dict[str, Any]:
+    within = {"containedIn": {"@id": container}, "includes": includes, "encodingFormat": kind}
+    return {"@type": "cr:FileSet", "@id": name, "name": name, **within}
+
+
+def fields(record_set: str, source: dict[str, str], **columns: Any) -> list[dict[str, Any]]:
+    """Fields by name, each a type, or its facts; they take the columns of their names."""
+    made = []
+    for name, facts in columns.items():
+        about = facts if isinstance(facts, dict) else {"dataType": facts}
+        taken = {"source": {next(iter(source)): {"@id": next(iter(source.values()))}, "extract": {"column": name}}}
+        made.append({"@type": "cr:Field", "@id": f"{record_set}/{name}", "name": name, **taken, **about})
+    return made
+
+
+def from_file(source: str, what: str, **transform: str) -> dict[str, Any]:
+    taken: dict[str, Any] = {"fileSet": {"@id": source}, "extract": {"fileProperty": what}}
+    return {"source": {**taken, **({"transform": transform} if transform else {})}}
+
+
+def document(files: list[Any], **record_sets: Any) -> dict[str, Any]:
+    made = [
+        {"@type": "cr:RecordSet", "@id": name, "name": name, **(facts if isinstance(facts, dict) else {"field": facts})}
+        for name, facts in record_sets.items()
+    ]
+    about = {"name": "things", "version": "1.0.0", "citeAs": "Me", "license": "https://creativecommons.org/licenses/by/4.0/"}
+    head = {"@context": json.loads(json.dumps(CONTEXT)), "@type": "sc:Dataset", "conformsTo": CONFORMS_TO, **about}
+    return {**head, "distribution": files, "recordSet": made}
+
+
+def table(**more: Any) -> dict[str, Any]:
+    """A document of one CSV file."""
+    columns = fields("rows", {"fileObject": "a.csv"}, id="sc:Integer", weight="cr:Float32", code="sc:Text", day="sc:Date")
+    return document([file_object("a.csv", CSV, "text/csv", **more)], rows=columns)
+
+
+def publish(folder: Path, described: dict[str, Any], **files: bytes) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, data in files.items():
+        (folder / name.replace("__", ".")).write_bytes(data)
+    (folder / "croissant.json").write_text(json.dumps(described))
+    return folder / "croissant.json"
+
+
+def records_of(place: Path, record_set: str) -> list[dict[str, Any]]:
+    """The rows as mlcroissant reads them, by the names of their columns."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Image.Image):
+            return np.asarray(value)
+        return value.decode() if isinstance(value, bytes) else value
+
+    rows = mlcroissant.Dataset(jsonld=place).records(record_set)
+    return [{name.partition("/")[2]: plain(value) for name, value in row.items()} for row in rows]
+
+
+def check_equal(samples: Any, records: list[dict[str, Any]]) -> None:
+    assert len(samples) == len(records)
+    for sample, record in zip(samples, records, strict=True):
+        assert sample.keys() == record.keys()
+        for name, value in sample.items():
+            np.testing.assert_array_equal(value, record[name])
+
+
+def png(shade: int, size: int = 3) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (size, 2), (shade, 1, 2)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def zipped(**members: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name.replace("__", "/") + (".png" if data[1:4] == b"PNG" else ""), data)
+    return stream.getvalue()
+
+
+def test_a_table_of_a_web_server_is_read_once_and_kept(server: ScriptedServer, store: Path) -> None:
+    server.serve("/sets/a.csv", CSV)
+    place = server.serve("/sets/croissant.json", json.dumps(table()).encode())
+
+    rows = data_stack.from_croissant(place, store)
+    data_stack.from_croissant(place, store)
+
+    assert rows[1] == {"id": 2, "weight": 1.25, "code": "x8", "day": np.datetime64("2024-03-04", "us")}
+    assert rows[0]["code"] == "007"
+    assert server.paths().count("/sets/a.csv") == 1
+    assert "CC-BY-4.0" in str(rows.licences())
+    assert "Me" in rows.citation()
+    assert rows.fingerprint() == data_stack.from_croissant(place, store).fingerprint()
+
+
+def test_parquet_is_read_as_mlcroissant_reads_it(tmp_path: Path, store: Path) -> None:
+    rows = [
+        {"id": 1, "tags": "a|b", "vector": [1.5, 2.0], "path": "x/cat-3.jpg"},
+        {"id": 2, "tags": "c", "vector": [0.0, 4.0], "path": "y/dog-4.jpg"},
+    ]
+    stream = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), stream)
+    source = {"fileObject": {"@id": "a.parquet"}}
+    columns = fields(
+        "rows", {"fileObject": "a.parquet"}, id="cr:Int64", vector={"dataType": "cr:Float64", "isArray": True, "arrayShape": "2"}
+    )
+    taken = {"source": {**source, "extract": {"column": "path"}, "transform": {"regex": r".*/(\w+)-.*"}}}
+    columns += fields("rows", {"fileObject": "a.parquet"}, kind={"dataType": "sc:Text", **taken})
+    described = document([file_object("a.parquet", stream.getvalue(), "application/x-parquet")], rows=columns)
+    place = publish(tmp_path / "set", described, a__parquet=stream.getvalue())
+
+    samples = data_stack.from_croissant(place, store)
+
+    check_equal(samples, records_of(place, "rows"))
+    assert samples[1]["kind"] == "dog"
+    assert samples[0]["vector"].dtype == np.float64
+
+
+def test_pictures_of_an_archive_get_their_labels_from_their_names(tmp_path: Path, store: Path) -> None:
+    archive = zipped(train__cat_0=png(1), train__dog_1=png(2, 5), other=b"no picture")
+    picture = {"dataType": "sc:ImageObject", **from_file("pictures", "content")}
+    label = {"dataType": "sc:Text", **from_file("pictures", "filename", regex=r"(\w+)_\d+\.png")}
+    described = document(
+        [file_object("a.zip", archive, "application/zip"), file_set("pictures", "a.zip", "*/*.png", "image/png")],
+        pictures_=fields("pictures_", {"fileSet": "pictures"}, picture=picture, label=label),
+    )
+    place = publish(tmp_path / "set", described, a__zip=archive)
+
+    samples = data_stack.from_croissant(place, store)
+
+    assert [sample["picture"].shape for sample in samples] == [(2, 3, 3), (2, 5, 3)]
+    assert [sample["label"] for sample in samples] == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "tsv", "csv"])
+def test_tables_in_a_tar_are_read_one_behind_the_other(tmp_path: Path, store: Path, kind: str) -> None:
+    separator = {"tsv": "\t", "csv": ","}.get(kind)
+    parts = [[{"n": 1, "on": True}], [{"n": 2, "on": False}, {"n": 3, "on": True}]]
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        for number, rows in enumerate(parts):
+            lines = [json.dumps(row) if separator is None else f"{row['n']}{separator}{row['on']}" for row in rows]
+            data = "\n".join([f"n{separator}on"] * (separator is not None) + lines).encode()
+            info = tarfile.TarInfo(f"part/{number}.{kind}")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    media = {"jsonl": "application/jsonlines", "tsv": "text/tab-separated-values", "csv": "text/csv"}[kind]
+    described = document(
+        [file_object("a.tgz", stream.getvalue(), "application/x-tar"), file_set("parts", "a.tgz", "part/*", media)],
+        rows=fields("rows", {"fileSet": "parts"}, n="sc:Integer", on="sc:Boolean"),
+    )
+
+    samples = data_stack.from_croissant(publish(tmp_path / "set", described, a__tgz=stream.getvalue()), store)
+
+    assert list(samples) == [row for rows in parts for row in rows]
+
+
+def test_a_field_that_refers_to_a_list_of_splits_divides_the_rows(tmp_path: Path, store: Path) -> None:
+    data = b"n,part\n1,train\n2,test\n3,train\n"
+    key = {"@id": "parts/name"}
+    listing = {"dataType": "cr:Split", "key": key, "data": [{"parts/name": each} for each in ("train", "test", "val")]}
+    listing["field"] = [{"@type": "cr:Field", "@id": "parts/name", "name": "name", "dataType": "sc:Text"}]
+    of_split = {"dataType": "sc:Text", "references": {"field": key}}
+    columns = fields("rows", {"fileObject": "a.csv"}, n="sc:Integer", part=of_split)
+    described = document([file_object("a.csv", data, "text/csv")], parts=listing, rows=columns)
+
+    splits = data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=data), store)
+
+    assert {name: list(rows) for name, rows in splits.items()} == {"train": [{"n": 1}, {"n": 3}], "test": [{"n": 2}], "val": []}
+
+
+def test_several_record_sets_are_read_by_their_identifiers(tmp_path: Path, store: Path) -> None:
+    described = table()
+    inline = {"field": [{"@type": "cr:Field", "@id": "more/n", "name": "n", "dataType": "sc:Integer"}], "data": [{"more/n": 7}]}
+    described["recordSet"].append({"@type": "cr:RecordSet", "@id": "more", "name": "more", **inline})
+
+    sets = data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=CSV), store)
+
+    assert (list(sets), list(sets["more"]), len(sets["rows"])) == (["rows", "more"], [{"n": 7}], 2)
+
+
+def test_an_exported_dataset_comes_back_equal(tmp_path: Path, store: Path) -> None:
+    class Points(DatasetFactory):
+        card = DatasetCard("points", "1.0.0", license="MIT")
+        splits = ("train", "test")
+
+        def preprocess(self, raw: Any, prepared: Any) -> None:
+            for split, n in (("train", 5), ("test", 2)):
+                for part in range(2):
+                    rows = [{"id": i, "at": [i / 2, part], "name": None if i else "zero"} for i in range(n)]
+                    with prepared.create(f"{split}/{part}.parquet") as file:
+                        pq.write_table(pa.Table.from_pylist(rows), file)
+
+        def open(self, split: str, prepared: Any) -> Any:
+            return ParquetDataset(folder_of(prepared, split))
+
+    data_stack.default_repository().register("points", Points, replace=True)
+    splits = data_stack.load("points", storage=tmp_path)
+    place = tmp_path / "points" / "1.0.0" / "croissant.json"
+    place.write_text(json.dumps(data_stack.to_croissant("points", tmp_path)))
+    data_stack.default_repository().remove("points")
+
+    back = data_stack.from_croissant(place, store)
+
+    assert list(back) == ["train", "test"]
+    for split, samples in back.items():
+        check_equal(samples, list(splits[split]))
+
+
+@pytest.mark.parametrize("digest", [{"sha256": "0" * 64}, {"sha256": None, "md5": "0" * 32}, {"contentSize": "5 B"}])
+def test_a_file_that_is_not_the_described_one_is_refused(tmp_path: Path, store: Path, digest: Any) -> None:
+    described = table(**digest)
+    described["distribution"] = [{key: fact for key, fact in described["distribution"][0].items() if fact is not None}]
+
+    with pytest.raises(RetrievalError, match=r"a\.csv"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=CSV), store)
+
+
+@pytest.mark.parametrize("url", ["../secret.csv", "/etc/passwd", "file:///etc/passwd", "package:json/tool.py"])
+def test_a_document_does_not_name_files_outside_of_its_folder(
+    tmp_path: Path, server: ScriptedServer, store: Path, url: str
+) -> None:
+    (tmp_path / "secret.csv").write_bytes(CSV)
+    described = table(contentUrl=url)
+    place = publish(tmp_path / "set", described)
+    served = server.serve("/sets/croissant.json", json.dumps(described).encode())
+
+    for each in (place, served):
+        with pytest.raises((MaliciousFilePathError, RetrievalError)):
+            data_stack.from_croissant(each, store)
+    assert not list(store.rglob("*.csv"))
+
+
+def test_a_link_out_of_the_folder_of_a_document_is_refused(tmp_path: Path, store: Path) -> None:
+    place = publish(tmp_path / "set", table())
+    (tmp_path / "secret.csv").write_bytes(CSV)
+    (tmp_path / "set" / "a.csv").symlink_to(tmp_path / "secret.csv")
+
+    with pytest.raises(MaliciousFilePathError, match=r"a\.csv"):
+        data_stack.from_croissant(place, store)
+
+
+def test_an_archive_does_not_unpack_outside_of_itself(tmp_path: Path, store: Path) -> None:
+    archive = zipped(**{"..__evil": png(1)})
+    picture = {"dataType": "sc:ImageObject", **from_file("pictures", "content")}
+    described = document(
+        [file_object("a.zip", archive, "application/zip"), file_set("pictures", "a.zip", "*", "image/png")],
+        rows=fields("rows", {"fileSet": "pictures"}, picture=picture),
+    )
+
+    with pytest.raises(PreparationError, match="evil"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__zip=archive), store)
+
+
+def evil_documents() -> dict[str, Any]:
+    chain = [{"@id": f"n{i}", "a": {"@id": f"n{i + 1}"}, "b": {"x": {"@id": f"n{i + 1}"}}} for i in range(64)]
+    there = table()["@context"]
+    return {
+        "no JSON": b"{",
+        "nothing but brackets": b"[" * 100_000,
+        "a list": b"[]",
+        "a context elsewhere": {**table(), "@context": "http://localhost:9/context"},
+        "a context elsewhere, deep": {
+            **table(),
+            "@context": {**there, "name": {"@id": "name", "@context": "http://localhost:9/"}},
+        },
+        "a circle": {**table(), "x": {"@id": "p", "y": {"@id": "q"}}, "z": {"@id": "q", "y": {"@id": "p"}}},
+        "references that double": {**table(), "x": chain},
+        "two words of one name": json.dumps(table()).replace('"version"', '"name": "x", "version"').encode(),
+        "no record set": {key: value for key, value in table().items() if key != "recordSet"},
+    }
+
+
+@pytest.mark.parametrize("what", list(evil_documents()))
+def test_a_damaged_or_hostile_document_is_an_error(tmp_path: Path, store: Path, what: str) -> None:
+    described = evil_documents()[what]
+    place = tmp_path / "croissant.json"
+    place.write_bytes(described if isinstance(described, bytes) else json.dumps(described).encode())
+
+    with pytest.raises((DatasetFileCorruptError, ConfigError), match="croissant"):
+        data_stack.from_croissant(place, store)
+
+
+OTHER = {"fileObject": {"@id": "b.csv"}, "extract": {"column": "id"}}
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"dataType": "sc:Time"}, "type time"),
+        (
+            {"dataType": "cr:Int64", "source": {"fileObject": {"@id": "a.csv"}, "extract": {"fileProperty": "content"}}},
+            "whole file",
+        ),
+        (
+            {
+                "dataType": "cr:Int64",
+                "source": OTHER,
+                "references": {"fileObject": {"@id": "a.csv"}, "extract": {"column": "id"}},
+            },
+            "join",
+        ),
+        ({"dataType": "sc:Integer", "source": {"fileObject": {"@id": "a.csv"}, "extract": {"jsonPath": "$.a"}}}, "text or JSON"),
+    ],
+)
+def test_what_is_not_read_is_an_error_with_record_set_and_field(tmp_path: Path, store: Path, facts: Any, message: str) -> None:
+    described = table()
+    described["distribution"].append(file_object("b.csv", CSV, "text/csv"))
+    described["recordSet"][0]["field"] += fields("rows", {"fileObject": "a.csv"}, odd=facts)
+
+    with pytest.raises(ConfigError, match=rf"'rows/odd' of record set 'rows'.*({message})"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=CSV), store)
+
+
+def test_a_value_of_another_type_is_an_error_with_file_record_set_and_field(tmp_path: Path, store: Path) -> None:
+    described = table()
+    described["recordSet"][0]["field"][2]["dataType"] = "sc:Integer"
+
+    with pytest.raises(DataStackError) as caught:
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=CSV), store)
+
+    assert "'x8', which is no int64" in str(caught.value.__cause__)
+    assert "'rows/code' of record set 'rows'" in str(caught.value.__cause__)
