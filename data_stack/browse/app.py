@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 from data_stack.browse.browser import Browser
@@ -13,16 +13,15 @@ from data_stack.exception import ConfigError, DatasetOutOfBoundsError, MissingDe
 try:
     from starlette.applications import Starlette
     from starlette.requests import Request
-    from starlette.responses import JSONResponse, Response
-    from starlette.routing import Route
+    from starlette.responses import FileResponse, JSONResponse, Response
+    from starlette.routing import BaseRoute, Mount, Route
+    from starlette.staticfiles import StaticFiles
 except ImportError as error:
     raise MissingDependencyError("data-stack browse", "starlette", "browse") from error
 
 __all__ = ["make_app"]
 
-_STATIC: Final = {"/": "index.html", "/app.js": "app.js", "/style.css": "style.css", "/icon.svg": "icon.svg"}
-_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-_FRESH: Final = {"cache-control": "no-store"}
+_STATIC: Final = Path(__file__).with_name("static")
 #: The URL of a picture holds a number of this run, so another dataset on the same port is never taken for this one.
 _KEPT: Final = {"cache-control": "private, max-age=86400, immutable"}
 
@@ -43,28 +42,19 @@ def make_app(browser: Browser, token: str) -> Guard:
         "/api/compare": lambda given: browser.compare(given.get("name", "")),
         "/api/duplicates": lambda given: browser.duplicates(_number(given, "column", -1), starts=given.get("run") == "1"),
     }
-    routes = [Route(path, _answer(question)) for path, question in questions.items()]
-    routes += [Route(path, _static(name)) for path, name in _STATIC.items()]
+    routes: list[BaseRoute] = [Route(path, _answer(question)) for path, question in questions.items()]
     routes.append(Route("/picture", _picture(browser)))
+    routes.append(Route("/", lambda request: FileResponse(_STATIC / "index.html")))
+    routes.append(Mount("/", StaticFiles(directory=_STATIC)))
     return Guard(Starlette(routes=routes), token)
 
 
 def _answer(question: Callable[[Any], Any]) -> Callable[[Request], Response]:
     def endpoint(request: Request) -> Response:
         try:
-            return JSONResponse(question(request.query_params), headers=_FRESH)
+            return JSONResponse(question(request.query_params))
         except Exception as error:  # noqa: BLE001  # foreign code reads the samples; the page says what it raised
             return _failure(error)
-
-    return endpoint
-
-
-def _static(name: str) -> Callable[[Request], Response]:
-    body = (resources.files("data_stack.browse") / "static" / name).read_bytes()
-    kind = _TYPES[name.rpartition(".")[2]]
-
-    def endpoint(request: Request) -> Response:
-        return Response(body, media_type=kind, headers=_FRESH)
 
     return endpoint
 
@@ -84,7 +74,7 @@ def _picture(browser: Browser) -> Callable[[Request], Response]:
 
 def _failure(error: Exception) -> Response:
     status = 404 if isinstance(error, DatasetOutOfBoundsError) else 400 if isinstance(error, ConfigError) else 500
-    return JSONResponse({"error": f"{error}"[:2000] or type(error).__name__}, status, headers=_FRESH)
+    return JSONResponse({"error": f"{error}"[:2000] or type(error).__name__}, status)
 
 
 def _number(given: Any, name: str, default: int | None = None) -> int:

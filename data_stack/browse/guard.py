@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
-from urllib.parse import parse_qs
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from data_stack.exception import MissingDependencyError
+
+try:
+    from starlette.middleware.base import BaseHTTPMiddleware
+    from starlette.requests import Request
+    from starlette.responses import PlainTextResponse, Response
+    from starlette.types import ASGIApp
+except ImportError as error:
+    raise MissingDependencyError("data-stack browse", "starlette", "browse") from error
 
 __all__ = ["Guard"]
-
-_Scope = MutableMapping[str, Any]
-_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-_App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 _HOSTS: Final = frozenset(("127.0.0.1", "localhost", "[::1]"))
 #: What a page of ours, or the address bar, sends; other pages send ``cross-site`` or ``same-site``.
@@ -21,18 +25,18 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_HEADERS: Final = (
-    (b"content-security-policy", _POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-)
+_HEADERS: Final = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
 
 
-class Guard:
-    """ASGI middleware that refuses requests before ``app`` sees them, and adds headers to its answers.
+class Guard(BaseHTTPMiddleware):
+    """Refuses requests before ``app`` sees them, and adds headers to its answers, which are kept only if they say so.
 
     The token comes in the URL of the first page, which sets a cookie, or in an ``Authorization: Bearer`` header. Host and Origin
     must be names of this machine, so that a web site whose name resolves to 127.0.0.1 (DNS rebinding) reads nothing; the port may
@@ -43,63 +47,41 @@ class Guard:
         token: the secret.
     """
 
-    def __init__(self, app: _App, token: str) -> None:
-        self._app, self._token = app, token
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        super().__init__(app)
+        self._token = token
 
-    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
-        if scope["type"] != "http":
-            return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]
+    async def dispatch(self, request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         # Cookies are shared by all ports of a host. The port of this one is what the client sees, be it through ``ssh -L``.
-        name = f"data_stack_{headers.get('host', '').rpartition(':')[2]}"
-        refusal = _refusal(scope["method"], headers) or self._check_token(headers, given, name)
+        cookie = f"data_stack_{request.headers.get('host', '').rpartition(':')[2]}"
+        given = request.query_params.get("token", "")
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        refusal = _refuse(request)
+        if refusal is None and not any(map(self._is_token, (given, bearer, request.cookies.get(cookie, "")))):
+            text = "The token is missing or wrong. Open the whole URL that data-stack browse printed.\n"
+            refusal = PlainTextResponse(text, 403)
+        response = refusal or await call_next(request)
+        if given and refusal is None:
+            response.set_cookie(cookie, self._token, httponly=True, samesite="strict")
+        response.headers.update(_HEADERS)
+        response.headers.setdefault("cache-control", "no-store")
+        return response
 
-        async def send_guarded(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *_HEADERS]
-                if given and refusal is None:
-                    cookie = f"{name}={self._token}; HttpOnly; SameSite=Strict; Path=/"
-                    message["headers"].append((b"set-cookie", cookie.encode()))
-            await send(message)
-
-        if refusal is None:
-            await self._app(scope, receive, send_guarded)
-            return
-        status, text = refusal
-        kind = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
-        await send_guarded({"type": "http.response.start", "status": status, "headers": kind})
-        await send({"type": "http.response.body", "body": text.encode()})
-
-    def _check_token(self, headers: MutableMapping[str, str], given: str, name: str) -> tuple[int, str] | None:
-        cookies = dict(pair.strip().partition("=")[::2] for pair in headers.get("cookie", "").split(";"))
-        bearer = headers.get("authorization", "").removeprefix("Bearer ")
-        candidates = (given, bearer, cookies.get(name, ""))
-        if any(hmac.compare_digest(each.encode(), self._token.encode()) for each in candidates):
-            return None
-        return 403, "The token is missing or wrong. Open the whole URL that data-stack browse printed.\n"
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode(), self._token.encode())
 
 
-def _refusal(method: str, headers: MutableMapping[str, str]) -> tuple[int, str] | None:
-    """Status and text of a refusal that does not depend on the token; None if the request passes."""
-    if method not in ("GET", "HEAD"):
-        return 405, "Only GET and HEAD are answered.\n"
-    host = headers.get("host", "")
-    if _name_of(host) not in _HOSTS:
-        return 403, "The Host of a request must be 127.0.0.1 or localhost.\n"
-    if headers.get("origin", f"http://{host}") != f"http://{host}" or headers.get("sec-fetch-site", "") not in _own_sites(
-        headers
-    ):
-        return 403, "Requests of other pages are refused.\n"
-    return None
-
-
-def _name_of(host: str) -> str:
+def _refuse(request: Request) -> Response | None:
+    """A refusal that does not depend on the token; None if the request passes."""
+    if request.method not in ("GET", "HEAD"):
+        return PlainTextResponse("Only GET and HEAD are answered.\n", 405)
+    host, headers = request.headers.get("host", ""), request.headers
     name, colon, port = host.rpartition(":")
-    return name.lower() if colon and port.isdigit() else host.lower()
-
-
-def _own_sites(headers: MutableMapping[str, str]) -> frozenset[str]:
-    """The values of Sec-Fetch-Site that pass; a link in another page may open this one."""
+    if (name if colon and port.isdigit() else host).lower() not in _HOSTS:
+        return PlainTextResponse("The Host of a request must be 127.0.0.1 or localhost.\n", 403)
+    # a link in another page may open this one
     is_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    return _OWN_SITES | {"cross-site", "same-site"} if is_link else _OWN_SITES
+    is_ours = is_link or headers.get("sec-fetch-site", "") in _OWN_SITES
+    if headers.get("origin", f"http://{host}") != f"http://{host}" or not is_ours:
+        return PlainTextResponse("Requests of other pages are refused.\n", 403)
+    return None

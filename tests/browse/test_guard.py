@@ -38,7 +38,7 @@ def test_the_token_in_the_url_sets_a_cookie_that_opens_the_rest(pictures: Served
     first = ask(pictures, f"/?token={TOKEN}", {})
     cookie, *attributes = first.headers["set-cookie"].split("; ")
 
-    assert (first.status, b"app.js" in first.body, set(attributes)) == (200, True, {"HttpOnly", "SameSite=Strict", "Path=/"})
+    assert (first.status, b"app.js" in first.body, set(attributes)) == (200, True, {"HttpOnly", "SameSite=strict", "Path=/"})
     assert ask(pictures, "/api/overview", {"Cookie": f"theme=dark; {cookie}"}).status == 200
     assert ask(pictures, "/?token=wrong", {}).headers.get("set-cookie") is None
 
