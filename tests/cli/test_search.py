@@ -24,7 +24,9 @@ from data_stack.repository.search import search_datasets
     ],
 )
 def test_every_word_must_be_found_and_names_count_most(store: Any, text: str, names: list[str]) -> None:
-    assert [each.description.name for each in search_datasets(text)] == names
+    found = [each.description.name for each in search_datasets(text)]
+
+    assert [name for name in found if name in ("digits", "iris", "mnist")] == names  # other packages have such datasets, too
 
 
 def test_the_command_says_what_was_found_where(command: Any, install: Callable[..., None]) -> None:

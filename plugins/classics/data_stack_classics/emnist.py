@@ -31,42 +31,60 @@ class EMNISTFactory(IdxFactory):
 
 
 class EMNISTByClassFactory(EMNISTFactory, dataset="emnist", name="emnist-byclass"):
-    """All of EMNIST in 62 classes of different sizes: digits, upper case and lower case letters; ``image.T`` stands upright."""
+    """Handwritten digits and letters in 62 classes of different sizes: all of EMNIST, 28 × 28 pixels.
+
+    Samples are ``(image, label, tag)``, see :class:`EMNISTFactory`; images are transposed: ``image.T`` stands upright.
+    """
 
     n_samples = {"train": 697_932, "test": 116_323}
     class_names = tuple(_ALL)
 
 
 class EMNISTByMergeFactory(EMNISTFactory, dataset="emnist", name="emnist-bymerge"):
-    """All of EMNIST in 47 classes of different sizes: letters alike in both cases share one; ``image.T`` stands upright."""
+    """Handwritten digits and letters in 47 classes of different sizes, one for letters alike in both cases: all of EMNIST.
+
+    Samples are ``(image, label, tag)``, see :class:`EMNISTFactory`; images are transposed: ``image.T`` stands upright.
+    """
 
     n_samples = {"train": 697_932, "test": 116_323}
     class_names = _MERGED
 
 
 class EMNISTBalancedFactory(EMNISTFactory, dataset="emnist", name="emnist-balanced"):
-    """A part of EMNIST in 47 classes of one size, with the letters of ``emnist-bymerge``; ``image.T`` stands upright."""
+    """Handwritten digits and letters in 47 classes of one size, one for letters alike in both cases: a part of EMNIST.
+
+    Samples are ``(image, label, tag)``, see :class:`EMNISTFactory`; images are transposed: ``image.T`` stands upright.
+    """
 
     n_samples = {"train": 112_800, "test": 18_800}
     class_names = _MERGED
 
 
 class EMNISTLettersFactory(EMNISTFactory, dataset="emnist", name="emnist-letters"):
-    """The letters of EMNIST, both cases in one class; ``image.T`` stands upright. Labels begin with 1, as in the files."""
+    """Handwritten letters of EMNIST in 26 classes of one size, one for both cases; labels begin with 1, as in the files.
+
+    Samples are ``(image, label, tag)``, see :class:`EMNISTFactory`; images are transposed: ``image.T`` stands upright.
+    """
 
     n_samples = {"train": 124_800, "test": 20_800}
     class_names = ("N/A", *string.ascii_lowercase)
 
 
 class EMNISTDigitsFactory(EMNISTFactory, dataset="emnist", name="emnist-digits"):
-    """The digits of EMNIST in classes of one size; ``image.T`` stands upright."""
+    """Handwritten digits of EMNIST in classes of one size, 28 × 28 pixels.
+
+    Samples are ``(image, label, tag)``, see :class:`EMNISTFactory`; images are transposed: ``image.T`` stands upright.
+    """
 
     n_samples = {"train": 240_000, "test": 40_000}
     class_names = tuple(string.digits)
 
 
 class EMNISTMNISTFactory(EMNISTFactory, dataset="emnist", name="emnist-mnist"):
-    """As many digits of EMNIST as MNIST has, processed as the rest of EMNIST; ``image.T`` stands upright."""
+    """Handwritten digits of EMNIST, as many as in MNIST, 28 × 28 pixels.
+
+    Samples are ``(image, label, tag)``, see :class:`EMNISTFactory`; images are transposed: ``image.T`` stands upright.
+    """
 
     n_samples = {"train": 60_000, "test": 10_000}
     class_names = tuple(string.digits)

@@ -13,9 +13,10 @@ __all__ = ["SVHNFactory"]
 
 
 class SVHNFactory(ArraysFactory, dataset="svhn"):
-    """Digits of house numbers, cut out of Google's street views, 32 × 32 pixels in colour; for non-commercial use.
+    """Digits of house numbers in street views, 32 × 32 pixels in colour.
 
-    Samples are ``(image, label, tag)``: a uint8 array of shape ``(32, 32, 3)``, and twice the digit. (The files hold 10 for 0.)
+    For non-commercial use. Samples are ``(image, label, tag)``: a uint8 array of shape ``(32, 32, 3)``, and twice the digit.
+    (The files hold 10 for 0.)
     """
 
     n_samples = {"train": 73_257, "test": 26_032, "extra": 531_131}
