@@ -217,7 +217,7 @@ class DatasetContract(DatasetIteratorContract):
         for split, iterator in splits.items():
             key = dataset.get_dataset_iterator({"split": split, **self.config})[1].target_pos
             targets = set(np.concatenate([np.ravel(target) for target in iterator.read_column(key)]).tolist())
-            known: set[Any] = {*range(len(dataset.class_names)), *dataset.class_names}
+            known: set[Any] = {-1, *range(len(dataset.class_names)), *dataset.class_names}  # -1: not labelled, as in scikit-learn
 
             assert targets <= known, f"targets of {split!r} without a name"
 

@@ -15,12 +15,20 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.testing import DatasetIteratorContract, LayerContract
+from data_stack.testing.iterators import assert_same
 from data_stack.testing.layers import PlainIterator
 
 IMAGES = np.arange(7 * 4, dtype=np.float32).reshape(7, 2, 2)
 TARGETS = np.array([0, 1, 1, 0, 2, 2, 1])
 TAGS = ["a", "b", "c", "d", "e", "f", "g"]
 SAMPLES = list(zip(IMAGES, TARGETS, TAGS, strict=True))
+
+
+def test_an_unknown_number_equals_itself_alone() -> None:
+    assert_same({"age": float("nan")}, {"age": float("nan")})
+
+    with pytest.raises(AssertionError):
+        assert_same({"age": float("nan")}, {"age": 7.0})
 
 
 def source() -> SequenceDatasetIterator:

@@ -34,11 +34,10 @@ class SpeechCommandsFactory(FoldersFactory, dataset="speech-commands"):
 
     def divide(self, archive: Archive) -> Callable[[str], str | None]:
         """Noise, lists and licence are no samples."""
-        listed = {
-            name: split
-            for split, file in (("validation", "validation_list.txt"), ("test", "testing_list.txt"))
-            for name in archive.read(file).decode("ascii").split()
-        }
+        lists, listed = {"validation_list.txt": "validation", "testing_list.txt": "test"}, dict[str, str]()
+        for member in archive:  # once, since each list by its name would take a pass
+            if member.name in lists:
+                listed |= dict.fromkeys(archive.read(member).decode("ascii").split(), lists[member.name])
         return lambda name: listed.get(name, "train") if "_nohash_" in name else None
 
     def make_sample(self, name: str, data: bytes) -> Mapping[str, Any]:
