@@ -145,6 +145,11 @@ class ParquetDataset(AccessedDatasetIterator):
         return self._footers.metadata
 
     @property
+    def all_columns(self) -> set[str]:
+        """The names of the columns of all files; those that the first one lacks are not in :attr:`schema`."""
+        return {name for file in range(len(self._footers.files.paths)) for name in self._footers.facts(file).columns}
+
+    @property
     def block_lengths(self) -> npt.NDArray[np.int64]:
         """How many of the samples each row group has, shape ``(n_row_groups,)``, those without any left out."""
         return self._select().lengths

@@ -1,0 +1,148 @@
+"""The Hub as a catalogue, and its datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from huggingface_hub import DatasetInfo
+
+import data_stack
+from data_stack import CatalogueEntry, CatalogueName, DatasetFactory, DatasetIteratorIF, IteratorMeta, StorageConnector, exception
+from data_stack.dataset.definition import DatasetDefinition
+from data_stack.dataset.manifest import Manifest, ResourceRecord
+from data_stack.formats.parquet import ParquetDataset
+from data_stack.io.retriever import is_offline
+from data_stack_huggingface.columns import encoders_of, features_of_card, features_of_files, parts_of
+from data_stack_huggingface.hub import HubFile, HubFiles, api, ask
+from data_stack_huggingface.layout import converted_files, split_files
+
+__all__ = ["HubDataset", "HuggingFaceCatalogue"]
+
+#: How versions name commits of the Parquet files that the Hub makes of others.
+_CONVERTED = "parquet-"
+
+
+class HuggingFaceCatalogue(data_stack.Catalogue):
+    """The datasets of the Hugging Face Hub that have Parquet files, of their own or made by the Hub; no code of them is run.
+
+    It asks the server of ``HF_ENDPOINT``, with the token that huggingface_hub finds.
+    """
+
+    def find(self, name: CatalogueName, store: StorageConnector | None = None) -> HubDataset:
+        """The dataset at the commit that its version, a branch, tag or commit, names now."""
+        if is_offline():
+            return _find_stored(name, store)
+        repo, (_, mark, converted) = name.name, (name.version or "").partition(_CONVERTED)
+        revision = "main" if mark or name.version is None else name.version
+        info = self._info(repo, revision)
+        card, files = _card_of(info), _files_of(info)
+        splits = {} if mark else split_files(repo, card, files, name.part)
+        if not splits and revision == "main":
+            mark, refs = _CONVERTED, ask(repo, lambda: api().list_repo_refs(repo, repo_type="dataset"))
+            commits = [converted] if converted else [ref.target_commit for ref in refs.converts if ref.name == "parquet"]
+            files = _files_of(self._info(repo, commits[0])) if commits else {}
+            splits = converted_files(repo, files, name.part)
+        if not splits:
+            raise exception.CatalogueError(
+                f"hf:{repo} has no Parquet files at {revision!r:.80}, nor has the Hub made any of its main branch. If it is code "
+                f"or other files, read it with the package datasets, and pass it to data_stack.from_huggingface()"
+            )
+        listed = {f"data/{split}/{n:05}.parquet": files[path] for split, paths in splits.items() for n, path in enumerate(paths)}
+        return HubDataset(name, mark + next(iter(listed.values())).commit, listed, card, info.description or "")
+
+    def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
+        """Datasets whose names contain the text."""
+        wanted: Any = {"search": text, "limit": limit, "expand": ["cardData", "description", "mainSize"]}
+        found = [(each, _card_of(each)) for each in ask(text, lambda: list(api().list_datasets(**wanted)))]
+        return [CatalogueEntry(f"hf:{each.id}", _title(each, card), _licence(card), each.main_size) for each, card in found]
+
+    def _info(self, repo: str, revision: str) -> DatasetInfo:
+        try:
+            return ask(repo, lambda: api().dataset_info(repo, revision=revision, files_metadata=True, timeout=30.0))
+        except exception.DatasetNotFoundError as error:
+            is_known = isinstance(error, exception.RevisionNotFoundError)
+            near = [] if is_known else [entry.name for entry in self.search(repo.rpartition("/")[2], 3)]
+            raise type(error)(f"{error}. There are: {', '.join(near)}" if near else str(error)) from None
+
+
+def _card_of(info: DatasetInfo) -> dict[str, Any]:
+    return dict(vars(info.card_data)) if info.card_data is not None else {}
+
+
+def _title(info: DatasetInfo, card: Mapping[str, Any]) -> str:
+    return str(card.get("pretty_name") or (info.description or "").strip().partition("\n")[0])[:200]
+
+
+def _licence(card: Mapping[str, Any]) -> str | None:
+    """The licences of a card; all of several."""
+    licences = card.get("license") or []
+    known = [each for each in ([licences] if isinstance(licences, str) else licences) if each not in ("unknown", "other")]
+    return " AND ".join(map(str, known)) or None
+
+
+def _files_of(info: DatasetInfo) -> dict[str, HubFile]:
+    """The files of a revision by path, with the digests that the Hub lists."""
+    commit, etags = str(info.sha), [each.lfs.sha256 if each.lfs else each.blob_id for each in info.siblings or ()]
+    listed = zip(info.siblings or (), etags, strict=True)
+    return {each.rfilename: HubFile(info.id, commit, each.rfilename, each.size or 0, etag) for each, etag in listed if etag}
+
+
+def _find_stored(name: CatalogueName, store: StorageConnector | None) -> HubDataset:
+    """A dataset that was prepared in a store before, without network."""
+    identifier = f"{name.folder}/{name.version}/manifest.json"
+    if store is None or name.version is None or not store.has_resource(identifier):
+        raise exception.CatalogueUnavailableError(
+            f"the Hub was not asked for {name}, as DATA_STACK_OFFLINE is set, and the store has no such version of it; offline, "
+            f"load a dataset that was prepared before with its commit: {name.plain}@COMMIT"
+        )
+    with store.get_resource(identifier) as file:
+        sources = Manifest.from_json(file.read()).sources
+    files = [HubFile(name.name, name.version, each.identifier, each.size or 0, each.sha256 or "") for each in sources]
+    return HubDataset(name, name.version, {each.path: each for each in files})
+
+
+class HubDataset(data_stack.CatalogueDataset):
+    """A dataset of the Hub at a commit: dict samples, with images and arrays as arrays.
+
+    Loading it retrieves all its files into the store first; with ``lazy=True`` it stores nothing, and reads row groups from the
+    Hub when they are asked for.
+
+    Args:
+        name: of the dataset.
+        version: the commit; of files that the Hub has made, ``parquet-`` and the commit.
+        files: by their names in the store, ``data/SPLIT/00000.parquet``.
+        card: the metadata of its README, a dict; None if it is not known.
+        text: what it is.
+    """
+
+    def __init__(self, name: CatalogueName, version: str, files: Mapping[str, HubFile], card: Any = None, text: str = "") -> None:
+        card = card or {}
+        facts = data_stack.DatasetCard(name.folder, version, _licence(card), f"https://huggingface.co/datasets/{name.name}")
+        splits = list(dict.fromkeys(key.split("/")[1] for key in files))
+        text = "\n".join(filter(None, [str(card.get("pretty_name") or ""), text]))
+        super().__init__(facts, splits, [file.define(key) for key, file in files.items()], text)
+        self._files, self._features = dict(files), features_of_card(card, name.part)
+        self._declare(self._features, list(self._features))
+
+    def get_dataset_iterator(self, config: Mapping[str, Any] | None = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
+        """The samples of one split; with ``"lazy": True`` nothing is prepared."""
+        if not (config or {}).get("lazy"):
+            return super().get_dataset_iterator(config)[0], self.iterator_meta
+        definition = DatasetDefinition.of(self, DatasetFactory)
+        records = [ResourceRecord(key, each.size, each.sha256) for key, each in self._files.items()]
+        files = HubFiles({f"{definition.folder}/{key}": each for key, each in self._files.items()})
+        prepared = data_stack.Resources(files, definition.folder, records)
+        return self.open(definition.check_config(config)[0], prepared), self.iterator_meta
+
+    def open(self, split: str, prepared: data_stack.Resources, *, lazy: bool = False) -> DatasetIteratorIF:
+        """The rows of a split."""
+        rows = ParquetDataset(prepared, prefix=f"data/{split}")
+        features = features_of_files(rows.metadata) or self._features
+        encoders = encoders_of(rows, features, f"{split!r} of {self.card.name}@{self.card.version}")
+        self._declare(features, list(rows.schema.fields))
+        return rows.encode(encoders) if encoders else rows
+
+    def _declare(self, features: Mapping[str, Any], names: Sequence[str]) -> None:
+        meta, class_names = parts_of(features, names)
+        vars(self).update(iterator_meta=meta, class_names=class_names)

@@ -1,0 +1,167 @@
+"""What goes wrong between data_stack and the Hub, and what the errors say."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from hub_server import HubServer, Repo
+
+import data_stack
+from data_stack.exception import (
+    CatalogueAccessError,
+    CatalogueBusyError,
+    CatalogueError,
+    CatalogueSchemaError,
+    CatalogueUnavailableError,
+    ChecksumMismatchError,
+    DatasetNotFoundError,
+    RetrievalError,
+    RevisionNotFoundError,
+)
+
+ParquetOf = Any  # the function in conftest.py, which cannot be imported from here
+NAME = "hf:team/numbers"
+
+
+@pytest.fixture
+def repo(hub: HubServer, parquet_of: ParquetOf) -> Repo:
+    """A dataset of a thousand numbers."""
+    made = hub.repos["team/numbers"] = Repo()
+    made.commit({"train.parquet": parquet_of({"x": list(range(1000))})})
+    return made
+
+
+def test_an_unknown_name_is_an_error_with_near_names(hub: HubServer, repo: Repo) -> None:
+    with pytest.raises(DatasetNotFoundError, match=r"no dataset hf:tem/numbers, or it is private.*There are: hf:team/numbers"):
+        data_stack.load("hf:tem/numbers")
+    with pytest.raises(DatasetNotFoundError, match="check the name"):
+        data_stack.load("hf:a/b/c")
+    with pytest.raises(RevisionNotFoundError, match="revision or file of hf:team/numbers"):
+        data_stack.load(f"{NAME}@v9")
+
+
+def test_search_lists_what_the_hub_finds(hub: HubServer, repo: Repo) -> None:
+    from data_stack.repository.catalogues import search_catalogues
+
+    repo.card = {"pretty_name": "Numbers", "license": "mit"}
+    hub.repos["other/numbers-too"] = Repo(card={"license": "unknown"})
+
+    found = search_catalogues("numbers", "hf", limit=5)
+
+    assert [(each.name, each.title, each.license, each.size) for each in found] == [
+        (NAME, "Numbers", "mit", 1234),
+        ("hf:other/numbers-too", "About other/numbers-too.", None, 1234),
+    ]
+
+
+@pytest.mark.parametrize("answer", [(403, "GatedRepo"), (401, "Other"), (403, "Other")])
+def test_what_this_user_may_not_read_says_how_to_log_in(hub: HubServer, repo: Repo, answer: tuple[int, str]) -> None:
+    repo.error = answer
+
+    with pytest.raises(CatalogueAccessError, match=r"hf:team/numbers.*`hf auth login`, or set HF_TOKEN"):
+        data_stack.load(NAME)
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_the_token_goes_to_the_hub_alone_and_is_shown_nowhere(
+    hub: HubServer, repo: Repo, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, lazy: bool
+) -> None:
+    caplog.set_level(logging.DEBUG, "data_stack")
+    repo.token = "hf_secret"
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+
+    train = data_stack.load(NAME, split="train", lazy=lazy)
+
+    assert train[7] == {"x": 7}
+    resolved = f"/datasets/team/numbers/resolve/{repo.refs['main']}/train.parquet"
+    (elsewhere,) = {path for path in hub.tokens if path.startswith("/cdn/")}
+    assert (hub.tokens[resolved], hub.tokens[elsewhere]) == ("Bearer hf_secret", None)
+    hub.faults["/cdn"] = [(404, {}, b"hidden")] * 9
+    data_stack.default_repository.cache_clear()
+    with pytest.raises(CatalogueError) as error:
+        data_stack.load(NAME, split="train", lazy=True)
+    shown = f"{train!r} {train.recipe()} {error.value} {error.value!r} {caplog.text} {data_stack.default_repository()!r}"
+    assert "hf_secret" not in shown
+    assert "Signature" not in shown
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_pauses_and_failures_of_the_server_are_waited_for(hub: HubServer, repo: Repo, lazy: bool) -> None:
+    hub.faults["/api"] = [(429, {"Retry-After": "0"}, b"")]
+    hub.faults["/cdn"] = [(503, {}, b""), (206, {"Content-Range": "bytes 0-1/2", "Content-Length": "0"}, b"")][:1]
+
+    assert data_stack.load(NAME, split="train", lazy=lazy)[999] == {"x": 999}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "kind", "message"),
+    [
+        (429, {"Retry-After": "3600"}, b"", CatalogueBusyError, "asked too often"),
+        (200, {}, b"[]", CatalogueError, "of no form that it documents"),
+        (200, {}, b"<html>", CatalogueError, "of no form that it documents"),
+        (200, {}, b'{"id": "team/numbers", "sha": "x", "siblings": [{}]}', CatalogueError, "of no form"),
+        (418, {}, b"", CatalogueError, "of no form"),
+        (500, {}, b"", CatalogueUnavailableError, "status 500.*check the network"),
+    ],
+)
+def test_answers_that_are_none(
+    hub: HubServer, repo: Repo, status: int, headers: dict[str, str], body: bytes, kind: type[Exception], message: str
+) -> None:
+    hub.faults["/api"] = [(status, headers, body)] * 9
+
+    with pytest.raises(kind, match=message):
+        data_stack.load(NAME)
+
+
+def test_no_network_is_an_error_that_says_so(hub: HubServer, repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+
+    with pytest.raises(CatalogueUnavailableError, match=r"did not answer.*check the network"):
+        data_stack.load(NAME)
+
+
+def test_bytes_that_are_not_those_of_the_listing_are_refused(hub: HubServer, repo: Repo, parquet_of: ParquetOf) -> None:
+    commit = repo.commits[repo.refs["main"]]
+    data_stack.describe(f"{NAME}@{repo.refs['main']}")
+    data = commit["train.parquet"]
+    commit["train.parquet"] = data[:-1] + b"?"
+
+    with pytest.raises(ChecksumMismatchError, match="ETag"):
+        data_stack.load(f"{NAME}@{repo.refs['main']}", split="train", lazy=True)
+    with pytest.raises(RetrievalError, match="ETag"):
+        data_stack.load(f"{NAME}@{repo.refs['main']}", split="train")
+
+
+def test_small_files_are_compared_with_their_blob(hub: HubServer, parquet_of: ParquetOf) -> None:
+    repo = hub.repos["team/small"] = Repo()
+    data = parquet_of({"x": [1]}).replace(b"huggingface", b"HUGGINGFACE")
+    assert len(data) < 1000
+    repo.commit({"train.parquet": data})
+
+    assert data_stack.load("hf:team/small", split="train", lazy=True)[0] == {"x": 1}
+    path = f"/datasets/team/small/resolve/{repo.refs['main']}/train.parquet"
+    etag = data_stack.default_repository().get_factory("hf:team/small").sources[0].source.rpartition("=")[2]  # type: ignore[attr-defined]
+    wrong = (200, {"ETag": f'"{etag}"'}, data[:-1] + b"?")
+    for lazy, kind in ((True, ChecksumMismatchError), (False, RetrievalError)):
+        hub.faults[path] = [wrong] * 9
+        with pytest.raises(kind, match="blob SHA-1"):
+            data_stack.load("hf:team/small", split="train", lazy=lazy)
+
+
+def test_columns_that_are_not_those_of_the_card_are_an_error(hub: HubServer, repo: Repo, parquet_of: ParquetOf) -> None:
+    names = {"class_label": {"names": {"0": "a", "1": "b"}}}
+    data = parquet_of({"x": list(range(1000))}).replace(b"huggingface", b"HUGGINGFACE")
+    for features, problem in (
+        ([{"name": "x", "dtype": "int64"}, {"name": "y", "dtype": "int64"}], r"\(y\)"),
+        ([{"name": "x", "dtype": "image"}], "x: Image is stored as int64"),
+        ([{"name": "x", "dtype": names}], None),
+    ):
+        repo.card = {"dataset_info": {"features": features}}
+        repo.commit({"train.parquet": data, "note.txt": repr(features).encode()})
+        if problem is None:
+            assert data_stack.load(NAME, split="train", lazy=True).dataset_meta.class_names == ("a", "b")
+            continue
+        with pytest.raises(CatalogueSchemaError, match=f"other columns than its features say.*{problem}"):
+            data_stack.load(NAME, split="train", lazy=True)

@@ -1,0 +1,156 @@
+"""A server that answers as the Hugging Face Hub documents its API: https://huggingface.co/docs/hub/api."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+__all__ = ["HubServer", "Repo"]
+
+_LFS_BYTES = 1000
+
+
+@dataclass
+class Repo:
+    """A dataset: the files of each commit, and the commits that branches and tags name.
+
+    Attributes:
+        commits: of each commit its files by path.
+        refs: commits by name of branch or tag.
+        card: metadata of the README.
+        error: what ``X-Error-Code`` and the status say instead of an answer.
+        token: who has it may read.
+    """
+
+    commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    refs: dict[str, str] = field(default_factory=dict)
+    card: dict[str, Any] = field(default_factory=dict)
+    error: tuple[int, str] | None = None
+    token: str | None = None
+
+    def commit(self, files: Mapping[str, bytes], ref: str = "main") -> str:
+        """Add a commit, and have a branch name it."""
+        sha = hashlib.sha1(repr((ref, sorted(files.items()))).encode(), usedforsecurity=False).hexdigest()
+        self.commits[sha], self.refs[ref] = dict(files), sha
+        return sha
+
+
+class HubServer:
+    """The Hub on loopback; files of a thousand bytes and more are in its large file storage, at another path.
+
+    Attributes:
+        repos: by owner and name.
+        requests: paths that were asked for, in order.
+        sent: bytes of files that were sent.
+        tokens: the headers ``Authorization`` by path, of the last request.
+        faults: answers that come first, ``(status, headers, body)``, by beginnings of paths.
+    """
+
+    def __init__(self) -> None:
+        self.repos: dict[str, Repo] = {}
+        self.requests: list[str] = []
+        self.tokens: dict[str, str | None] = {}
+        self.sent = 0
+        self.faults: dict[str, list[tuple[int, dict[str, str], bytes]]] = {}
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                status, headers, body = hub._answer(self.path, dict(self.headers))
+                self.send_response(status)
+                for name, value in ({"Content-Length": str(len(body))} | headers).items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the server."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _answer(self, target: str, headers: Mapping[str, str]) -> tuple[int, dict[str, str], bytes]:
+        parts = urlsplit(target)
+        path = unquote(parts.path)
+        self.requests.append(path)
+        self.tokens[path] = headers.get("authorization") or headers.get("Authorization")
+        for start, answers in self.faults.items():
+            if path.startswith(start) and answers:
+                return answers.pop(0)
+        if path == "/api/datasets":
+            word = parse_qs(parts.query)["search"][0]
+            limit = int(parse_qs(parts.query)["limit"][0])
+            found = [_listed(name, repo) for name, repo in self.repos.items() if word in name][:limit]
+            return 200, {}, json.dumps(found).encode()
+        if match := re.fullmatch(r"/cdn/(.*)", path):
+            files = [file for repo in self.repos.values() for each in repo.commits.values() for file in each.values()]
+            data = next(file for file in files if hashlib.sha256(file).hexdigest() == match[1])
+            return self._send(data, '"of the content network"', headers)
+        match = re.fullmatch(r"/(api/)?datasets/([^/]+/[^/]+)/(revision|resolve|refs)(?:/([^/]+)(?:/(.*))?)?", path)
+        repo = self.repos.get(match[2]) if match else None
+        if match is None or repo is None or (repo.token and self.tokens[path] != f"Bearer {repo.token}"):
+            return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
+        if repo.error is not None:
+            return repo.error[0], {"X-Error-Code": repo.error[1]}, b"{}"
+        if match[3] == "refs":
+            converts = [
+                {"name": "parquet", "ref": name, "targetCommit": sha} for name, sha in repo.refs.items() if "convert" in name
+            ]
+            return 200, {}, json.dumps({"branches": [], "tags": [], "converts": converts}).encode()
+        sha = repo.refs.get(match[4], match[4])
+        if sha not in repo.commits:
+            return 404, {"X-Error-Code": "RevisionNotFound"}, b"{}"
+        if match[3] == "revision":
+            siblings = [_sibling(name, data) for name, data in repo.commits[sha].items()]
+            return 200, {}, json.dumps({**_listed(match[2], repo), "sha": sha, "siblings": siblings}).encode()
+        if match[5] not in repo.commits[sha]:
+            return 404, {"X-Error-Code": "EntryNotFound"}, b"{}"
+        data = repo.commits[sha][match[5]]
+        if len(data) < _LFS_BYTES:
+            return self._send(data, f'"{_blob(data)}"', headers)
+        digest = hashlib.sha256(data).hexdigest()
+        return (
+            302,
+            {
+                "Location": f"http://localhost:{self._server.server_port}/cdn/{digest}?Signature=hidden",
+                "X-Linked-Etag": f'"{digest}"',
+            },
+            b"",
+        )
+
+    def _send(self, data: bytes, etag: str, headers: Mapping[str, str]) -> tuple[int, dict[str, str], bytes]:
+        start, stop = map(int, headers["Range"].removeprefix("bytes=").split("-"))
+        part = data[start : stop + 1]
+        self.sent += len(part)
+        return 206, {"ETag": etag, "Content-Range": f"bytes {start}-{start + len(part) - 1}/{len(data)}"}, part
+
+
+def _blob(data: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _listed(name: str, repo: Repo) -> dict[str, Any]:
+    return {"id": name, "cardData": repo.card or None, "description": f"About {name}.", "mainSize": 1234, "tags": []}
+
+
+def _sibling(name: str, data: bytes) -> dict[str, Any]:
+    lfs = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130} if len(data) >= _LFS_BYTES else None
+    return {"rfilename": name, "size": len(data), "blobId": _blob(data), **({"lfs": lfs} if lfs else {})}
