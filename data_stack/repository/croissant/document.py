@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import posixpath
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -66,7 +66,9 @@ def parse_document(place: str, data: bytes) -> Any:
             raise ValueError(f"it has more than {_MAX_BYTES:,} bytes")
         document = json.loads(data, object_pairs_hook=distinct_fields)
         _check(document)
-        return mlcroissant.Dataset(jsonld=copy.deepcopy(document)).metadata
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # rdflib's own use of what it deprecates
+            return mlcroissant.Dataset(jsonld=document).metadata
     except Exception as error:  # mlcroissant raises anything
         reason = re.sub(r"\s+", " ", str(error))[:1000]
         raise DatasetFileCorruptError(

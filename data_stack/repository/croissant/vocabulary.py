@@ -1,7 +1,8 @@
-"""The words of Croissant 1.1 that documents are written with, and what values are called in it."""
+"""The words of Croissant 1.1 for documents, files and values."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from typing import Any, Final
 
@@ -14,9 +15,9 @@ __all__ = ["CONFORMS_TO", "CONTEXT", "FORMATS", "describe_type"]
 CONFORMS_TO: Final = "http://mlcommons.org/croissant/1.1"
 
 _OWN_WORDS = (
-    *("arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "extract", "field", "fileObject", "fileProperty"),
-    *("fileSet", "format", "includes", "isArray", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet"),
-    *("references", "regex", "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform"),
+    "arrayShape citeAs column containedIn equivalentProperty extract field fileObject fileProperty fileSet format includes "
+    "isArray isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate "
+    "separator source subField transform"
 )
 _LANGUAGES: Final = {"@container": "@language"}
 
@@ -34,18 +35,22 @@ CONTEXT: Final[dict[str, Any]] = {
     "name": _LANGUAGES,
     "rai": "http://mlcommons.org/croissant/RAI/",
     "sc": "https://schema.org/",
-    **{word: f"cr:{word}" for word in _OWN_WORDS},
+    **{word: f"cr:{word}" for word in _OWN_WORDS.split()},
 }
 
-#: Media types of files with columns, by the endings of their names.
+#: Media types by the endings of names, first those of files with columns.
 FORMATS: Final = {
     ".parquet": "application/x-parquet",
     ".csv": "text/csv",
     ".tsv": "text/tab-separated-values",
     ".jsonl": "application/jsonlines",
+    ".zip": "application/zip",
+    ".tar": "application/x-tar",
+    ".tgz": "application/x-tar",
+    ".gz": "application/gzip",
 }
 
-_KINDS = {"b": "sc:Boolean", "U": "sc:Text", "S": "sc:Text", "M": "sc:DateTime"}
+_KINDS = {"b": "sc:Boolean", "i": "cr:Int", "u": "cr:UInt", "f": "cr:Float", "M": "sc:DateTime"}
 
 
 def describe_type(value: Any, declared: DeclaredColumn | None) -> dict[str, Any]:
@@ -60,18 +65,11 @@ def describe_type(value: Any, declared: DeclaredColumn | None) -> dict[str, Any]
     array = np.asarray(value)
     dtype, shape = array.dtype, array.shape
     if declared is not None and declared.dtype is not None and declared.shape is not None:
-        dtype, shape = _dtype_named(declared.dtype), tuple(-1 if extent is None else extent for extent in declared.shape)
-    if dtype.kind in "iuf" and dtype.itemsize <= 8:
-        kind = f"cr:{ {'i': 'Int', 'u': 'UInt', 'f': 'Float'}[dtype.kind] }{8 * dtype.itemsize}"
-    elif isinstance(value, datetime.date):
+        shape = tuple(-1 if extent is None else extent for extent in declared.shape)
+        with contextlib.suppress(TypeError):  # of a name that numpy does not know
+            dtype = np.dtype(declared.dtype)
+    kind = _KINDS.get(dtype.kind, "sc:Text")
+    if isinstance(value, datetime.date):
         kind = "sc:DateTime" if isinstance(value, datetime.datetime) else "sc:Date"
-    else:
-        kind = _KINDS.get(dtype.kind, "sc:Text")
+    kind += str(8 * dtype.itemsize) * kind.startswith("cr:")
     return {"dataType": kind} | ({"isArray": True, "arrayShape": ",".join(map(str, shape))} if shape else {})
-
-
-def _dtype_named(name: str) -> np.dtype[Any]:
-    try:
-        return np.dtype(name)
-    except TypeError:
-        return np.dtype(object)

@@ -6,7 +6,6 @@ import copy
 import csv
 import io
 import json
-import mimetypes
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -16,7 +15,7 @@ from urllib.parse import quote
 from data_stack.dataset.declarative import DatasetFactory, dataset_folder
 from data_stack.dataset.iterator import DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.manifest import Manifest
+from data_stack.dataset.manifest import SourceRecord
 from data_stack.dataset.prepared import Resources
 from data_stack.dataset.reports.licences import spdx_problem
 from data_stack.exception import ConfigError
@@ -29,9 +28,8 @@ from data_stack.repository.search import keywords_of
 
 __all__ = ["to_croissant"]
 
-_SPLITS = "dataset_splits"
+_SPLITS, _SPLIT_NAME = "dataset_splits", "dataset_splits/name"
 _IDENTIFIER = re.compile(r"[A-Za-z0-9.+-]+", re.ASCII)
-_ARCHIVES = {".tgz": "application/x-tar", ".zip": "application/zip", ".tar": "application/x-tar"}
 
 
 def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> dict[str, Any]:
@@ -66,12 +64,13 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
         )
     manifest = factory.manifest()
     document = _describe_card(factory, description)
-    document["distribution"] = _describe_sources(factory, manifest)
+    recorded = {} if manifest is None else {each.identifier: each for each in manifest.sources}
+    sources = sorted(factory.sources, key=lambda each: each.identifier)
+    document["distribution"] = [_describe_source(each, recorded.get(each.identifier), factory.card.name) for each in sources]
     if manifest is None:
         return document
-    known = {each["@id"] for each in document["distribution"]}
     for record in sorted(manifest.prepared, key=lambda each: each.identifier):
-        if _id(record.identifier) not in known:
+        if record.identifier not in recorded:
             facts = {"contentUrl": quote(record.identifier), "sha256": record.sha256, "contentSize": f"{record.size} B"}
             document["distribution"].append(_file(record.identifier, facts))
     resources = Resources(factory.storage_connector, dataset_folder(factory), manifest.prepared)
@@ -101,80 +100,62 @@ def _describe_card(factory: DatasetFactory, description: DatasetDescription) -> 
     return {"@context": copy.deepcopy(CONTEXT), "@type": "sc:Dataset", **{key: fact for key, fact in facts.items() if fact}}
 
 
-# ---------------------------------------------------------------------- files
+def _describe_source(source: ResourceDefinition, record: SourceRecord | None, dataset: str) -> dict[str, Any]:
+    sha256 = source.sha256 or (record and record.sha256)
+    if not (sha256 or source.md5_sum):
+        raise ConfigError(
+            f"no digest is known of the source {source.identifier!r} of dataset {dataset!r}, and Croissant needs one: prepare "
+            f"the dataset first, which computes it, or declare sha256 in its ResourceDefinition"
+        )
+    size = source.size if record is None or record.size is None else record.size
+    url = next((place for place in source.sources if re.match("https?:", place)), quote(source.identifier))  # no path of ours
+    facts = {"contentUrl": url, "sha256": sha256, "md5": None if sha256 else source.md5_sum, "contentSize": size and f"{size} B"}
+    return _file(source.identifier, {key: fact for key, fact in facts.items() if fact})
 
 
-def _describe_sources(factory: DatasetFactory, manifest: Manifest | None) -> list[dict[str, Any]]:
-    recorded = {} if manifest is None else {each.identifier: each for each in manifest.sources}
-    files = []
-    for source in sorted(factory.sources, key=lambda each: each.identifier):
-        record = recorded.get(source.identifier)
-        digests = {"sha256": source.sha256 or (record and record.sha256), "md5": source.md5_sum}
-        digest = next(({name: found} for name, found in digests.items() if found), None)
-        if digest is None:
-            raise ConfigError(
-                f"no digest is known of the source {source.identifier!r} of dataset {factory.card.name!r}, and Croissant needs "
-                f"one: prepare the dataset first, which computes it, or declare sha256 in its ResourceDefinition"
-            )
-        size = source.size if record is None or record.size is None else record.size
-        facts = {"contentUrl": _public_url(source), **digest, **({} if size is None else {"contentSize": f"{size} B"})}
-        files.append(_file(source.identifier, facts))
-    return files
-
-
-def _public_url(source: ResourceDefinition) -> str:
-    """Where others find a source; never a path of this machine."""
-    return next((place for place in source.sources if re.match("https?:", place)), quote(source.identifier))
+def _node(kind: str, identifier: str, name: str, **facts: Any) -> dict[str, Any]:
+    return {"@type": f"cr:{kind}", "@id": identifier, "name": name, **facts}
 
 
 def _id(identifier: str) -> str:
     return f"files/{quote(identifier)}"
 
 
-def _file(identifier: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _format_of(identifier: str) -> str:
     path = PurePosixPath(identifier)
-    kind, compression = mimetypes.guess_type(identifier, strict=False)
-    kind = FORMATS.get(path.suffix) or _ARCHIVES.get(path.suffix) or (kind if compression is None else None)
-    kind = kind or (_ARCHIVES[".tar"] if ".tar" in path.suffixes else f"application/{compression or 'octet-stream'}")
-    return {"@type": "cr:FileObject", "@id": _id(identifier), "name": path.name, **facts, "encodingFormat": kind}
+    return FORMATS.get(".tar" if ".tar" in path.suffixes else path.suffix, "application/octet-stream")
+
+
+def _file(identifier: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    name = PurePosixPath(identifier).name
+    return _node("FileObject", _id(identifier), name, **facts, encodingFormat=_format_of(identifier))
 
 
 def _files_of(split: str, splits: Sequence[str], resources: Resources) -> list[str]:
-    """The prepared files of a split, by their names; all of them where that does not tell."""
-    named = [name for name in sorted(resources) if split in re.split(r"[/._-]", name)]
-    return named or [name for name in sorted(resources) if not any(each in re.split(r"[/._-]", name) for each in splits)]
+    """The prepared files of a split, by their names; those that name no split where that does not tell."""
+    words = {name: {*re.split(r"[/._-]", name)} for name in sorted(resources)}
+    return [name for name in words if split in words[name]] or [name for name in words if words[name].isdisjoint(splits)]
 
 
 def _columns_in(name: str, resources: Resources) -> dict[str, bool]:
     """The columns of a file with columns, and whether their values are pictures; ``{}`` of any other file."""
     suffix = PurePosixPath(name).suffix
-    if suffix not in FORMATS:
+    if suffix not in (".parquet", ".csv", ".tsv", ".jsonl"):
         return {}
     with resources[name] as resource:
         if suffix == ".parquet":
             from data_stack.formats.parquet import JpegCodec, ParquetDataset, PngCodec
 
-            fields = ParquetDataset(resource).schema.fields.values()
-            return {field.name: isinstance(field.codec, (JpegCodec, PngCodec)) for field in fields}
+            return {each.name: isinstance(each.codec, (JpegCodec, PngCodec)) for each in ParquetDataset(resource).schema}
         line = io.TextIOWrapper(resource, encoding="utf-8", errors="replace").readline()
     found = json.loads(line) if suffix == ".jsonl" else next(csv.reader([line], delimiter="\t" if suffix == ".tsv" else ","), ())
     return dict.fromkeys(found, False)
 
 
-# ---------------------------------------------------------------------- record sets
-
-
 def _describe_splits(splits: Sequence[str]) -> dict[str, Any]:
-    key = f"{_SPLITS}/name"
-    return {
-        "@type": "cr:RecordSet",
-        "@id": _SPLITS,
-        "name": _SPLITS,
-        "dataType": "cr:Split",
-        "key": {"@id": key},
-        "field": [{"@type": "cr:Field", "@id": key, "name": "name", "dataType": "sc:Text"}],
-        "data": [{key: split} for split in splits],
-    }
+    names = _node("Field", _SPLIT_NAME, "name", dataType="sc:Text")
+    data = [{_SPLIT_NAME: split} for split in splits]
+    return _node("RecordSet", _SPLITS, _SPLITS, dataType="cr:Split", key={"@id": _SPLIT_NAME}, field=[names], data=data)
 
 
 def _describe_split(
@@ -188,29 +169,18 @@ def _describe_split(
         values = sample if isinstance(sample, tuple) else (sample,)
         names = column_names(iterator) or [name_of_position(iterator, position) for position in range(len(values))]
         sample = dict(zip(names, values, strict=True))
-    tables = {name: columns for name in files if sample.keys() <= (columns := _columns_in(name, resources)).keys()}
     if not files or not sample:
         return [], []
+    tables = {name: columns for name in files if sample.keys() <= (columns := _columns_in(name, resources)).keys()}
     chosen, file_set = list(tables) or list(files), f"files-of/{split_id}"
-    kinds = {_file(name, {})["encodingFormat"] for name in chosen}
-    together = {
-        "@type": "cr:FileSet",
-        "@id": file_set,
-        "name": file_set,
-        "containedIn": [{"@id": _id(name)} for name in chosen],
-        "encodingFormat": kinds.pop() if len(kinds) == 1 else "application/octet-stream",
-        "includes": "*",
-    }
     source = {"fileObject": {"@id": _id(chosen[0])}} if len(chosen) == 1 else {"fileSet": {"@id": file_set}}
-    of_split = {"value": split, "references": {"field": {"@id": f"{_SPLITS}/name"}}}
-    fields = [
-        {"@type": "cr:Field", "@id": f"{split_id}/dataset_split", "name": "dataset_split", "dataType": "sc:Text", **of_split}
-    ]
+    of_split = {"dataType": "sc:Text", "value": split, "references": {"field": {"@id": _SPLIT_NAME}}}
+    fields = [_node("Field", f"{split_id}/dataset_split", "dataset_split", **of_split)]
     for column, value in sample.items():
         is_picture = bool(tables) and next(iter(tables.values()))[column]
-        kind = {"dataType": "sc:ImageObject"} if is_picture else describe_type(value, declared.get(column))
-        extract = {"column": str(column)} if tables else {"fileProperty": "content"}
-        about = {"@type": "cr:Field", "@id": f"{split_id}/{quote(str(column))}", "name": str(column)}
-        fields.append({**about, **kind, "source": {**source, "extract": extract}})
-    record_set = {"@type": "cr:RecordSet", "@id": split_id, "name": split, "field": fields}
-    return [together] if len(chosen) > 1 else [], [record_set]
+        facts: dict[str, Any] = {"dataType": "sc:ImageObject"} if is_picture else describe_type(value, declared.get(column))
+        facts["source"] = {**source, "extract": {"column": str(column)} if tables else {"fileProperty": "content"}}
+        fields.append(_node("Field", f"{split_id}/{quote(str(column))}", str(column), **facts))
+    within = {"containedIn": [{"@id": _id(name)} for name in chosen], "encodingFormat": _format_of(chosen[0]), "includes": "*"}
+    together = [_node("FileSet", file_set, file_set, **within)] if len(chosen) > 1 else []
+    return together, [_node("RecordSet", split_id, split, field=fields)]
