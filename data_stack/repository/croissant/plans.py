@@ -119,9 +119,8 @@ def _make_plan(record_set: Any, nodes: Mapping[str, Any]) -> Plan:
         if listing is not None and listing.data and _is_a(listing, "Split"):
             split = columns[-1]
             splits = [str(row[field.references.uuid]) for row in listing.data] if split.key else [str(split.value)]
-    return Plan(
-        record_set.uuid, next(iter(sources.values()), None), tuple(columns), split, tuple(splits), tuple(record_set.data or ())
-    )
+    node, rows = next(iter(sources.values()), None), tuple(record_set.data or ())
+    return Plan(record_set.uuid, node, tuple(columns), split, tuple(splits), rows)
 
 
 def _make_column(record_set: Any, field: Any, nodes: Mapping[str, Any], sources: dict[str, Any]) -> Column:
@@ -134,29 +133,25 @@ def _make_column(record_set: Any, field: Any, nodes: Mapping[str, Any], sources:
     extract, type_ = source.extract, field.data_type
     kind = type_.__name__ if isinstance(type_, type) else str(type_).rpartition("/")[2]
     key = extract.column or f"file:{extract.file_property.name if extract.file_property else 'content'}"
+    is_whole, of_files = source.uuid and key == "file:content", ("sampling_rate", "un_archive", "read_lines")
     for is_wrong, what in (
         (len(sources) > 1, f"needs a join of the files {' and '.join(map(repr, sources))}"),
-        (
-            any(each.sampling_rate or each.un_archive or each.read_lines for each in transforms),
-            "has a transform of files or sound",
-        ),
+        (any(getattr(each, name) for each in transforms for name in of_files), "has a transform of files or sound"),
         (extract.json_path or "line" in key.partition("file:")[2], "takes its values out of a file of text or JSON"),
         (kind in ("time", "BoundingBox"), f"has values of type {kind}"),
-        (
-            source.uuid and key == "file:content" and kind not in (*_MEDIA, "bytes"),
-            f"takes values of type {kind} for a whole file",
-        ),
+        (is_whole and kind not in (*_MEDIA, "bytes"), f"takes values of type {kind} for a whole file"),
     ):
         if is_wrong:
             raise ConfigError(f"{where} {what}, which is not read; leave the field out of the document to read the others")
-    names = [
-        str(each.name if isinstance(each.name, str) and each.name else each.uuid.rpartition("/")[2]) for each in field.parents[2:]
-    ]
-    name = ".".join([*names, str(field.name if isinstance(field.name, str) and field.name else field.uuid.rpartition("/")[2])])
+    name = ".".join(map(_name_of, [*field.parents[2:], field]))
     shape = tuple(None if extent < 0 else extent for extent in field.array_shape_tuple or ((-1,) if field.repeated else ()))
     stored = Field(name, bytes if kind in _MEDIA else _DTYPES.get(kind, type_), shape, nullable=True)
     known = key if source.uuid else field.uuid if record_set.data else None
     return Column(known, field.value, tuple(transforms), stored, kind == _MEDIA[0], where)
+
+
+def _name_of(field: Any) -> str:
+    return field.name if isinstance(field.name, str) and field.name else str(field.uuid).rpartition("/")[2]
 
 
 def _transform(transform: Any, value: Any) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote, urljoin, urlsplit
 
 from data_stack.codecs.codec import decode_file
@@ -28,6 +29,8 @@ from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.repository import DatasetRepository
 
 __all__ = ["CroissantFactory", "from_croissant"]
+
+_ROWS_AT_ONCE: Final = 256
 
 
 def from_croissant(place: str | os.PathLike[str], storage: Storage | None = None, *, progress: bool | None = None) -> Any:
@@ -104,17 +107,20 @@ class CroissantFactory(DatasetFactory):
         """Turn the records into Parquet, a folder for each split."""
         _, plans, nodes = _understand(self._place, self._document)
         for number, plan in enumerate(plans):
-            folders = {split: _folder(part) for part, (of, split) in self._parts.items() if of == number}
-            writers = {split: ParquetWriter(folder_of(prepared, folder), plan.schema) for split, folder in folders.items()}
-            for row in read_rows(plan, nodes, raw, self._places):
-                split = EVERYTHING if plan.split is None else str(row.pop(plan.split.field.name))
-                if split not in writers:
-                    raise ConfigError(
-                        f"{plan.split and plan.split.where} gives the split {split!r:.80}, which the document does not list"
-                    )
-                writers[split].append(row)
-            for writer in writers.values():
-                writer.close()
+            folders = {split: folder_of(prepared, _folder(part)) for part, (of, split) in self._parts.items() if of == number}
+            held: dict[str, list[dict[str, Any]]] = {split: [] for split in folders}
+            with contextlib.ExitStack() as stack:
+                writers = {split: stack.enter_context(ParquetWriter(folder, plan.schema)) for split, folder in folders.items()}
+                for row in read_rows(plan, nodes, raw, self._places):
+                    split = EVERYTHING if plan.split is None else str(row.pop(plan.split.field.name))
+                    if split not in writers:
+                        where = plan.split and plan.split.where
+                        raise ConfigError(f"{where} gives the split {split!r:.80}, which the document does not list")
+                    held[split].append(row)
+                    if len(held[split]) == _ROWS_AT_ONCE:
+                        _flush(writers[split], held[split])
+                for split, writer in writers.items():
+                    _flush(writer, held[split])
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         """The records of one split; pictures are decoded when they are read."""
@@ -133,6 +139,12 @@ def _understand(place: str, document: bytes) -> tuple[Any, list[Plan], dict[str,
 
 def _part(record_set: str, split: str, *, is_only: bool) -> str:
     return split if is_only else record_set if split in (EVERYTHING, record_set) else f"{record_set}/{split}"
+
+
+def _flush(writer: ParquetWriter, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        writer.append_columns({name: [row[name] for row in rows] for name in rows[0]})
+        rows.clear()
 
 
 class _DecodeImages:
