@@ -15,6 +15,7 @@ from data_stack.dataset.strict_json import distinct_fields
 from data_stack.exception import DatasetFileCorruptError, MissingDependencyError, MissingFileError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
+from data_stack.io.retriever.transfer import shorten
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.url import StorageURL
 
@@ -72,7 +73,7 @@ def parse_document(place: str, data: bytes) -> Any:
     except Exception as error:  # mlcroissant raises anything
         reason = re.sub(r"\s+", " ", str(error))[:1000]
         raise DatasetFileCorruptError(
-            f"{place} is no valid Croissant document: {reason or type(error).__name__}. Ask its publisher to correct it"
+            f"{shorten(place)} is no valid Croissant document: {reason or type(error).__name__}. Ask its publisher to correct it"
         ) from error
 
 

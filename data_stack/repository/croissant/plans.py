@@ -54,7 +54,11 @@ class Column:
             if self.key is not None:
                 value = row[self.key]
             for transform in self.transforms:
-                value = [_transform(transform, each) for each in value] if type(value) is list else _transform(transform, value)
+                value = (
+                    [_transform(transform, each) for each in value]
+                    if isinstance(value, (list, np.ndarray))
+                    else _transform(transform, value)
+                )
             if value is None or (isinstance(value, float) and value != value):
                 return value if dtype.kind == "f" else None
             if not self.field.shape:

@@ -22,6 +22,7 @@ from data_stack.exception import ConfigError, MaliciousFilePathError
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.io.folder import folder_of
 from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever.transfer import shorten
 from data_stack.repository.croissant.document import is_web, parse_document, read_document
 from data_stack.repository.croissant.plans import EVERYTHING, Plan, make_plans
 from data_stack.repository.croissant.rows import containers_of, read_rows
@@ -164,17 +165,17 @@ def _decode(name: str, data: bytes | None) -> Any:
 def _define_source(node: Any, place: str, number: int) -> ResourceDefinition:
     """The resource of a FileObject that nothing contains."""
     url = getattr(node, "content_url", None)
-    if url is None or any("git" in each for each in node.encoding_formats or ()):
+    if url is None or any(each.startswith("git") for each in node.encoding_formats or ()):
         raise ConfigError(
-            f"{node.uuid!r} of {place} is a git repository, or a FileSet without containedIn, whose files cannot be listed; "
+            f"{node.uuid!r} of {shorten(place)} is a git repository, or a FileSet without containedIn, whose files nothing lists; "
             f"load the dataset by the catalogue that hosts it, or give its files as FileObjects"
         )
     source = urljoin(place, url) if is_web(place) or is_web(url) else str((Path(place).parent / unquote(url)).resolve())
     is_inside = is_web(source) if is_web(place) or is_web(url) else Path(source).is_relative_to(Path(place).parent)
     if not is_inside or (place.lower().startswith("https:") and not source.lower().startswith("https:")):
         raise MaliciousFilePathError(
-            f"{place} names {url!r:.200} for {node.uuid!r}; a document may name files below its folder and on web servers, and "
-            f"from https only https. Nothing was retrieved; ask its publisher to correct it"
+            f"{shorten(place)} names {shorten(url):.200} for {node.uuid!r}; a document may name files below its folder and on web "
+            f"servers, and from https only https. Nothing was retrieved; ask its publisher to correct it"
         )
     size = re.fullmatch(r"(\d+)\s*B?", node.content_size or "")
     name = f"raw/{number:04d}-{_slug(urlsplit(source).path.rpartition('/')[2])}"

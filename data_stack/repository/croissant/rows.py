@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 import io
 import posixpath
 import re
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.exchange.tables.files import from_csv, from_jsonl
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.archives import open_archive
@@ -71,14 +73,18 @@ def _files(node: Any, nodes: Mapping[str, Any], raw: Mapping[str, Any], places: 
         with raw[name] as resource:
             yield path, resource
         return
-    includes = np.atleast_1d(getattr(node, "includes", None) or posixpath.normpath(node.content_url or "*"))
+    includes = np.atleast_1d(getattr(node, "includes", None) or glob.escape(posixpath.normpath(node.content_url or "")))
     excludes = np.atleast_1d(getattr(node, "excludes", None) or [])
+    is_found = False
     for container in containers_of(node, nodes):
         is_archive = _ARCHIVES.search(" ".join(container.encoding_formats or ())) is not None
         for path, stream in _files(container, nodes, raw, places):
             for member, opened in _members(stream) if is_archive else [(path, stream)]:
                 if _matches(member, includes) and not _matches(member, excludes):
+                    is_found = True
                     yield member, opened() if is_archive else opened
+    if not is_found:
+        raise DatasetFileCorruptError(f"no file matches {', '.join(includes)!r:.200}, of which {node.uuid!r} consists")
 
 
 def _matches(path: str, patterns: Iterable[str]) -> bool:

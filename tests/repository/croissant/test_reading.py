@@ -285,6 +285,27 @@ def test_a_document_does_not_name_files_outside_of_its_folder(
     assert not list(store.rglob("*.csv"))
 
 
+def test_credentials_of_a_url_are_not_shown(server: ScriptedServer, store: Path) -> None:
+    place = server.serve("/croissant.json", json.dumps(table(contentUrl="file:///etc/passwd")).encode())
+
+    with pytest.raises(MaliciousFilePathError) as caught:
+        data_stack.from_croissant(place.replace("://", "://me:hidden@"), store)
+
+    assert "croissant.json" in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_file_that_an_archive_lacks_is_an_error(tmp_path: Path, store: Path) -> None:
+    archive = zipped(a=png(1))
+    described = document(
+        [file_object("a.zip", archive, "application/zip"), file_set("tables", "a.zip", "*.csv", "text/csv")],
+        rows=fields("rows", {"fileSet": "tables"}, n="sc:Integer"),
+    )
+
+    with pytest.raises(PreparationError, match=r"no file matches '\*\.csv'"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__zip=archive), store)
+
+
 def test_a_link_out_of_the_folder_of_a_document_is_refused(tmp_path: Path, store: Path) -> None:
     place = publish(tmp_path / "set", table())
     (tmp_path / "secret.csv").write_bytes(CSV)
