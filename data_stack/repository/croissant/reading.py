@@ -167,14 +167,14 @@ def _define_source(node: Any, place: str, number: int) -> ResourceDefinition:
     url = getattr(node, "content_url", None)
     if url is None or any(each.startswith("git") for each in node.encoding_formats or ()):
         raise ConfigError(
-            f"{node.uuid!r} of {shorten(place)} is a git repository, or a FileSet without containedIn, whose files nothing lists; "
+            f"{node.uuid!r} of {shorten(place)} is a git repository or a FileSet without containedIn: nothing lists its files; "
             f"load the dataset by the catalogue that hosts it, or give its files as FileObjects"
         )
     source = urljoin(place, url) if is_web(place) or is_web(url) else str((Path(place).parent / unquote(url)).resolve())
     is_inside = is_web(source) if is_web(place) or is_web(url) else Path(source).is_relative_to(Path(place).parent)
     if not is_inside or (place.lower().startswith("https:") and not source.lower().startswith("https:")):
         raise MaliciousFilePathError(
-            f"{shorten(place)} names {shorten(url):.200} for {node.uuid!r}; a document may name files below its folder and on web "
+            f"{shorten(place)} names {shorten(url):.200} for {node.uuid!r}; it may name files below its folder and on web "
             f"servers, and from https only https. Nothing was retrieved; ask its publisher to correct it"
         )
     size = re.fullmatch(r"(\d+)\s*B?", node.content_size or "")
