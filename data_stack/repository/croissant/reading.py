@@ -128,7 +128,7 @@ class CroissantFactory(DatasetFactory):
         records = ParquetDataset(folder_of(prepared, _folder(split)))
         plan = _understand(self._place, self._document)[1][self._parts[split][0]]
         images = frozenset(column.field.name for column in plan.columns if column.is_image)
-        return records.map(_DecodeImages(images)) if images else records
+        return records.map(functools.partial(_decode_images, images)) if images else records
 
 
 @functools.lru_cache(4)
@@ -148,18 +148,12 @@ def _flush(writer: ParquetWriter, rows: list[dict[str, Any]]) -> None:
         rows.clear()
 
 
-class _DecodeImages:
-    """Samples with pictures as arrays."""
-
-    def __init__(self, names: frozenset[str]) -> None:
-        self._names = names
-
-    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: _decode(name, value) if name in self._names else value for name, value in sample.items()}
-
-
-def _decode(name: str, data: bytes | None) -> Any:
-    return None if data is None else decode_file(codec_of(type_of_bytes(data) or "png"), data, name)
+def _decode_images(names: frozenset[str], sample: Mapping[str, Any]) -> dict[str, Any]:
+    decoded = {name: sample[name] for name in sample if name not in names or sample[name] is None}
+    return {
+        name: decoded[name] if name in decoded else decode_file(codec_of(type_of_bytes(data) or "png"), data, name)
+        for name, data in sample.items()
+    }
 
 
 def _define_source(node: Any, place: str, number: int) -> ResourceDefinition:
