@@ -74,6 +74,8 @@ def test_the_commit_is_pinned_and_the_files_are_those_that_the_hub_lists(
     assert inventory.prepared_versions == {"hf+team+zoo": [commit]}
     lazily = data_stack.load(f"hf:team/zoo@{commit}", split="train", lazy=True)
     assert pickle.loads(pickle.dumps(lazily))[4]["text"] == "ü"
+    factory = data_stack.default_repository().get_factory(f"hf:team/zoo@{commit}")
+    assert pickle.loads(pickle.dumps(factory)).splits == ("train", "test")
 
 
 def test_a_prepared_dataset_is_loaded_without_network(hub: HubServer, zoo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +108,10 @@ def test_a_sample_of_a_large_file_moves_its_row_group_and_the_footer_alone(hub: 
     assert value == rows["x"][123_456]
     assert before <= 2 * 65_536 < 160_000 <= hub.sent - before <= 160_000 + 3 * 65_536
     assert data_stack.take_inventory().prepared_versions == {}
+    before = hub.sent
+    again = data_stack.from_recipe(train.recipe())
+    assert len(again) == 400_000
+    assert hub.sent - before <= 2 * 65_536  # the footer
     batches = list(Loader(train, 100_000, workers=0))
     assert np.concatenate([batch["x"] for batch in batches]).tolist() == rows["x"].tolist()
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from hub_server import HubServer, Repo
+from huggingface_hub import close_session
 
 import data_stack
 from data_stack.exception import (
@@ -20,6 +25,7 @@ from data_stack.exception import (
     RetrievalError,
     RevisionNotFoundError,
 )
+from data_stack.testing.web_server import ScriptedServer
 
 ParquetOf = Any  # the function in conftest.py, which cannot be imported from here
 NAME = "hf:team/numbers"
@@ -102,6 +108,7 @@ def test_pauses_and_failures_of_the_server_are_waited_for(hub: HubServer, repo: 
         (200, {}, b"[]", CatalogueError, "of no form that it documents"),
         (200, {}, b"<html>", CatalogueError, "of no form that it documents"),
         (200, {}, b'{"id": "team/numbers", "sha": "x", "siblings": [{}]}', CatalogueError, "of no form"),
+        (200, {}, b'{"id": "team/numbers", "siblings": []}', CatalogueError, "names no commit"),
         (418, {}, b"", CatalogueError, "of no form"),
         (500, {}, b"", CatalogueUnavailableError, "status 500.*check the network"),
     ],
@@ -165,3 +172,30 @@ def test_columns_that_are_not_those_of_the_card_are_an_error(hub: HubServer, rep
             continue
         with pytest.raises(CatalogueSchemaError, match=f"other columns than its features say.*{problem}"):
             data_stack.load(NAME, split="train", lazy=True)
+
+
+def test_a_redirect_away_from_https_is_not_followed(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    close_session()
+    server = ScriptedServer(context)
+    monkeypatch.setenv("HF_ENDPOINT", server.origin)
+    sibling = {
+        "rfilename": "train.parquet",
+        "size": 9,
+        "blobId": "0" * 40,
+        "lfs": {"sha256": "0" * 64, "size": 9, "pointerSize": 1},
+    }
+    info = {"id": "team/far", "sha": "1" * 40, "siblings": [sibling]}
+    server.serve("/api/datasets/team/far/revision/main", json.dumps(info).encode())
+    headers = {"Location": f"{hub.url}/cdn", "X-Linked-Etag": f'"{"0" * 64}"'}
+    server.serve(f"/datasets/team/far/resolve/{'1' * 40}/train.parquet", status=302, headers=headers)
+
+    with pytest.raises(CatalogueError, match="away from https"):
+        data_stack.load("hf:team/far", split="train", lazy=True)
+
+    assert hub.requests == []
+    server.close()
+    close_session()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,14 +77,16 @@ def _title(info: DatasetInfo, card: Mapping[str, Any]) -> str:
 
 def _licence(card: Mapping[str, Any]) -> str | None:
     """The licences of a card; all of several."""
-    licences = card.get("license") or []
-    known = [each for each in ([licences] if isinstance(licences, str) else licences) if each not in ("unknown", "other")]
-    return " AND ".join(map(str, known)) or None
+    licences = card.get("license")
+    listed = licences if isinstance(licences, list) else [licences]
+    return " AND ".join(str(each) for each in listed if each not in (None, "unknown", "other")) or None
 
 
 def _files_of(info: DatasetInfo) -> dict[str, HubFile]:
     """The files of a revision by path, with the digests that the Hub lists."""
-    commit, etags = str(info.sha), [each.lfs.sha256 if each.lfs else each.blob_id for each in info.siblings or ()]
+    if re.fullmatch("[0-9a-f]{40}", commit := str(info.sha)) is None:
+        raise exception.CatalogueError(f"the Hub's answer for hf:{info.id} names no commit: update this package")
+    etags = [each.lfs.sha256 if each.lfs else each.blob_id for each in info.siblings or ()]
     listed = zip(info.siblings or (), etags, strict=True)
     return {each.rfilename: HubFile(info.id, commit, each.rfilename, each.size or 0, etag) for each, etag in listed if etag}
 

@@ -56,7 +56,7 @@ def split_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], part: 
     if not any(path.endswith(".parquet") for path in visible):
         return {}
     try:
-        configs = {each.get("config_name", "default"): each for each in card.get("configs") or [{}]}
+        configs = {str(each.get("config_name", "default")): each for each in card.get("configs") or [{}]}
         default = next((name for name, each in configs.items() if each.get("default")), None)
         config = configs[_choose(repo, part, configs, default)]
         folder, given = posixpath.normpath(config.get("data_dir") or "."), config.get("data_files")
