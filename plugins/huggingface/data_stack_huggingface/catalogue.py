@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from huggingface_hub import DatasetInfo
@@ -50,13 +50,15 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
                 f"or other files, read it with the package datasets, and pass it to data_stack.from_huggingface()"
             )
         listed = {f"data/{split}/{n:05}.parquet": files[path] for split, paths in splits.items() for n, path in enumerate(paths)}
-        return HubDataset(name, mark + next(iter(listed.values())).commit, listed, card, info.description or "")
+        return HubDataset(name, mark + next(iter(listed.values())).commit, listed, card)
 
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
         """Datasets whose names contain the text."""
         wanted: Any = {"search": text, "limit": limit, "expand": ["cardData", "description", "mainSize"]}
         found = [(each, _card_of(each)) for each in ask(text, lambda: list(api().list_datasets(**wanted)))]
-        return [CatalogueEntry(f"hf:{each.id}", _title(each, card), _licence(card), each.main_size) for each, card in found]
+        titles = [card["description"].partition("\n")[0][:200] for _, card in found]
+        rows = zip(found, titles, strict=True)
+        return [CatalogueEntry(f"hf:{each.id}", title, _licence(card), each.main_size) for (each, card), title in rows]
 
     def _info(self, repo: str, revision: str) -> DatasetInfo:
         try:
@@ -68,11 +70,12 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
 
 
 def _card_of(info: DatasetInfo) -> dict[str, Any]:
-    return dict(vars(info.card_data)) if info.card_data is not None else {}
-
-
-def _title(info: DatasetInfo, card: Mapping[str, Any]) -> str:
-    return str(card.get("pretty_name") or (info.description or "").strip().partition("\n")[0])[:200]
+    """The metadata of its README, and its ``description`` with a title."""
+    card = dict(vars(info.card_data)) if info.card_data is not None else {}
+    return {
+        **card,
+        "description": "\n".join(filter(None, [str(card.get("pretty_name") or ""), (info.description or "").strip()])),
+    }
 
 
 def _licence(card: Mapping[str, Any]) -> str | None:
@@ -102,7 +105,7 @@ def _find_stored(name: CatalogueName, store: StorageConnector | None) -> HubData
     with store.get_resource(identifier) as file:
         sources = Manifest.from_json(file.read()).sources
     files = [HubFile(name.name, name.version, each.identifier, each.size or 0, each.sha256 or "") for each in sources]
-    return HubDataset(name, name.version, {each.path: each for each in files})
+    return HubDataset(name, name.version, {each.path: each for each in files}, {})
 
 
 class HubDataset(data_stack.CatalogueDataset):
@@ -115,18 +118,15 @@ class HubDataset(data_stack.CatalogueDataset):
         name: of the dataset.
         version: the commit; of files that the Hub has made, ``parquet-`` and the commit.
         files: by their names in the store, ``data/SPLIT/00000.parquet``.
-        card: the metadata of its README, a dict; None if it is not known.
-        text: what it is.
+        card: the metadata of its README; empty if it is not known.
     """
 
-    def __init__(self, name: CatalogueName, version: str, files: Mapping[str, HubFile], card: Any = None, text: str = "") -> None:
-        card = card or {}
+    def __init__(self, name: CatalogueName, version: str, files: Mapping[str, HubFile], card: Mapping[str, Any]) -> None:
         facts = data_stack.DatasetCard(name.folder, version, _licence(card), f"https://huggingface.co/datasets/{name.name}")
         splits = list(dict.fromkeys(key.split("/")[1] for key in files))
-        text = "\n".join(filter(None, [str(card.get("pretty_name") or ""), text]))
-        super().__init__(facts, splits, [file.define(key) for key, file in files.items()], text)
+        super().__init__(facts, splits, [file.define(key) for key, file in files.items()], card.get("description") or "")
         self._files, self._features = dict(files), features_of_card(card, name.part)
-        self._declare(self._features, list(self._features))
+        vars(self).update(parts_of(self._features, list(self._features)))
 
     def get_dataset_iterator(self, config: Mapping[str, Any] | None = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
         """The samples of one split; with ``"lazy": True`` nothing is prepared."""
@@ -143,9 +143,5 @@ class HubDataset(data_stack.CatalogueDataset):
         rows = ParquetDataset(prepared, prefix=f"data/{split}")
         features = features_of_files(rows.metadata) or self._features
         encoders = encoders_of(rows, features, f"{split!r} of {self.card.name}@{self.card.version}")
-        self._declare(features, list(rows.schema.fields))
+        vars(self).update(parts_of(features, list(rows.schema.fields)))
         return rows.encode(encoders) if encoders else rows
-
-    def _declare(self, features: Mapping[str, Any], names: Sequence[str]) -> None:
-        meta, class_names = parts_of(features, names)
-        vars(self).update(iterator_meta=meta, class_names=class_names)

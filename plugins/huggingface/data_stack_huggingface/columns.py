@@ -116,8 +116,8 @@ def encoders_of(rows: ParquetDataset, features: Mapping[str, Any], place: str) -
     return encoders
 
 
-def parts_of(features: Mapping[str, Any], names: Sequence[str]) -> tuple[IteratorMeta, list[str] | None]:
-    """Where a sample has its parts, and the names of the classes of its target.
+def parts_of(features: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The ``iterator_meta`` and ``class_names`` of a dataset.
 
     The only ClassLabel is the target; the only image, or else the first column that is no ClassLabel, the sample.
     """
@@ -126,4 +126,5 @@ def parts_of(features: Mapping[str, Any], names: Sequence[str]) -> tuple[Iterato
     images = [name for name, kind in kinds.items() if kind == "Image"]
     samples = images if len(images) == 1 else [name for name in names if name not in labels]
     target = labels[0] if len(labels) == 1 else 1
-    return IteratorMeta(samples[0] if samples else 0, target), features.get(str(target), {}).get("names")
+    meta = IteratorMeta(samples[0] if samples else 0, target)
+    return {"iterator_meta": meta, "class_names": features.get(str(target), {}).get("names")}

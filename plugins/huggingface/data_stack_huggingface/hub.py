@@ -29,8 +29,6 @@ _ATTEMPTS = 4
 #: A pause that the Hub asks for is waited up to so long.
 _MOST_WAIT_SECONDS = 60.0
 _TIMEOUT_SECONDS = 30.0
-_LEAST_BYTES_PER_SECOND = 1024
-_MAX_REDIRECTS = 5
 #: A file is retrieved in requests that grow up to this size.
 _REQUEST_BYTES = 32 << 20
 _BLOCK_BYTES = 1 << 16
@@ -154,7 +152,7 @@ class HubFile:
         url = f"{api().endpoint}/datasets/{self.repo}/resolve/{self.commit}/{quote(self.path)}"
         headers = build_hf_headers() | {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
         etag, session = "", huggingface_hub.get_session()
-        for _ in range(_MAX_REDIRECTS):
+        for _ in range(5):
             with session.stream("GET", url, headers=headers, follow_redirects=False, timeout=_TIMEOUT_SECONDS) as response:
                 hf_raise_for_status(response)
                 etag = etag or response.headers.get("X-Linked-Etag", "")
@@ -173,7 +171,7 @@ class HubFile:
         is_part = response.headers.get("Content-Range") == f"bytes {start}-{stop - 1}/{self.size}"
         if not (is_part if response.status_code == 206 else (start, stop) == (0, self.size)):
             raise exception.CatalogueError(f"the Hub sent another part of {self} than was asked for: update this package")
-        data, deadline = bytearray(), time.monotonic() + _TIMEOUT_SECONDS + (stop - start) / _LEAST_BYTES_PER_SECOND
+        data, deadline = bytearray(), time.monotonic() + _TIMEOUT_SECONDS + (stop - start) / 1024
         for chunk in response.iter_raw():
             data += chunk
             if len(data) > stop - start or time.monotonic() > deadline:
