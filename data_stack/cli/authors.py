@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import Settings, echo, print_json, takes_settings
+from data_stack.cli.settings import Settings, answer, echo, takes_settings
 from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
 
 __all__ = ["check", "new"]
@@ -39,12 +39,12 @@ def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into:
 
     folder = write_package(name, kind, splits, into)
     module = next(folder.glob("data_stack_*/__init__.py"))
-    if settings.as_json:
-        print_json({"folder": str(folder), "factory": str(module)})
-        return
-    echo(f"wrote {folder}: a dataset with made-up samples ({kind})")
-    echo(f"  cd {folder} && pip install -e '.[test]' && pytest")
-    echo(f"then put your source in {module}, and choose a licence for your code: README.md says how.")
+    text = (
+        f"wrote {folder}: a dataset with made-up samples ({kind})\n"
+        f"  cd {folder} && pip install -e '.[test]' && pytest\n"
+        f"then put your source in {module}, and choose a licence for your code: README.md says how."
+    )
+    answer(settings, {"folder": str(folder), "factory": str(module)}, text)
 
 
 @click.command()
@@ -73,10 +73,8 @@ def check(settings: Settings, name: str) -> int:
         if not settings.as_json:
             echo(f"{result['outcome']:<8} {result['check']}" + (f": {result['reason']}" if result["reason"] else ""))
     counts = {outcome: sum(each["outcome"] == outcome for each in results) for outcome in ("passed", "failed", "skipped")}
-    if settings.as_json:
-        print_json({"dataset": name, **counts, "checks": results})
-    else:
-        echo(f"\n{name}: " + ", ".join(f"{n} {outcome}" for outcome, n in counts.items()))
+    text = f"\n{name}: " + ", ".join(f"{n} {outcome}" for outcome, n in counts.items())
+    answer(settings, {"dataset": name, **counts, "checks": results}, text)
     return int(counts["failed"] > 0)
 
 

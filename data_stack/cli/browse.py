@@ -13,11 +13,10 @@ import click
 from data_stack.cli.completion import complete_sources
 from data_stack.cli.settings import (
     Settings,
+    answer,
     dataset_options,
-    echo,
     is_place,
     parse_options,
-    print_json,
     takes_settings,
 )
 
@@ -50,7 +49,7 @@ def browse(settings: Settings, source: str, split: str | None, port: int, no_ope
         from data_stack.browse.server import serve
 
         def announce(url: str) -> None:
-            print_json({"url": url}) if settings.as_json else echo(f"{url}\nCtrl-C ends it.")
+            answer(settings, {"url": url}, f"{url}\nCtrl-C ends it.")
 
         serve(browser, port=port, opens=not no_open, announce=announce)
 

@@ -13,6 +13,7 @@ from data_stack.cli.browse import html_option, write_page
 from data_stack.cli.completion import complete_names, complete_splits
 from data_stack.cli.settings import (
     Settings,
+    answer,
     common_options,
     dataset_options,
     echo,
@@ -229,10 +230,7 @@ def report(
     document = DatasetReport.of(name, storage=settings.connector(), config=parse_options(options), **what)
     if page is not None:
         size = write_page(page, document)
-        if settings.as_json:
-            print_json({"name": name, "output": page, "size": size})
-        else:
-            echo(f"wrote {page} ({size_text(size)})")
+        answer(settings, {"name": name, "output": page, "size": size}, f"wrote {page} ({size_text(size)})")
     elif settings.as_json:
         print_json(document.to_dict())
     elif report_format == "markdown":
@@ -262,11 +260,9 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
 
     connector = settings.connector()
     stored = import_dataset(identifier, path, connector, sha256=sha256, md5_sum=md5, unverified=unverified)
-    if settings.as_json:
-        print_json(stored)
-    else:
-        state = "verified" if stored["verified"] else "NOT VERIFIED"
-        echo(f"stored {identifier} in {connector!r}: {size_text(stored['size'])}, sha256 {stored['sha256']}, {state}")
+    state = "verified" if stored["verified"] else "NOT VERIFIED"
+    text = f"stored {identifier} in {connector!r}: {size_text(stored['size'])}, sha256 {stored['sha256']}, {state}"
+    answer(settings, stored, text)
 
 
 @data_stack.command()

@@ -11,11 +11,10 @@ import click
 from data_stack.cli.completion import complete_places, complete_sources
 from data_stack.cli.settings import (
     Settings,
+    answer,
     dataset_options,
-    echo,
     is_place,
     parse_options,
-    print_json,
     takes_settings,
 )
 from data_stack.util.suggestions import did_you_mean
@@ -52,15 +51,12 @@ def convert_dataset(settings: Settings, source: str, target: str, options: tuple
     from data_stack.repository.places import locate
 
     report = convert(_source(settings, source, parse_options(options), how["source_format"]), locate(target), **how)
-    if settings.as_json:
-        print_json(asdict(report))
-        return
     compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "none read back"
-    echo(
+    text = (
         f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}; {compared}, in "
-        f"{report.seconds:.3f} s"
+        f"{report.seconds:.3f} s\ncolumns: " + ", ".join(f"{name} ({kind})" for name, kind in report.columns.items())
     )
-    echo("columns: " + ", ".join(f"{name} ({kind})" for name, kind in report.columns.items()))
+    answer(settings, asdict(report), text)
 
 
 def _source(settings: Settings, text: str, options: Mapping[str, Any], source_format: str | None) -> Any:

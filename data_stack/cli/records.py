@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from data_stack.cli.settings import Settings, common_options, echo, print_json, takes_settings
+from data_stack.cli.settings import Settings, answer, common_options, takes_settings
 
 __all__ = ["records"]
 
@@ -26,7 +26,4 @@ def seal(settings: Settings, folder: str) -> None:
     from data_stack.formats.records import seal
 
     n_samples = seal(folder)
-    if settings.as_json:
-        print_json({"n_samples": n_samples})
-    else:
-        echo(f"sealed {n_samples:,} samples of {folder}")
+    answer(settings, {"n_samples": n_samples}, f"sealed {n_samples:,} samples of {folder}")

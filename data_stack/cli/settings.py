@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SWITCHES",
     "Settings",
+    "answer",
     "common_options",
     "dataset_options",
     "echo",
@@ -176,6 +177,11 @@ def print_json(value: Any) -> None:
     """Write ``value`` on stdout, in ASCII for any locale."""
     settings = click.get_current_context().find_object(Settings)
     click.echo(json.dumps(value, indent=2, default=str), file=settings.stdout if settings else None)
+
+
+def answer(settings: Settings, value: Any, text: str) -> None:
+    """Write a result: ``value`` as JSON, or ``text``."""
+    print_json(value) if settings.as_json else echo(text)
 
 
 def uses_colours(stream: TextIO) -> bool:

@@ -10,8 +10,8 @@ import click
 from data_stack.cli.completion import complete_names, complete_splits
 from data_stack.cli.settings import (
     Settings,
+    answer,
     dataset_options,
-    echo,
     parse_options,
     print_columns,
     print_json,
@@ -70,10 +70,8 @@ def show(
 
     picture = contact_sheet(samples, n_samples=n_samples, seed=seed)
     picture.save(output)
-    if settings.as_json:
-        print_json({"name": name, "output": output, "width": picture.width, "height": picture.height})
-    else:
-        echo(f"wrote {output} ({picture.width} x {picture.height} pixels)")
+    facts = {"name": name, "output": output, "width": picture.width, "height": picture.height}
+    answer(settings, facts, f"wrote {output} ({picture.width} x {picture.height} pixels)")
 
 
 def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> None:

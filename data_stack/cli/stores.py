@@ -12,6 +12,7 @@ import click
 from data_stack.cli.completion import complete_names, complete_places
 from data_stack.cli.settings import (
     Settings,
+    answer,
     echo,
     print_columns,
     print_json,
@@ -139,13 +140,10 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
             err=True,
         )
     report = run(dry_run=dry_run)
-    if settings.as_json:
-        facts = {"n_resources": report.n_resources, "n_bytes": report.n_bytes}
-        print_json(asdict(report) | facts)
-        return
-    for each in report.removed:
-        what = f"{each.folder}: {each.n_resources} resources, {size_text(each.n_bytes)}"
-        echo(f"{'would remove' if dry_run else 'removed'} {what}")
+    done = "would remove" if dry_run else "removed"
+    lines = [f"{done} {each.folder}: {each.n_resources} resources, {size_text(each.n_bytes)}" for each in report.removed]
+    facts = {"n_resources": report.n_resources, "n_bytes": report.n_bytes}
+    answer(settings, asdict(report) | facts, "\n".join(lines))
 
 
 @click.command()
