@@ -75,7 +75,7 @@ HEAVY = {
     "rich": {"data_stack.cli.pictures", "data_stack.cli.settings", "data_stack.dataset.reports.markup"},
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.jpeg"},
-    "starlette": {"data_stack.browse.app", "data_stack.browse.server"},
+    "starlette": {"data_stack.browse.app", "data_stack.browse.guard"},
     "sklearn": {"data_stack.dataset.splits.scikit_learn_splits"},
     "soundfile": {"data_stack.codecs.sound"},
     "tensorflow": {
