@@ -17,6 +17,7 @@ import numpy.typing as npt
 from data_stack.browse.table import BrowsedColumn, Table, Values, number_of
 from data_stack.dataset.reports.markup import readable
 from data_stack.exception import ConfigError
+from data_stack.util.stacked_values import missing_in
 
 __all__ = ["Condition", "Search", "compare", "find_alike", "histograms", "parse_conditions"]
 
@@ -68,7 +69,7 @@ class Condition:
         if values.dtype == object:
             return np.zeros(len(values), dtype=bool)
         with np.errstate(invalid="ignore"):
-            mask = ~_is_missing(values)
+            mask = ~missing_in(values)
             if self.low is not None:
                 mask &= values >= _as_value(values.dtype, self.low)
             if self.high is not None:
@@ -123,7 +124,7 @@ def _one_of(values: Values, wanted: Sequence[str | None]) -> Mask:
         chosen = set(wanted)
         return np.array([value in chosen for value in values], dtype=bool)
     found = np.isin(values, np.array([_as_value(values.dtype, text) for text in wanted if text is not None]))
-    return found | _is_missing(values) if None in wanted else found
+    return found | missing_in(values) if None in wanted else found
 
 
 def _as_value(dtype: np.dtype[Any], text: str) -> Any:
@@ -135,14 +136,6 @@ def _as_value(dtype: np.dtype[Any], text: str) -> Any:
             return dtype.type("NaT")
     number = number_of(text)
     return np.float64(number) if dtype.kind == "f" else number  # a Python float would be rounded to the column's dtype
-
-
-def _is_missing(values: Values) -> Mask:
-    if values.dtype == object:
-        return np.array([value is None for value in values], dtype=bool)
-    if values.dtype.kind == "f":
-        return np.isnan(values)
-    return np.isnat(values) if values.dtype.kind in "Mm" else np.zeros(len(values), dtype=bool)
 
 
 class Search:
@@ -277,7 +270,7 @@ def _read_sampled(table: Table, wanted: list[int], seconds: float) -> Iterator[t
 def _join(pieces: Sequence[Values]) -> Values:
     """Blocks of one column; texts, where some of them are texts."""
     if len({piece.dtype.kind in "biuf" for piece in pieces}) > 1 or any(piece.dtype == object for piece in pieces):
-        values = itertools.chain.from_iterable(zip(piece, _is_missing(piece), strict=True) for piece in pieces)
+        values = itertools.chain.from_iterable(zip(piece, missing_in(piece), strict=True) for piece in pieces)
         texts = [None if missing else str(value) for value, missing in values]
         return np.array([*texts, None], dtype=object)[:-1]  # of None, so that numpy makes no array of characters
     return np.concatenate(pieces) if pieces else np.zeros(0)
@@ -285,7 +278,7 @@ def _join(pieces: Sequence[Values]) -> Values:
 
 def _histogram(column: BrowsedColumn, number: int, values: Values, groups: Sequence[Mask]) -> dict[str, Any]:
     """Bars of values or ranges, each with how many rows there are, and how many of each group."""
-    missing = _is_missing(values)
+    missing = missing_in(values)
     present, chosen = values[~missing], [group[~missing] for group in groups]
     distinct, inverse = _number_values(present)
     facts = {"kind": "values", "n_distinct": len(distinct), "n_missing": int(np.count_nonzero(missing))}

@@ -1,4 +1,4 @@
-"""Values as one array that holds each of them exactly."""
+"""Values as one array that holds each of them exactly; missing values and one-hot rows of such arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from data_stack.util.exact import as_array, common_dtype, leaf_types
 
-__all__ = ["exact_array", "objects", "stack_values"]
+__all__ = ["exact_array", "is_missing", "missing_in", "objects", "one_hot_positions", "stack_values"]
 
 _Array = npt.NDArray[Any]
 
@@ -125,3 +125,34 @@ def objects(values: Sequence[Any]) -> _Array:
     for position, value in enumerate(values):  # one by one: numpy would expand sequences
         column[position] = value
     return column
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, pandas' NA, or unequal to itself, as NaN and NaT."""
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    if isinstance(value, (str, bytes, bool, int)):
+        return False
+    try:
+        return bool(value != value)
+    except Exception:  # noqa: BLE001  # foreign code; a value with several truths is no NaN
+        return False
+
+
+def missing_in(values: _Array) -> npt.NDArray[np.bool_]:
+    """Which values are NaN or NaT, or, of objects of shape ``(n,)``, missing as :func:`is_missing` says."""
+    if values.dtype == object:
+        return np.fromiter(map(is_missing, values), bool, len(values))
+    if values.dtype.kind in "fc":
+        return np.isnan(values)
+    return np.isnat(values) if values.dtype.kind in "mM" else np.zeros(values.shape, bool)
+
+
+def one_hot_positions(rows: _Array) -> npt.NDArray[np.intp] | None:
+    """Where the one is in each row, if rows of shape ``(n, k)``, k > 1, are all one-hot."""
+    if rows.dtype.kind not in "biuf" or rows.ndim != 2 or rows.shape[1] < 2:
+        return None
+    is_one = rows == 1
+    if not ((is_one | (rows == 0)).all() and (is_one.sum(axis=1) == 1).all()):
+        return None
+    return np.asarray(is_one.argmax(axis=1))

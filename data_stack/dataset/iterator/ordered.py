@@ -15,6 +15,7 @@ from data_stack.dataset.iterator.stacking import Column
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.exception import ConfigError
 from data_stack.util.exact import comparable
+from data_stack.util.stacked_values import missing_in
 
 __all__ = ["SortedDatasetIterator", "missing_values", "stable_order"]
 
@@ -71,14 +72,8 @@ def missing_values(column: Column, key: ColumnKey) -> npt.NDArray[np.bool_]:
     Raises:
         ConfigError: a value is None.
     """
-    kind = column.dtype.kind
-    missing: npt.NDArray[np.bool_]
-    if kind in "fc":
-        missing = np.isnan(column)
-    elif kind in "mM":
-        missing = np.isnat(column)
-    elif kind != "O":
-        return np.zeros(len(column), dtype=bool)
+    if column.dtype != object:
+        missing = missing_in(column)
     else:
         for position, value in enumerate(column):
             if value is None or (column.ndim > 1 and any(item is None for item in value.ravel())):

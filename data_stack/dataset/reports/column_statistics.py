@@ -19,6 +19,7 @@ from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.moments import RunningMoments
 from data_stack.dataset.reports.column_report import ColumnReport, ColumnStatistics
 from data_stack.util.exact import comparable
+from data_stack.util.stacked_values import is_missing, missing_in
 
 __all__ = ["columns_of_samples", "with_statistics"]
 
@@ -125,9 +126,9 @@ class _Collector:
             return
         self._shapes.add(column.shape[1:])
         values, kind = column.reshape(-1), column.dtype.kind
-        is_missing = np.isnan(values) if kind in "fc" else np.isnat(values) if kind in "Mm" else np.zeros(values.shape, bool)
-        self._n_missing += int(np.count_nonzero(is_missing))
-        present = values[~is_missing]
+        missing = missing_in(values)
+        self._n_missing += int(np.count_nonzero(missing))
+        present = values[~missing]
         if kind in "biuf":
             self._add_numbers(present)
         elif kind in "Mm" and present.size:
@@ -183,7 +184,7 @@ class _Collector:
                 continue
             self._shapes.add(())
             value = value if array is None else array.item()
-            if _is_missing(value):
+            if is_missing(value):
                 self._n_missing += 1
                 continue
             if isinstance(value, (bool, int, float)):
@@ -203,15 +204,3 @@ class _Collector:
             return
         if len(self._distinct) > _MOST_DISTINCT:
             self._distinct = None
-
-
-def _is_missing(value: Any) -> bool:
-    """Whether a value is None, pandas' NA, or unequal to itself, as NaN and NaT."""
-    if value is None or type(value).__name__ == "NAType":
-        return True
-    if isinstance(value, (str, bytes, bool, int)):
-        return False
-    try:
-        return bool(value != value)
-    except Exception:  # noqa: BLE001  # foreign code
-        return False

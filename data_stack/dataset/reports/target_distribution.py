@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.reports.markup import readable
+from data_stack.util.stacked_values import one_hot_positions
 
 __all__ = ["MOST_VALUES_OF_A_TARGET", "class_name", "n_values_of", "plain_value", "target_distribution"]
 
@@ -31,8 +32,8 @@ def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
     """
     if len(targets) == 0:
         return {}
-    if targets.ndim == 2 and targets.shape[1] > 1 and targets.dtype.kind in "biuf" and _is_one_hot(targets):
-        targets = targets.argmax(axis=1)
+    if (ones := one_hot_positions(targets)) is not None:
+        targets = ones
     elif targets.ndim > 1 and targets[0].size == 1:
         targets = targets.reshape(len(targets))
     if n_values_of(targets[0]) > MOST_VALUES_OF_A_TARGET:
@@ -111,10 +112,6 @@ def _limit_classes(counts: Counter[Any]) -> dict[Any, int]:
         counts = Counter(dict(counts.most_common(_MAX_CLASSES)))
         counts["(others)"] += n_all - counts.total()
     return {target: counts[target] for target in sorted(counts, key=_order)}
-
-
-def _is_one_hot(targets: npt.NDArray[Any]) -> bool:
-    return bool(((targets == 0) | (targets == 1)).all() and (targets.sum(axis=1) == 1).all())
 
 
 def _distribution_of_ranges(targets: npt.NDArray[np.float64]) -> dict[Any, int]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError
+from data_stack.util.stacked_values import is_missing, missing_in, one_hot_positions
 
 __all__ = ["ClassNumbers", "check_nothing_missing", "class_numbers", "group_positions", "value_shown"]
 
@@ -70,7 +71,7 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
     numbers = numbers.astype(np.min_scalar_type(int(numbers.max())), copy=False)
     first = np.unique(numbers, return_index=True)[1]
     for position in first.tolist() if flat.dtype == object else ():
-        if _is_missing(flat[position]):
+        if is_missing(flat[position]):
             _refuse_missing(position, flat, refusal)
     return ClassNumbers(numbers, np.bincount(numbers), first, column[first])
 
@@ -87,10 +88,8 @@ def check_nothing_missing(column: npt.NDArray[Any], refusal: str) -> None:
     Raises:
         ConfigError: there is one.
     """
-    if column.dtype.kind in "fcmM":
-        missing = np.isnan(column) if column.dtype.kind in "fc" else np.isnat(column)
-        if missing.any():
-            _refuse_missing(int(np.argwhere(missing)[0][0]), column, refusal)
+    if column.dtype != object and (missing := missing_in(column)).any():
+        _refuse_missing(int(np.argwhere(missing)[0][0]), column, refusal)
 
 
 def value_shown(value: Any) -> str:
@@ -106,14 +105,6 @@ def _refuse_missing(position: int, column: npt.NDArray[Any], refusal: str) -> No
         f"{refusal}: its value at position {position} is {value_shown(column[position])}. "
         f"Leave such samples out first (iterator.filter), or give them a value of their own (iterator.map)."
     )
-
-
-def _is_missing(value: Any) -> bool:
-    """Whether a value is None, or differs from itself as NaN, NaT and pandas' NA do."""
-    try:
-        return value is None or bool(value != value)  # that is what makes it NaN
-    except (TypeError, ValueError):  # pandas.NA does not even know that; a value with several truths is no NaN
-        return type(value).__name__ == "NAType"
 
 
 def _of_objects(column: npt.NDArray[Any], refusal: str) -> _Integers:
@@ -142,7 +133,7 @@ def _of_sortable(column: npt.NDArray[Any]) -> _Integers:
 
 def _of_rows(column: npt.NDArray[Any]) -> _Integers:
     rows = column.reshape(len(column), -1)
-    ones = _positions_of_ones(rows)
+    ones = one_hot_positions(rows)
     if ones is not None:
         return _of_sortable(ones)
     if rows.shape[1] == 0:
@@ -151,14 +142,3 @@ def _of_rows(column: npt.NDArray[Any]) -> _Integers:
         rows = rows + 0.0  # so that -0.0 has the bytes of 0.0
     rows = np.ascontiguousarray(rows)
     return _of_sortable(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).reshape(len(rows)))
-
-
-def _positions_of_ones(rows: npt.NDArray[Any]) -> _Integers | None:
-    """Where the one is in each row, if all rows are one-hot."""
-    if rows.dtype.kind not in "biuf" or rows.shape[1] < 2:
-        return None
-    is_one = rows == 1
-    if not ((is_one | (rows == 0)).all() and (is_one.sum(axis=1) == 1).all()):
-        return None
-    ones: _Integers = is_one.argmax(axis=1)
-    return ones

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.util.stacked_values import one_hot_positions
 
 try:
     from sklearn.model_selection import StratifiedKFold, train_test_split
@@ -57,7 +58,7 @@ def _plain(targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _labels_of_rows(targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if targets[0].size == 1:
         return targets.reshape(len(targets))
-    if targets.ndim > 2 or not ((targets == 0) | (targets == 1)).all() or (targets.sum(axis=1) != 1).any():
+    labels = one_hot_positions(targets)
+    if labels is None:
         raise ConfigError(f"stratification needs one label a sample; the targets have values of shape {targets.shape[1:]}")
-    labels: npt.NDArray[Any] = targets.argmax(axis=1)
     return labels
