@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,11 @@ def make_up(kind: str, splits: Sequence[str]) -> tuple[str, bytes]:
     """
     random = np.random.default_rng(7)
     if kind == "images":
-        png = codec_of("png")
-        drawn = ((f"{split}/{_SHAPES[label]}/{i}.png", png.encode(image)) for split, label, i, image in _draw(splits, random))
-        return "images.zip", _zip(dict(drawn))
+        png, files = codec_of("png"), {}
+        for split in splits:
+            for number, (image, label) in enumerate(zip(*_draw(random), strict=True)):
+                files[f"{split}/{_SHAPES[label]}/{number}.png"] = png.encode(image)
+        return "images.zip", _zip(files)
     if kind == "audio":
         return "sounds.zip", _zip(_sounds(splits, random))
     if kind == "text":
@@ -49,34 +51,24 @@ def make_up(kind: str, splits: Sequence[str]) -> tuple[str, bytes]:
             for label in [0, 1, 2] * _N_OF_CLASS
         ]
         return "table.csv", ("\n".join(["split,class,length,width,weight", *measured]) + "\n").encode()
-    separator = "_" if kind == "records" else "/"
-    write, ending = (write_npz, "npz") if kind == "records" else (write_hdf5, "h5")
+    separator, write, ending = ("_", write_npz, "npz") if kind == "records" else ("/", write_hdf5, "h5")
+    drawn = {split: _draw(random) for split in splits}
     file = io.BytesIO()
-    write(file, _arrays(splits, random, separator))
+    write(file, {f"{split}{separator}{name}": drawn[split][i] for split in splits for i, name in enumerate(("images", "labels"))})
     return f"images.{ending}", file.getvalue()
 
 
-def _draw(splits: Sequence[str], random: np.random.Generator) -> Iterator[tuple[str, int, int, npt.NDArray[Any]]]:
-    """Split, class, number and pixels, uint8 ``(32, 32, 3)``, of each image."""
-    rows, columns = np.mgrid[:32, :32]
-    for split in splits:
-        for i in range(_N_OF_CLASS):
-            for label in range(len(_SHAPES)):
-                row, column = random.integers(10, 22, 2)
-                size, (paper, ink) = random.integers(5, 10), random.integers(0, 256, (2, 3), dtype=np.uint8)
-                distances = np.abs(rows - row), np.abs(columns - column)
-                drawn = np.hypot(*distances) < size, np.maximum(*distances) < size, (rows + columns) % size < size // 2
-                yield split, label, i, np.where(drawn[label][..., None], ink, paper)
-
-
-def _arrays(splits: Sequence[str], random: np.random.Generator, separator: str) -> dict[str, npt.NDArray[Any]]:
-    """Images and labels of each split, under ``train/images`` and so on."""
-    drawn = list(_draw(splits, random))
-    arrays = {}
-    for split in splits:
-        arrays[f"{split}{separator}images"] = np.stack([image for of, _, _, image in drawn if of == split])
-        arrays[f"{split}{separator}labels"] = np.array([label for of, label, _, _ in drawn if of == split])
-    return arrays
+def _draw(random: np.random.Generator) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Images of one split, uint8 ``(n, 32, 32, 3)``, and their classes."""
+    (rows, columns), images = np.mgrid[:32, :32], []
+    labels = np.tile(np.arange(len(_SHAPES)), _N_OF_CLASS)
+    for label in labels:
+        row, column = random.integers(10, 22, 2)
+        size, (paper, ink) = random.integers(5, 10), random.integers(0, 256, (2, 3), dtype=np.uint8)
+        distances = np.abs(rows - row), np.abs(columns - column)
+        drawn = np.hypot(*distances) < size, np.maximum(*distances) < size, (rows + columns) % size < size // 2
+        images.append(np.where(drawn[label][..., None], ink, paper))
+    return np.stack(images), labels
 
 
 def _sounds(splits: Sequence[str], random: np.random.Generator) -> dict[str, bytes]:
