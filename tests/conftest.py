@@ -109,8 +109,8 @@ def mongodb_server() -> Iterator[MongoDBServer | ExternalMongoDB]:
 @pytest.fixture(scope="session")
 def mongodb_with_auth() -> Iterator[MongoDBServer]:
     """A MongoDB that is a replica set of one node and asks for user and password. Not to be killed or frozen."""
-    # Dropping a database waits for the journal: 100 ms each time by default, 10 ms so.
-    arguments = ["--journalCommitInterval", "2"]
+    # Dropping a database waits for the journal: 100 ms each time by default. A shorter interval keeps a processor busy.
+    arguments = ["--journalCommitInterval", "20"]
     with MongoDBServer(replica_set=True, auth=True, folder=folder_in_memory(), arguments=arguments) as server:
         yield server
 

@@ -139,22 +139,26 @@ def imports_of(path: Path, modules: dict[str, Path]) -> list[Import]:
 
     ``from package import module`` is an import of the module, and so are ``"package.module"`` and ``"package.module:name"``.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     for_types = {
         id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        for block in nodes
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in map(_last_name, ast.walk(block.test))
         for statement in block.body
         for node in ast.walk(statement)
     }
-    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     found = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             found += [Import(name, node.lineno, id(node) not in for_types) for name in _names(node, modules)]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
             found += [Import(name, node.lineno, False) for name in _named_by(node.value, modules)]
     return found
+
+
+def _last_name(node: ast.AST) -> str:
+    return str(getattr(node, "id", getattr(node, "attr", "")))
 
 
 def _named_by(text: str, modules: dict[str, Path]) -> Iterator[str]:

@@ -34,8 +34,11 @@ def dotted(node: ast.expr) -> str:
 
 
 def unsafe_calls(tree: ast.AST) -> list[str]:
+    """What a module must not call, and ``assert`` with its line."""
     found = []
     for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            found.append(f"assert in line {node.lineno}")
         if not isinstance(node, ast.Call):
             continue
         name = dotted(node.func)
@@ -58,14 +61,18 @@ def unsafe_calls(tree: ast.AST) -> list[str]:
 
 def test_no_module_runs_code_from_data_or_asserts() -> None:
     for module in MODULES:
-        tree = ast.parse(module.read_text(encoding="utf-8"))
-
-        assert unsafe_calls(tree) == BETWEEN_OWN_PROCESSES.get(module, []), module
-        assert [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)] == [], module
+        assert unsafe_calls(ast.parse(module.read_text(encoding="utf-8"))) == BETWEEN_OWN_PROCESSES.get(module, []), module
 
 
 def test_the_rule_sees_what_it_is_for() -> None:
-    for code in ("pickle.loads(x)", "torch.load(f)", "np.load(f)", "np.load(f, allow_pickle=True)", "tar.extractall(p)"):
+    for code in (
+        "assert x",
+        "pickle.loads(x)",
+        "torch.load(f)",
+        "np.load(f)",
+        "np.load(f, allow_pickle=True)",
+        "tar.extractall(p)",
+    ):
         assert unsafe_calls(ast.parse(code))
 
 

@@ -252,7 +252,7 @@ plain.extend({{"x": np.zeros((1000, 1000), "u1")}})
 shards = ShardedRecordWriter({str(folder / "shards")!r}, {{"x": "array"}}, shardlen=300)
 shards.extend({{"x": np.zeros((1000, 1000), "u1")}})
 """
-    ended = subprocess.run([sys.executable, "-X", "dev", "-c", script], check=False, capture_output=True)
+    ended = subprocess.run([sys.executable, "-W", "always", "-c", script], check=False, capture_output=True)
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
     assert not (folder / "dataset" / "manifest.json").exists()

@@ -52,7 +52,7 @@ def test_shards_are_completed_when_they_are_full(tmp_path: Path) -> None:
 
 
 @given(
-    steps=st.lists(st.tuples(st.sampled_from(["append", "extend", "close", "abandon"]), st.integers(0, 12))),
+    steps=st.lists(st.tuples(st.sampled_from(["append", "extend", "close", "abandon"]), st.integers(0, 8)), max_size=6),
     shardlen=st.integers(1, 6),
 )
 def test_the_shards_do_not_depend_on_how_samples_were_given(steps: list[tuple[str, int]], shardlen: int) -> None:
