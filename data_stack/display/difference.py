@@ -17,7 +17,7 @@ from data_stack.dataset.iterator import DatasetIteratorView
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator, column_key
-from data_stack.dataset.reports.markup import Block, Document, Heading, Paragraph, Table, as_text, readable
+from data_stack.dataset.reports.markup import Block, Heading, Paragraph, Table, TextDocument, readable
 from data_stack.exception import ConfigError
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import default_repository
@@ -33,7 +33,7 @@ _WHOLE = ""
 
 
 @dataclass(frozen=True)
-class DatasetDiff(Document):
+class DatasetDiff(TextDocument):
     """What :func:`diff` found. It prints as text, and shows samples in a notebook.
 
     Positions are arrays of shape ``(n, 2)``: the number of the split, by :attr:`splits`, and the place in it. ``moved``,
@@ -85,9 +85,6 @@ class DatasetDiff(Document):
             "changed_columns": dict(self.changed_columns),
             "differs": self.differs,
         }
-
-    def __str__(self) -> str:
-        return as_text(self.document())
 
     def document(self, level: int = 1) -> list[Block]:
         rows = [[name or "all", f"{a:,}", f"{b:,}"] for name, a, b in zip(self.splits, self.n_first, self.n_second, strict=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from data_stack.dataset.display.page import IteratorPage
 from data_stack.dataset.reports.markup import Beside, Block, Heading, Paragraph, TextDocument
@@ -15,7 +15,7 @@ _MOST_SHOWN = 8
 _N_BYTES = 130_000
 
 
-class Splits(dict[str, _Iterator]):
+class Splits(dict[str, _Iterator], TextDocument):
     """Iterators by the name of their split: a dict in all respects, which notebooks show side by side.
 
     ``print(splits)`` is the same as text; ``repr`` is that of a dict.
@@ -23,22 +23,9 @@ class Splits(dict[str, _Iterator]):
 
     __slots__ = ()
 
-    def __str__(self) -> str:
-        return str(_SplitsPage(self))
-
-    def _repr_html_(self) -> str:
-        return _SplitsPage(self).to_html()
-
-
-class _SplitsPage(TextDocument):
-    """A column for each split."""
-
-    def __init__(self, splits: dict[str, Any]) -> None:
-        self._splits = splits
-
     def document(self, level: int = 1) -> list[Block]:
         """Title, the splits side by side, and once what they share."""
-        shown = list(self._splits.items())[:_MOST_SHOWN]
+        shown = list(self.items())[:_MOST_SHOWN]
         pages = {str(name): IteratorPage(iterator, n_bytes=_N_BYTES // len(shown)) for name, iterator in shown}
         if not pages:
             return [Paragraph("no splits")]
@@ -48,7 +35,7 @@ class _SplitsPage(TextDocument):
             [Heading(level + 1, name), *page.facts(), *page.samples(), *([] if shared else own), *page.targets()]
             for (name, page), own in zip(pages.items(), columns, strict=True)
         ]
-        n_more = len(self._splits) - len(shown)
+        n_more = len(self) - len(shown)
         more: list[Block] = [Paragraph(f"… {n_more:,} more splits")] if n_more else []
         title = next(iter(pages.values())).title
         return [Heading(level, title.rpartition(", ")[0] or title), Beside(sides), *shared, *more]

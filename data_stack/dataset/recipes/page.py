@@ -10,7 +10,7 @@ from data_stack.dataset.reports.markup import Block, Heading, Paragraph, Table, 
 __all__ = ["Recipe"]
 
 
-class Recipe(dict[str, Any]):
+class Recipe(dict[str, Any], TextDocument):
     """The plain JSON data of ``iterator.recipe()``: a dict in all respects, which notebooks show as a table of its layers.
 
     ``print(recipe)`` is the same as text; ``repr`` and ``json.dumps`` are those of a dict.
@@ -18,25 +18,14 @@ class Recipe(dict[str, Any]):
 
     __slots__ = ()
 
-    def __str__(self) -> str:
-        return str(_RecipePage(self))
-
-    def _repr_html_(self) -> str:
-        return _RecipePage(self).to_html()
-
-
-class _RecipePage(TextDocument):
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe = recipe
-
     def document(self, level: int = 1) -> list[Block]:
         """The nodes from below, and why ``from_recipe`` needs help."""
         try:
-            rows = [_row(number, node) for number, node in enumerate(self._recipe["nodes"])]
+            rows = [_row(number, node) for number, node in enumerate(self["nodes"])]
             shown: list[Block] = [Table(["node", "layer", "of", "arguments"], rows)]
-            shown += [Paragraph(f"from_recipe needs help for {reason}") for reason in self._recipe.get("why_not", ())]
+            shown += [Paragraph(f"from_recipe needs help for {reason}") for reason in self.get("why_not", ())]
         except Exception:  # noqa: BLE001  # a client changed it
-            shown = [Paragraph(shorten(dict(self._recipe)))]
+            shown = [Paragraph(shorten(dict(self)))]
         return [Heading(level, "Recipe"), *shown]
 
 

@@ -15,7 +15,7 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.informed import InformedDatasetIterator
 from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.reports import held_memory
-from data_stack.dataset.reports.markup import Block, Paragraph, Rich, as_html, printable, readable, size_text
+from data_stack.dataset.reports.markup import Block, Document, Paragraph, Rich, printable, readable, size_text
 
 __all__ = ["ExplainedLayer", "Explanation", "explain"]
 
@@ -62,7 +62,7 @@ class ExplainedLayer:
         return f"{self.layer}{arguments}  {_samples_text(self.n_samples)}"
 
 
-class Explanation:
+class Explanation(Document):
     """A stack of iterators as a tree. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
@@ -85,10 +85,7 @@ class Explanation:
 
     __repr__ = __str__
 
-    def _repr_html_(self) -> str:
-        return as_html(self.document())
-
-    def document(self) -> list[Block]:
+    def document(self, level: int = 1) -> list[Block]:
         """The tree, and what the stack keeps."""
         tree = "\n".join(self._lines())
         drawn = Rich(tree, f"<pre>{html.escape(printable(tree, keep=chr(10)))}</pre>")
