@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
+from layer_laws import Samples
 from PIL import Image
 
 from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
@@ -23,7 +23,6 @@ from data_stack.exception import ConfigError
 Pixels = npt.NDArray[np.uint8]
 
 GREEN = np.zeros((6, 5, 3), np.uint8) + np.array([0, 255, 0], np.uint8)
-GREEN_CHW = np.ascontiguousarray(np.moveaxis(GREEN, 2, 0))
 
 
 class Watched(DatasetIterator):
@@ -51,61 +50,8 @@ class Watched(DatasetIterator):
         return self.seen[1:]
 
 
-class Anything(DatasetIterator):
-    def __init__(self, items: Sequence[Any]) -> None:
-        self.items = items
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.items[index]
-
-
 def colors_of(sheet: Image.Image) -> set[tuple[int, ...]]:
     return set(map(tuple, np.asarray(sheet.convert("RGB")).reshape(-1, 3).tolist()))
-
-
-def block_of(sheet: Image.Image, color: tuple[int, int, int]) -> tuple[int, int]:
-    """Height and width of the box around everything of one color."""
-    rows, columns = np.nonzero((np.asarray(sheet.convert("RGB")) == np.array(color, np.uint8)).all(axis=2))
-    return int(np.ptp(rows)) + 1, int(np.ptp(columns)) + 1
-
-
-@pytest.mark.parametrize(
-    "picture",
-    [
-        GREEN,
-        GREEN_CHW,
-        torch.from_numpy(GREEN_CHW),
-        GREEN.astype(np.float32) / 255,
-        np.concatenate([GREEN, np.full((6, 5, 1), 255, np.uint8)], axis=2),
-    ],
-    ids=["hwc", "chw", "tensor", "float", "rgba"],
-)
-def test_a_small_picture_is_enlarged_by_a_whole_factor_in_every_layout(picture: Any) -> None:
-    sheet = contact_sheet(SequenceDatasetIterator([[picture] * 2, ["", ""]]), n_columns=1)
-
-    assert block_of(sheet, (0, 255, 0)) == (2 * 84 + 22 + 10, 70)
-
-
-@pytest.mark.parametrize(
-    ("values", "greys"),
-    [
-        (np.array([0, 4, 16], np.uint8), {0, 64, 255}),
-        (np.array([0.0, 0.8]), {0, 255}),
-        (np.array([-1.0, 0.0, 1.0]), {0, 128, 255}),
-        (np.array([np.nan, np.inf, 3.0]), {0, 255}),
-        (np.array([False, True]), {0, 255}),
-        (np.array([10, 100], np.int32), {26, 255}),
-    ],
-)
-def test_black_and_white_follow_type_and_values(values: npt.NDArray[Any], greys: set[int]) -> None:
-    pictures = np.broadcast_to(values[:, None, None], (len(values), 8, 8))
-
-    colors = colors_of(contact_sheet(SequenceDatasetIterator([pictures, [""] * len(values)]), title=""))
-
-    assert {(grey, grey, grey) for grey in greys} <= colors
 
 
 def test_classes_take_turns_and_a_small_one_leaves_its_places_to_the_others() -> None:
@@ -139,14 +85,14 @@ def test_a_seed_draws_other_samples_and_the_same_ones_again_and_only_these_are_r
     ],
 )
 def test_samples_of_any_kind_can_be_drawn(items: list[Any]) -> None:
-    sheet = contact_sheet(Anything(items), title="\u200b \u9f98")
+    sheet = contact_sheet(Samples(items), title="\u200b \u9f98")
 
     assert min(map(min, colors_of(sheet))) < 128
 
 
 @pytest.mark.parametrize("others", [{"id": 7, "caption": "text"}, {"boxes": np.ones((2, 4)), "vector": np.ones(30)}, {}])
 def test_the_picture_of_dict_samples_is_found_wherever_it_stands(others: dict[str, Any]) -> None:
-    samples = Anything([{**others, "frame": GREEN, "mask": np.ones((6, 5), bool), "label": 3}] * 2)
+    samples = Samples([{**others, "frame": GREEN, "mask": np.ones((6, 5), bool), "label": 3}] * 2)
     meta = MetaFactory.get_dataset_meta(iterator_meta=MetaFactory.get_iterator_meta("mask", "label", "label"))
 
     found, by_meta = contact_sheet(samples), contact_sheet(InformedDatasetIterator(samples, meta))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layer_laws import Samples
 
 import data_stack
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
@@ -54,35 +55,18 @@ def test_samples_of_one_key_are_changed_and_their_columns_named() -> None:
     first = [{"id": n, "text": f"t{n}", "size": n} for n in range(5)]
     second = [{"id": n, "text": f"t{n}", "size": n * 2} for n in (4, 2, 1, 0)] + [{"id": 9, "text": "t9", "size": 1}]
 
-    found = data_stack.diff(Dicts(first), Dicts(second), key="id")
+    found = data_stack.diff(Samples(first), Samples(second), key="id")
 
     assert found.counts == {"added": 1, "removed": 1, "moved": 0, "relabelled": 0, "changed": 3}
     assert found.changed_columns == {"size": 3}
     assert [each[:, 1].tolist() for each in found.changed] == [[1, 2, 4], [2, 1, 0]]
 
 
-class Dicts(DatasetIteratorIF):
-    """Dicts, as a class of a client."""
-
-    def __init__(self, samples: list[dict[str, Any]]) -> None:
-        self._samples = samples
-
-    def __len__(self) -> int:
-        return len(self._samples)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._samples[index]
-
-    @property
-    def underlying_iterators(self) -> Any:
-        return None
-
-
 def test_a_key_that_identifies_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"3 have the value of sample 0 of split ''"):
         data_stack.diff(numbers([0, 3, 6]), numbers([1]), key=1)
     with pytest.raises(ConfigError, match="'nix'"):
-        data_stack.diff(Dicts([{"a": 1}]), Dicts([{"a": 1}]), key="nix")
+        data_stack.diff(Samples([{"a": 1}]), Samples([{"a": 1}]), key="nix")
 
 
 def test_empty_datasets_are_compared() -> None:
@@ -102,7 +86,7 @@ def test_each_sample_is_counted_once(first: list[int], second: list[int]) -> Non
 
 
 def test_a_page_shows_samples_and_escapes_their_labels() -> None:
-    page = data_stack.diff(Dicts([{"a": "<script>"}]), Dicts([{"a": "b"}])).to_html()
+    page = data_stack.diff(Samples([{"a": "<script>"}]), Samples([{"a": "b"}])).to_html()
 
     assert "<script>" not in page
     assert "&lt;script&gt;" in page

@@ -123,19 +123,6 @@ def test_every_way_of_reading_gives_the_samples_of_a_list(layer: str, source: st
     assert len(iterator.__getitems__([])) == len(iterator.read_column(1, [])) == 0
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-def test_a_layer_is_rebuilt_from_its_arguments_and_from_its_pickle(layer: str) -> None:
-    iterator = LAYERS[layer](SOURCES["arrays"]())
-
-    rebuilt = type(iterator)._rebuilt(iterator._stack_on(), iterator._arguments())
-    copy = pickle.loads(pickle.dumps(iterator))
-
-    assert type(rebuilt) is type(copy) is type(iterator)
-    assert as_plain(list(rebuilt)) == as_plain(list(copy)) == as_plain(list(iterator))
-    assert as_plain(rebuilt._arguments()) == as_plain(copy._arguments()) == as_plain(iterator._arguments())
-    assert rebuilt.underlying_iterators == iterator.underlying_iterators
-
-
 def test_all_layers_cross_into_a_spawned_process(spawned: Pool) -> None:
     iterators = [layer(SOURCES["a combination"]()) for layer in LAYERS.values()]
 
