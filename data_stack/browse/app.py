@@ -41,9 +41,13 @@ def make_app(browser: Browser, token: str) -> Guard:
         "/api/sample": lambda given: browser.sample(_number(given, "split"), _number(given, "position")),
         "/api/compare": lambda given: browser.compare(given.get("name", "")),
         "/api/duplicates": lambda given: browser.duplicates(_number(given, "column", -1), starts=given.get("run") == "1"),
+        "/picture": lambda given: Response(
+            browser.picture(*(_number(given, each) for each in ("split", "position", "column")), given.get("size") == "large"),
+            media_type="image/png",
+            headers=_KEPT,
+        ),
     }
     routes: list[BaseRoute] = [Route(path, _answer(question)) for path, question in questions.items()]
-    routes.append(Route("/picture", _picture(browser)))
     routes.append(Route("/", lambda request: FileResponse(_STATIC / "index.html")))
     routes.append(Mount("/", StaticFiles(directory=_STATIC)))
     return Guard(Starlette(routes=routes), token)
@@ -52,21 +56,9 @@ def make_app(browser: Browser, token: str) -> Guard:
 def _answer(question: Callable[[Any], Any]) -> Callable[[Request], Response]:
     def endpoint(request: Request) -> Response:
         try:
-            return JSONResponse(question(request.query_params))
+            answer = question(request.query_params)
+            return answer if isinstance(answer, Response) else JSONResponse(answer)
         except Exception as error:  # noqa: BLE001  # foreign code reads the samples; the page says what it raised
-            return _failure(error)
-
-    return endpoint
-
-
-def _picture(browser: Browser) -> Callable[[Request], Response]:
-    def endpoint(request: Request) -> Response:
-        given = request.query_params
-        numbers = [_number(given, name) for name in ("split", "position", "column")]
-        try:
-            picture = browser.picture(*numbers, is_large=given.get("size") == "large")
-            return Response(picture, media_type="image/png", headers=_KEPT)
-        except Exception as error:  # noqa: BLE001  # as above
             return _failure(error)
 
     return endpoint

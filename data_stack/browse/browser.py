@@ -150,7 +150,7 @@ class Browser:
             found["fields"].append(field)
         return found
 
-    def picture(self, split: int, position: int, column: int, *, is_large: bool) -> bytes:
+    def picture(self, split: int, position: int, column: int, is_large: bool) -> bytes:
         """A value as PNG; raises what the iterator raises.
 
         Raises:
