@@ -42,7 +42,9 @@ def make_app(browser: Browser, token: str) -> Guard:
         "/api/compare": lambda given: browser.compare(given.get("name", "")),
         "/api/duplicates": lambda given: browser.duplicates(_number(given, "column", -1), starts=given.get("run") == "1"),
         "/picture": lambda given: Response(
-            browser.picture(*(_number(given, each) for each in ("split", "position", "column")), given.get("size") == "large"),
+            browser.picture(
+                _number(given, "split"), _number(given, "position"), _number(given, "column"), given.get("size") == "large"
+            ),
             media_type="image/png",
             headers=_KEPT,
         ),
