@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from data_stack.codecs.plain_data import canonical_json, shorten
+from data_stack.codecs.plain_data import canonical_json, shorten, to_plain
 from data_stack.dataset.declarative import DatasetFactory
 from data_stack.dataset.digests import row_digests
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.positions import take
-from data_stack.dataset.recipes.recipe import list_origins
+from data_stack.dataset.recipes.recipe import DATASET, list_origins
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -31,7 +31,9 @@ from data_stack.exception import (
     RecipeError,
     RetrievalError,
 )
+from data_stack.io.folder import LocalFolder
 from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.libraries import differing_libraries, libraries_of
 from data_stack.repository.recipes import from_recipe
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.util.suggestions import did_you_mean
@@ -75,7 +77,8 @@ class LockFile:
     """The contents of a lock file. Reading and checking it never change the file.
 
     Args:
-        datasets: of each its version, plugin, configuration, sources, prepared resources, and digests of its samples.
+        datasets: of each its version, plugin and libraries, sources, prepared resources, and for each configuration digests of
+            its samples.
         stacks: of each its recipe as JSON text, fingerprint, number of samples, and the digest of its indices.
     """
 
@@ -109,25 +112,29 @@ class LockFile:
             raise LockError(
                 f"the lock file {str(path)!r} is damaged: datasets and stacks are tables. Restore it from version control"
             )
+        if not all(_is_entry(each) for each in datasets.values()):
+            raise LockError(
+                f"the lock file {str(path)!r} has datasets without configurations: it is damaged, or an earlier data_stack made "
+                f"it. Restore it from version control, or delete it and lock again"
+            )
         return cls(datasets, stacks)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the file, sorted, so that version control shows what changed; a crash leaves the old one."""
         fields = {"format": _FORMAT, "datasets": _sort(self.datasets), "stacks": _sort(self.stacks)}
-        path = Path(path)
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            beside.write_text(_HEADER + tomli_w.dumps(fields, multiline_strings=False), encoding="utf-8")
-            os.replace(beside, path)
-        finally:
-            beside.unlink(missing_ok=True)
+        text = _HEADER + tomli_w.dumps(fields, multiline_strings=False)
+        folder, name = os.path.split(os.path.abspath(path))
+        with LocalFolder(folder).create(name) as file:
+            file.write(text.encode())
 
     # ------------------------------------------------------------------ adding
 
     def add(
         self, name: str, *, storage: Storage | None = None, repository: DatasetRepository | None = None, **config: Any
     ) -> None:
-        """Add a dataset, or renew its entry; it is prepared first if necessary, and all its samples are read once.
+        """Add a dataset in a configuration, or renew its entry; it is prepared first if necessary, and all samples are read once.
+
+        Other configurations of it stay in the lock; their samples are read again if the dataset has changed.
 
         Args:
             name: of the dataset, also ``name@version``.
@@ -144,14 +151,20 @@ class LockFile:
         origin = list_origins(next(iter(splits.values())))[0][0]
         factory = known.get_factory(name, storage)
         plugin = [origin["distribution"], known.describe(name).distribution_version] if origin["distribution"] else None
+        locked, prepared = self.datasets.get(origin["name"], {}), _prepared_of(factory)
+        others = [each for each in locked.get("configurations", ()) if _is_other(each["config"], config)]
+        if (locked.get("version"), locked.get("prepared")) != (origin["version"], prepared) or not prepared:
+            others = [_digest(each["config"], _splits_of(known.load(name, None, storage, **each["config"]))) for each in others]
         self.datasets[origin["name"]] = _without_none(
             {
                 "version": origin["version"],
                 "plugin": None if plugin is None else " ".join(map(str, plugin)),
-                "config": config,
+                "libraries": libraries_of(origin["distribution"]),
                 "sources": _sources_of(factory),
-                "prepared": _prepared_of(factory),
-                "splits": {name: {"length": len(split), "samples": _samples_digest(split)} for name, split in splits.items()},
+                "prepared": prepared,
+                "configurations": sorted(
+                    [*others, _digest(config, splits)], key=lambda each: (len(each["config"]), canonical_json(each["config"]))
+                ),
             }
         )
 
@@ -192,8 +205,9 @@ class LockFile:
             repository: knows the datasets; None for the default one.
         """
         found = [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, prepares=True)]
+        datasets = {each.name: each for each in sorted(found, key=lambda each: not each.is_harmless)}
         for name, entry in sorted(self.stacks.items()):
-            found += self._check_stack(name, entry, storage, repository)
+            found += self._check_stack(name, entry, storage, repository, datasets)
         return found
 
     def entry(self, name: str) -> dict[str, Any]:
@@ -231,7 +245,8 @@ class LockFile:
         yield from _differing_sources(name, entry.get("sources", []), sources)
         if prepares:
             try:
-                known.load(versioned, None, storage, **entry.get("config", {}))
+                for each in entry["configurations"]:
+                    known.load(versioned, None, storage, **each["config"])
             except (RetrievalError, PreparationError, DatasetFileCorruptError) as error:
                 yield Difference(name, "source" if not isinstance(error, PreparationError) else "preparation", str(error))
                 return
@@ -242,17 +257,40 @@ class LockFile:
         yield from _differing_samples(name, entry, factory, known, versioned, storage, plugin)
 
     def _check_stack(
-        self, name: str, entry: Mapping[str, Any], storage: Storage | None, repository: DatasetRepository | None
+        self,
+        name: str,
+        entry: Mapping[str, Any],
+        storage: Storage | None,
+        repository: DatasetRepository | None,
+        differences: Mapping[str, Difference],
     ) -> Iterator[Difference]:
         try:
-            stack = from_recipe(str(entry.get("recipe")), storage=storage, repository=repository)
+            recipe = json.loads(entry["recipe"])
+            below = [node["arguments"] for node in recipe["nodes"] if node["layer"] == DATASET]
+            differing = {each["name"]: differences[each["name"]] for each in below if each["name"] in differences}
+            if worse := sorted(dataset for dataset, each in differing.items() if not each.is_harmless):
+                yield Difference(name, "stack", f"the stack is not as in the lock, as its datasets differ: {', '.join(worse)}")
+                return
+            for arguments in below:
+                if arguments["name"] in differing:  # of other bytes with the same samples
+                    versioned = f"{arguments['name']}@{arguments['version']}"
+                    prepared = _prepared_of((repository or default_repository()).get_factory(versioned, storage))
+                    arguments["resources"] = to_plain({each["identifier"]: each["sha256"] for each in prepared})
+            stack = from_recipe(recipe, storage=storage, repository=repository)
         except (RecipeError, DatasetNotFoundError, RetrievalError, PreparationError) as error:
             yield Difference(name, "stack", f"the stack cannot be made: {error}")
             return
-        if stack.fingerprint() != entry.get("fingerprint") or _indices_digest(stack) != entry.get("indices"):
+        except (KeyError, TypeError, ValueError) as error:
+            yield Difference(name, "stack", f"its recipe in the lock is damaged: {error!r:.200}. Restore it from version control")
+            return
+        is_same = stack.fingerprint() == entry.get("fingerprint") or bool(differing)
+        if not is_same or _indices_digest(stack) != entry.get("indices"):
             yield Difference(
                 name, "stack", "the stack has another fingerprint or other indices than in the lock: its samples differ"
             )
+        elif differing:
+            message = f"its fingerprint is another, as prepared bytes differ, but all samples of {', '.join(differing)} are equal"
+            yield Difference(name, "stack", message, is_harmless=True)
 
 
 # ---------------------------------------------------------------------- what is compared
@@ -282,30 +320,47 @@ def _differing_samples(
     same_bytes = _prepared_of(factory) == entry.get("prepared")
     if same_bytes and entry.get("prepared"):
         return
-    splits = _splits_of(repository.load(versioned, None, storage, **entry.get("config", {})))
-    locked = entry.get("splits", {})
-    differing = [
-        split
-        for split in sorted(locked.keys() | splits.keys())
-        if split not in splits or split not in locked or _samples_digest(splits[split]) != locked[split].get("samples")
-    ]
+    others = differing_libraries(entry, plugin.partition(" ")[0])
+    differing = []
+    for each in entry["configurations"]:
+        options = f" ({', '.join(f'{key}={value!r:.40}' for key, value in each['config'].items())})" if each["config"] else ""
+        now = _digest(each["config"], _splits_of(repository.load(versioned, None, storage, **each["config"])))["splits"]
+        then = each["splits"]
+        differing += [f"{split!r}{options}" for split in sorted(then.keys() | now.keys()) if now.get(split) != then.get(split)]
     if differing:
-        made_by = f"{plugin} made them here, {entry.get('plugin', 'another program')} then"
+        made_by = f"{plugin} made them here, {entry.get('plugin', 'another program')} then{others}"
         yield Difference(
             name,
             "samples",
-            f"the samples of {', '.join(map(repr, differing))} differ from those in the lock ({made_by}). {_install(entry)}, "
+            f"the samples of {', '.join(differing)} differ from those in the lock ({made_by}). {_install(entry)}, "
             f"or see what changed with `data-stack diff`, and renew the lock with `data-stack lock add {name}`",
         )
     elif not same_bytes:
-        yield Difference(
-            name, "preparation", "the prepared bytes differ from those in the lock, but all samples are equal", is_harmless=True
-        )
+        message = f"the prepared bytes differ from those in the lock, but all samples are equal{others}"
+        yield Difference(name, "preparation", message, is_harmless=True)
 
 
 def _install(entry: Mapping[str, Any]) -> str:
     distribution, _, version = str(entry.get("plugin", "")).partition(" ")
     return f"Install it with `pip install {distribution}=={version}`" if distribution else "Register it as then"
+
+
+def _is_entry(entry: Mapping[str, Any]) -> bool:
+    configurations = entry.get("configurations")
+    return isinstance(configurations, list) and all(
+        isinstance(each, dict) and isinstance(each.get("config"), dict) and isinstance(each.get("splits"), dict)
+        for each in configurations
+    )
+
+
+def _digest(config: Mapping[str, Any], splits: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with the length and the digest of the samples of each split."""
+    digests = {name: {"length": len(split), "samples": _samples_digest(split)} for name, split in splits.items()}
+    return {"config": dict(config), "splits": digests}
+
+
+def _is_other(config: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return canonical_json(config) != canonical_json(other)  # in TOML tuples are lists
 
 
 def _splits_of(loaded: Any) -> dict[str, Any]:
@@ -378,15 +433,27 @@ def lock(
         LockError: the file is damaged.
     """
     locked = LockFile.read(path) if os.path.exists(path) else LockFile()
-    wanted: dict[str, dict[str, Any]] = {name: {} for name in names}
+    wanted: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in names]
     for name, iterator in stacks.items():
         locked.add_stack(name, iterator)
         for origin in list_origins(iterator)[0]:
-            wanted[f"{origin['name']}@{origin['version']}" if origin["version"] else origin["name"]] = origin["config"]
-    for name, config in wanted.items():
+            each = (f"{origin['name']}@{origin['version']}" if origin["version"] else origin["name"], origin["config"])
+            wanted += [] if each in wanted else [each]
+    for name, config in wanted:
         locked.add(name, storage=storage, **config)
     locked.write(path)
     return locked
+
+
+def _choose(name: str, configurations: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> dict[str, Any]:
+    """The options to load with: those given, which complete the locked ones if there is one configuration."""
+    locked = [each["config"] for each in configurations]
+    if len(locked) == 1:
+        return {**locked[0], **config}
+    if not config and locked and all(locked):
+        shown = "; ".join(", ".join(f"{key}={value!r:.40}" for key, value in each.items()) for each in locked)
+        raise LockError(f"the lock file has {len(locked)} configurations of dataset {name!r}: {shown}. Load it with one of them")
+    return dict(config)
 
 
 def load_by_lock(
@@ -403,7 +470,7 @@ def load_by_lock(
     versioned = name if entry.get("version") is None else f"{name}@{entry['version']}"
     try:
         loaded = default_repository().load(
-            versioned, split, connector, progress=progress, **{**entry.get("config", {}), **config}
+            versioned, split, connector, progress=progress, **_choose(name, entry["configurations"], config)
         )
     except DatasetNotFoundError as error:
         raise LockError(

@@ -196,6 +196,16 @@ def test_the_notebook_on_parquet_trains_from_a_dataframe_and_reads_what_petastor
     assert any(result.startswith("(4960,") for result in results)  # sequences across row groups
 
 
+def test_the_notebook_on_reproducibility_restores_and_names_what_changed(home: Path) -> None:
+    outputs, results = execute("07_reproducible.ipynb", home)
+
+    text = "".join(output.get("text", "") for output in outputs)
+    assert "(True, 3)" in results  # fingerprint, batches and weights of two processes, with the store restored in between
+    assert "points.txt: sent sha256" in text
+    assert "points-plugin 1.1.0 made them here, points-plugin 1.0.0 then" in text
+    assert "all samples are equal; smoothing 2.0 here, 1.0 then" in text
+
+
 @pytest.mark.full
 def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
     program = "\n".join(blocks(README, "python"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,9 @@ def numbers_class(source: Path, *, version: str = "1.0.0", offset: int = 0, note
             with raw["raw/numbers.txt"] as file, prepared.create("numbers.bin") as target:
                 target.write((np.array(file.read().split(), np.int64) + offset).tobytes() + note)
 
-        def open(self, split: str, prepared: Any) -> Any:
+        def open(self, split: str, prepared: Any, *, factor: int = 1) -> Any:
             with prepared["numbers.bin"] as file:
-                numbers = np.frombuffer(file.read()[:80], np.int64)
+                numbers = np.frombuffer(file.read()[:80], np.int64) * factor
             chosen = numbers[:8] if split == "train" else numbers[8:]
             return SequenceDatasetIterator([chosen, chosen % 2, chosen % 2])
 
@@ -87,7 +88,7 @@ def test_the_file_is_the_same_whoever_makes_it_and_sorted(lock_path: Path, tmp_p
     LockFile.read(lock_path).write(again)
 
     assert again.read_bytes() == lock_path.read_bytes()
-    assert set(LockFile.read(lock_path).datasets["numbers"]) == {"version", "config", "sources", "prepared", "splits"}
+    assert set(LockFile.read(lock_path).datasets["numbers"]) == {"version", "sources", "prepared", "configurations"}
 
 
 @pytest.mark.parametrize(
@@ -127,6 +128,67 @@ def test_a_source_that_is_gone_or_changed_is_named(lock_path: Path, source: Path
     assert str(source) in gone[0].message
 
 
+def test_a_source_with_a_digest_names_its_mirrors_and_a_plugin_that_declares_another_digest_is_told(
+    source: Path, tmp_path: Path
+) -> None:
+    def declare(sha256: str) -> type[DatasetFactory]:
+        factory = numbers_class(source)
+        gone = (tmp_path / "gone.txt").as_uri()
+        factory.sources = (ResourceDefinition("raw/numbers.txt", source.as_uri(), sha256=sha256, mirrors=(gone,)),)
+        register(factory)
+        return factory
+
+    declare(hashlib.sha256(source.read_bytes()).hexdigest())
+    data_stack.lock("numbers", path=tmp_path / "x.lock", storage="memory://")
+    source.write_text("1 2 3")
+    mirrors = LockFile.read(tmp_path / "x.lock").restore(InMemoryStorageConnector())
+    declare(hashlib.sha256(source.read_bytes()).hexdigest())
+    declared = LockFile.read(tmp_path / "x.lock").check(InMemoryStorageConnector())
+
+    assert [each.what for each in mirrors] == ["source"]
+    for said in ("sent sha256", source.as_uri(), "gone.txt: No such file"):
+        assert said in mirrors[0].message
+    assert [each.what for each in declared] == ["source", "preparation"]
+    assert "has another digest" in declared[0].message
+
+
+def test_a_stack_of_other_bytes_with_the_same_samples_is_told_apart(lock_path: Path, source: Path) -> None:
+    register(numbers_class(source, note=b"!"))
+    same = LockFile.read(lock_path).restore(InMemoryStorageConnector())
+    register(numbers_class(source, offset=1))
+    other = LockFile.read(lock_path).restore(InMemoryStorageConnector())
+
+    assert [(each.what, each.is_harmless) for each in same] == [("preparation", True), ("stack", True)]
+    assert [(each.what, each.is_harmless) for each in other] == [("samples", False), ("stack", False)]
+    assert "as its datasets differ: numbers" in other[1].message
+
+
+def test_each_configuration_of_a_dataset_is_locked(tmp_path: Path, source: Path) -> None:
+    path, store = tmp_path / "x.lock", tmp_path / "store"
+    plain = data_stack.load("numbers", "train", store)
+    twice = data_stack.load("numbers", "train", store, factor=2)
+
+    data_stack.lock(path=path, storage=store, plain=plain, twice=twice)
+    data_stack.lock(path=path, storage=store, twice=twice.take(3))
+    locked = LockFile.read(path)
+    register(numbers_class(source, offset=1))
+    (differing, *_) = locked.restore(InMemoryStorageConnector())
+
+    assert [each["config"] for each in locked.datasets["numbers"]["configurations"]] == [{}, {"factor": 2}]
+    assert "'test', 'train', 'test' (factor=2), 'train' (factor=2)" in differing.message
+
+
+def test_of_several_locked_configurations_one_is_chosen(tmp_path: Path) -> None:
+    path, stacks = tmp_path / "x.lock", {}
+    for factor in (2, 3):
+        stacks[f"by_{factor}"] = data_stack.load("numbers", "train", tmp_path, factor=factor)
+    data_stack.lock(path=path, storage=tmp_path, **stacks)
+
+    assert [int(number) for number, _, _ in data_stack.load("numbers", "train", tmp_path, lock=path, factor=3)][:3] == [0, 3, 6]
+    with pytest.raises(LockError, match=r"2 configurations of dataset 'numbers': factor=2; factor=3. Load it with one"):
+        data_stack.load("numbers", "train", tmp_path, lock=path)
+
+
 def test_a_plugin_that_is_not_there_is_told_with_how_to_get_it(lock_path: Path) -> None:
     locked = LockFile.read(lock_path)
     locked.datasets = {"wine": {**locked.datasets["numbers"], "plugin": "wine-plugin 1.2"}}
@@ -151,7 +213,10 @@ def test_a_stack_that_no_recipe_makes_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*x.lock*")) == []
 
 
-@pytest.mark.parametrize("text", ["", "format = 2", "format = 1\ndatasets = 3", "format = 1\n[datasets]\na = 1", "[", "\0"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "format = 2", "format = 1\ndatasets = 3", "format = 1\n[datasets]\na = 1", "format = 1\n[datasets.a]\n", "[", "\0"],
+)
 def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "data_stack.lock"
     path.write_text(text)
