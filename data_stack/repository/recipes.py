@@ -56,6 +56,8 @@ def import_layers() -> dict[str, type[DatasetIteratorIF]]:
     with contextlib.suppress(MissingDependencyError):
         import data_stack.formats.parquet.ngram
         import data_stack.formats.parquet.transformed  # noqa: F401  # they put their layers in
+
+        OPERATIONS["from_csv"]  # as the module of this does, which is above this one
     return LAYERS
 
 

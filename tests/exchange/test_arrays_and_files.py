@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,14 @@ from hypothesis import strategies as st
 from torch.utils.data import Subset, TensorDataset
 
 import data_stack
-from data_stack.exception import ArchiveLimitError, ConfigError, DatasetFileCorruptError, MissingFileError
+from data_stack.exception import (
+    ArchiveLimitError,
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    MissingFileError,
+    RecipeError,
+)
 from data_stack.formats import write_image_folder
 
 # ------------------------------------------------------------------ arrays
@@ -197,3 +206,41 @@ def test_a_file_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path: Path
 
     with pytest.raises(ArchiveLimitError, match="more than 200 fold"):
         data_stack.from_csv(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_recipe_makes_a_file_again_while_it_is_the_same(tmp_path: Path, suffix: str) -> None:
+    csv, jsonl = tmp_path / f"a.csv{suffix}", tmp_path / "a.jsonl"
+    text = b"x;y\n007;1\n008;2\n"
+    csv.write_bytes(gzip.compress(text) if suffix else text)
+    jsonl.write_text('{"x": 1, "when": "2026-01-01"}\n')
+    rows = data_stack.from_csv(csv, target="y", delimiter=";", dtypes={"x": str, "y": np.float32}).shuffle(seed=1)
+    lines = data_stack.from_jsonl(jsonl)
+
+    recipes = [each.recipe() for each in (rows, lines)]
+    again = [data_stack.from_recipe(json.dumps(each)) for each in recipes]
+
+    assert [each["reproducible"] for each in recipes] == [True, True]
+    assert [each.fingerprint() for each in again] == [rows.fingerprint(), lines.fingerprint()]
+    assert list(again[0]) == list(rows)
+    csv.write_bytes(b"x;y\n007;1\n")
+    with pytest.raises(RecipeError, match=r"a\.csv.* has changed: it has SHA-256 \w+, in the recipe it has \w+"):
+        data_stack.from_recipe(recipes[0])
+    csv.unlink()
+    with pytest.raises(DataStackError, match=r"a\.csv"):
+        data_stack.from_recipe(recipes[0])
+
+
+def test_no_recipe_makes_rows_in_memory_or_reads_another_kind_of_source(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x\n1\n")
+    in_memory = data_stack.from_csv(io.BytesIO(b"x\n1\n"))
+    recipe = data_stack.from_csv(path).recipe()
+
+    assert in_memory.fingerprint() == data_stack.from_csv(path).fingerprint()  # wherever it lies
+    assert "as one of sources=[" in in_memory.recipe()["why_not"][0]
+    for name, value in {"path": "https://localhost/a.csv", "function": "load"}.items():
+        (node,) = recipe["nodes"]
+        other = {**recipe, "nodes": [{**node, "arguments": {**node["arguments"], name: value}}]}
+        with pytest.raises(RecipeError, match="a table is read by from_csv or from_jsonl from a path"):
+            data_stack.from_recipe(other)

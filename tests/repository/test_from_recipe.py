@@ -178,7 +178,7 @@ def test_a_stack_is_rebuilt(name: str) -> None:
 def test_every_layer_is_among_them() -> None:
     ours = {name for name, layer in import_layers().items() if layer.__module__.startswith("data_stack.")}
 
-    assert ours == {*STACKS, "stored_cache"}
+    assert ours == {*STACKS, "stored_cache", "table_file"}
 
 
 def test_without_pyarrow_there_are_all_layers_but_those_of_parquet() -> None:
@@ -193,6 +193,7 @@ def test_without_pyarrow_there_are_all_layers_but_those_of_parquet() -> None:
     assert {name for name, layer in import_layers().items() if layer.__module__.startswith("data_stack.")} == {
         *printed.split(),
         "ngrams",
+        "table_file",
         "transformed",
     }
 

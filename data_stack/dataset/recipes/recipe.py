@@ -33,6 +33,7 @@ __all__ = [
     "DATASET",
     "MOST_EMBEDDED_BYTES",
     "RECIPE_VERSION",
+    "TABLE_FILE",
     "Layer",
     "at_epoch",
     "code_digest",
@@ -56,6 +57,9 @@ _FINGERPRINT_VERSION = 3
 
 DATASET = "dataset"
 """The layer that stands for a dataset that a repository loads by name."""
+
+TABLE_FILE = "table_file"
+"""The layer of a table that was read from a file."""
 
 # Layers that do not change samples.
 _TRANSPARENT = ("informed", "in_memory", "cached", "stored_cache")
@@ -127,6 +131,8 @@ def fingerprint(iterator: DatasetIteratorIF) -> str:
         if (known := _fingerprint_left_behind(layer.iterator)) is not None:
             digests[id(layer.iterator)] = known
             continue
+        if layer.name == TABLE_FILE:  # the same wherever the file lies
+            layer = _describe_source(layer.iterator, probed=True)
         name = "view" if layer.name == "informed_view" else layer.name
         arguments = {key: _argument_content(name, key, value) for key, value in layer.arguments.items() if key != "view_tags"}
         content = {"fingerprint": _FINGERPRINT_VERSION, "layer": name, "of": of, "arguments": arguments}
@@ -259,11 +265,19 @@ def describe_layer(iterator: Any, probed: bool = True) -> Layer:
         return Layer(iterator, DATASET, [], {**named, "config": config, **content})
     below = list(iterator._stack_on() or ()) if isinstance(iterator, DatasetIteratorIF) else []
     is_layer = isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator))
+    if is_layer and iterator._layer_name == TABLE_FILE:
+        file = iterator._read_from
+        return Layer(iterator, TABLE_FILE, [], file) if file is not None else _describe_source(iterator, probed)
     if is_layer and (below or type(iterator) is not InMemoryDatasetIterator):  # which without a source is one
         arguments = iterator._arguments()
         if iterator._layer_name == "informed":
             arguments = {"dataset_meta": arguments["dataset_meta"]}
         return Layer(iterator, iterator._layer_name, below, arguments)
+    return _describe_source(iterator, probed, below)
+
+
+def _describe_source(iterator: Any, probed: bool, below: Sequence[Any] = ()) -> Layer:
+    """Describe an iterator by its content."""
     samples = iterator._adapted_samples if isinstance(iterator, _AdaptedIterator) else iterator
     known: dict[str, Any] = {"class": class_name(samples)}
     if probed and type(samples) in _PLAIN_SAMPLES:
@@ -272,7 +286,7 @@ def describe_layer(iterator: Any, probed: bool = True) -> Layer:
         known.update(n_samples=len(iterator), **iterator._arguments(), content=access_to(iterator).tell_content())
     elif probed:
         known.update(probe(samples))
-    return Layer(iterator, None, below, known)
+    return Layer(iterator, None, list(below), known)
 
 
 def samples_content(iterator: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -39,12 +39,14 @@ def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
     return iterator_of_table(read, "arrow", target)
 
 
-def iterator_of_table(table: pa.Table, source: str, target: str | None) -> DatasetIteratorIF:
-    """The rows of a table as dict samples, with a meta if there is a target."""
+def iterator_of_table(
+    table: pa.Table, source: str, target: str | None, read_from: Mapping[str, Any] | None = None
+) -> DatasetIteratorIF:
+    """The rows of a table as dict samples, with a meta if there is a target; ``read_from`` as for TableIterator."""
     check_names(table.column_names)
     columns = {each.name: ArrowColumn(table.column(each.name), each, as_codes=each.name == target) for each in table.schema}
     class_names = columns[target].class_names if target in columns else None
-    return with_target(TableIterator(columns), source, list(columns), target, class_names)
+    return with_target(TableIterator(columns, read_from), source, list(columns), target, class_names)
 
 
 def to_arrow(iterator: Any, *, lazy: bool = False, schema: pa.Schema | None = None) -> pa.Table | pa.RecordBatchReader:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
@@ -14,7 +18,9 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.exchange.tables.arrow import iterator_of_table
 from data_stack.formats.parquet.types import arrow_type_named, arrow_type_of_dtype, check_dtype
 from data_stack.io.archives.decompression import compression_of, open_decompressed
+from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile
+from data_stack.io.url import scheme_of
 from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["from_csv", "from_jsonl"]
@@ -49,7 +55,8 @@ def from_csv(
         DatasetFileCorruptError: rows differ in their number of columns, a text does not fit its dtype, the encoding is another.
         ConfigError: there is no such column or dtype, or two columns have one name.
     """
-    name, data, types = _load(file, dtypes)
+    options = {"dtypes": dtypes, "delimiter": delimiter, "encoding": encoding, "missing": list(missing)}
+    name, data, types, read_from = _load(file, dtypes, "from_csv", options)
     try:
         table = pa.csv.read_csv(
             pa.BufferReader(data),
@@ -63,7 +70,7 @@ def from_csv(
     for field in table.schema:
         if pa.types.is_binary(field.type) and field.name not in types:
             raise DatasetFileCorruptError(f"{name!r}, column {field.name!r:.80}: this is no text in {encoding}")
-    return _iterator_of(table, name, target, types)
+    return _iterator_of(table, name, target, types, read_from)
 
 
 def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any] | None = None) -> DatasetIteratorIF:
@@ -81,11 +88,12 @@ def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any
         DatasetFileCorruptError: a line is no JSON object, or a key has values of several types.
         ConfigError: there is no such column or dtype.
     """
-    name, data, types = _load(file, dtypes)
+    name, data, types, read_from = _load(file, dtypes, "from_jsonl", {"dtypes": dtypes})
     # pyarrow's own reader dies of values that are nested deeply, and takes text for times and large integers for floats
     rows = [_parse_line(name, number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
     keys = list(dict.fromkeys(key for row in rows for key in row))
-    return _iterator_of(pa.table({key: _column(name, key, rows, types.get(key)) for key in keys}), name, target, types)
+    table = pa.table({key: _column(name, key, rows, types.get(key)) for key in keys})
+    return _iterator_of(table, name, target, types, read_from)
 
 
 def _parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
@@ -110,12 +118,19 @@ def _column(name: str, key: str, rows: list[dict[str, Any]], type_: pa.DataType 
         ) from error
 
 
-def _load(file: Any, dtypes: Mapping[str, Any] | None) -> tuple[str, bytes, dict[str, pa.DataType]]:
-    """Name and contents of a file, and the types of columns."""
+def _load(
+    file: Any, dtypes: Mapping[str, Any] | None, function: str, options: dict[str, Any]
+) -> tuple[str, bytes, dict[str, pa.DataType], dict[str, Any] | None]:
+    """Name and contents of a file, the types of columns, and for a path what a recipe has of it."""
     opened = PositionalFile(file)
-    stream: Any = opened.open_buffered()
-    stream = stream if compression_of(opened.read_at(0, 6)) is None else open_decompressed(stream)
-    return opened.name, stream.read(), {name: _type_of(dtype) for name, dtype in (dtypes or {}).items()}
+    raw = opened.open_buffered().read()
+    data = raw if compression_of(raw[:6]) is None else open_decompressed(io.BytesIO(raw)).read()
+    types = {name: _type_of(dtype) for name, dtype in (dtypes or {}).items()}
+    if not is_path(file) or scheme_of(file) is not None:
+        return opened.name, data, types, None
+    options["dtypes"] = {name: each if isinstance(each, str) else np.dtype(each).name for name, each in (dtypes or {}).items()}
+    sha256 = hashlib.sha256(raw).hexdigest()
+    return opened.name, data, types, {"path": os.fspath(file), "sha256": sha256, "function": function, "options": options}
 
 
 def _type_of(dtype: Any) -> pa.DataType:
@@ -125,9 +140,9 @@ def _type_of(dtype: Any) -> pa.DataType:
         return arrow_type_named(dtype)
 
 
-def _iterator_of(table: pa.Table, name: str, target: str | None, types: Mapping[str, Any]) -> DatasetIteratorIF:
+def _iterator_of(table: pa.Table, name: str, target: str | None, types: Mapping[str, Any], read_from: Any) -> DatasetIteratorIF:
     unknown = next((column for column in types if column not in table.column_names), None)
     if unknown is not None:
         near, known = did_you_mean(unknown, table.column_names), ", ".join(table.column_names)
         raise ConfigError(f"{name!r} has no column {unknown!r:.80} for dtypes{near}; it has {known}")
-    return iterator_of_table(table, name, target)
+    return iterator_of_table(table, name, target, read_from)

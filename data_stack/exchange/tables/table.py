@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from data_stack.dataset.iterator import column_names
+from data_stack.dataset.iterator import DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import as_iterator
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
+from data_stack.dataset.iterator.registry import OPERATIONS, layer
 from data_stack.dataset.iterator.stacking import join_columns
+from data_stack.dataset.recipes.recipe import TABLE_FILE
 from data_stack.dataset.recipes.recipe_values import content_digest, content_of
 from data_stack.exception import ConfigError
 from data_stack.exchange.tables.cells import Origin, field_of, values_of
@@ -24,6 +26,8 @@ from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterat
 from data_stack.formats.conversion.source import name_of_position
 from data_stack.formats.named_samples import by_name, samples_at_once
 from data_stack.formats.parquet.types import dtype_name
+from data_stack.io.positional import PositionalFile
+from data_stack.io.url import scheme_of
 
 __all__ = ["ArrowColumn", "CellsColumn", "NamedColumns", "PlainColumn", "TableIterator"]
 
@@ -144,11 +148,14 @@ class ArrowColumn(CellsColumn):
         return super()._decode(cells.indices.cast(pa.int64()) if self.origin.as_codes else cells, lent=lent)
 
 
+@layer(TABLE_FILE)
 class TableIterator(ColumnsDatasetIterator):
     """Samples ``{column: value}`` of a table in memory, which is not copied.
 
     Args:
         columns: names and columns of one length.
+        read_from: the file that it was read from and how, for recipes: ``path``, ``sha256``, ``function`` and ``options``; None:
+            no recipe can make it.
 
     Attributes:
         column_types: dtype of each column as text, with the shape of arrays, and ``or None`` where values are missing.
@@ -157,9 +164,9 @@ class TableIterator(ColumnsDatasetIterator):
         ConfigError: there are no columns, or two of one name, or a name is no text.
     """
 
-    def __init__(self, columns: Mapping[str, CellsColumn | PlainColumn]) -> None:
+    def __init__(self, columns: Mapping[str, CellsColumn | PlainColumn], read_from: Mapping[str, Any] | None = None) -> None:
         super().__init__({name: name for name in columns})
-        self._columns_in_memory = columns
+        self._columns_in_memory, self._read_from = columns, read_from
 
     @of_files_only  # nor by anything else than its content
     def _open_columns(self) -> list[Column]:
@@ -170,6 +177,22 @@ class TableIterator(ColumnsDatasetIterator):
 
     def _arguments(self) -> dict[str, Any]:
         return {"columns": self.column_types}
+
+    @classmethod
+    def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+        path, function, options = (arguments[name] for name in ("path", "function", "options"))
+        if function not in ("from_csv", "from_jsonl") or "target" in options or scheme_of(path) is not None:
+            raise ConfigError(
+                f"a table is read by from_csv or from_jsonl from a path, not by {function!r:.80} from {path!r:.200}"
+            )
+        file = PositionalFile(path)
+        if (sha256 := hashlib.sha256(file.read_at(0, file.size)).hexdigest()) != arguments["sha256"]:
+            raise ConfigError(
+                f"file {path!r:.200} has changed: it has SHA-256 {sha256}, in the recipe it has {arguments['sha256']!s:.80}. "
+                f"Bring it back as it was then, or make the recipe anew"
+            )
+        made: DatasetIteratorIF = OPERATIONS[function](path, **options)
+        return made
 
     @property
     def column_types(self) -> dict[str, str]:
