@@ -228,18 +228,26 @@ class LockFile:
         self, name: str, storage: Storage | None, repository: DatasetRepository | None, *, prepares: bool
     ) -> Iterator[Difference]:
         known, entry = repository or default_repository(), self.datasets[name]
+        storage = None if storage is None else as_storage_connector(storage)  # its errors are not the plugin's
         versioned = name if entry.get("version") is None else f"{name}@{entry['version']}"
         try:
             factory = known.get_factory(versioned, storage)
             description = known.describe(versioned)
+            if isinstance(factory, DatasetFactory):
+                for each in entry["configurations"]:
+                    factory._check_definition().check_config(each["config"])
         except DatasetNotFoundError as error:
             what = "version" if "without version" in str(error) else "plugin"
             yield Difference(
                 name, what, f"{error} The lock names the plugin {entry.get('plugin', 'of your own program')}: {_install(entry)}"
             )
             return
-        except PluginError as error:
-            yield Difference(name, "plugin", str(error))
+        except (PluginError, ConfigError) as error:
+            yield Difference(
+                name,
+                "plugin",
+                f"{error} The lock names the plugin {entry.get('plugin', 'of your own program')}: {_install(entry)}",
+            )
             return
         sources = {each["identifier"]: each for each in _sources_of(factory)}
         yield from _differing_sources(name, entry.get("sources", []), sources)

@@ -199,6 +199,22 @@ def test_a_plugin_that_is_not_there_is_told_with_how_to_get_it(lock_path: Path) 
     assert "pip install wine-plugin==1.2" in found.message
 
 
+def test_an_option_that_the_plugin_has_no_more_and_a_broken_plugin_are_told(lock_path: Path, source: Path) -> None:
+    locked = LockFile.read(lock_path)
+    locked.datasets["numbers"]["plugin"] = "numbers-plugin 1.0"
+    locked.datasets["numbers"]["configurations"][0]["config"] = {"fcator": 2}
+    option = locked.restore(InMemoryStorageConnector())[0]
+    broken = numbers_class(source)
+    del broken.splits
+    register(broken)
+    (check,) = LockFile.read(lock_path).check(InMemoryStorageConnector())
+
+    assert (option.what, check.what) == ("plugin", "plugin")
+    assert "no configuration key 'fcator' (did you mean 'factor'?)" in option.message
+    assert "pip install numbers-plugin==1.0" in option.message
+    assert "splits must be a tuple of names" in check.message
+
+
 def test_the_variable_names_the_lock_and_what_is_not_in_it_is_an_error(lock_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(lock_path))
 
