@@ -121,7 +121,6 @@ def test_a_lock_file_keeps_the_version(catalogue: Any, tmp_path: Path, monkeypat
             r"No catalogue 'cal' is installed \(did you mean 'calc'\?\); installed are: (.*, )?calc.*pip install",
         ),
         ("hf2:x", r"pip install datastack-huggingface"),
-        ("calc://team", r"scheme|calc:name@version"),
         ("calc:team/cubes", r"no calc:team/cubes; there is calc:team/squares"),
     ],
 )
