@@ -122,7 +122,12 @@ class LockFile:
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the file, sorted, so that version control shows what changed; a crash leaves the old one."""
         fields = {"format": _FORMAT, "datasets": _sort(self.datasets), "stacks": _sort(self.stacks)}
-        text = _HEADER + tomli_w.dumps(fields, multiline_strings=False)
+        try:
+            text = _HEADER + tomli_w.dumps(fields, multiline_strings=False)
+        except TypeError as error:
+            raise ConfigError(
+                f"an option of a dataset cannot be locked, as TOML has no such value: {error}; leave it out"
+            ) from error
         folder, name = os.path.split(os.path.abspath(path))
         with LocalFolder(folder).create(name) as file:
             file.write(text.encode())
@@ -437,7 +442,7 @@ def lock(
         stacks: iterators by the names that they have in the lock.
 
     Raises:
-        ConfigError: no recipe can make a stack again.
+        ConfigError: no recipe can make a stack again; or stacks have two versions of a dataset, or options that TOML lacks.
         LockError: the file is damaged.
     """
     locked = LockFile.read(path) if os.path.exists(path) else LockFile()
@@ -447,6 +452,13 @@ def lock(
         for origin in list_origins(iterator)[0]:
             each = (f"{origin['name']}@{origin['version']}" if origin["version"] else origin["name"], origin["config"])
             wanted += [] if each in wanted else [each]
+    versions: dict[str, str] = {}
+    for name, _ in wanted:
+        dataset, _, version = name.rpartition("@")
+        if versions.setdefault(dataset or name, version) != version:
+            raise ConfigError(
+                f"{name} and another version of it cannot be in one lock file; lock their stacks in two files (path=)"
+            )
     for name, config in wanted:
         locked.add(name, storage=storage, **config)
     locked.write(path)

@@ -241,3 +241,18 @@ def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
         LockFile.read(path)
     with pytest.raises(LockError, match="make one with"):
         LockFile.read(tmp_path / "other.lock")
+
+
+def test_a_lock_holds_one_version_of_a_dataset_and_values_of_toml(tmp_path: Path, source: Path) -> None:
+    repository = data_stack.default_repository()
+    repository.register("numbers@0.9.0", numbers_class(source, version="0.9.0", offset=5))
+    old, new = (data_stack.load(name, "train", tmp_path / "store") for name in ("numbers@0.9.0", "numbers"))
+    try:
+        with pytest.raises(ConfigError, match="two files"):
+            data_stack.lock(old=old, new=new, path=tmp_path / "lock", storage=tmp_path / "store")
+    finally:
+        repository.remove("numbers@0.9.0")
+    locked = LockFile({"numbers": {"configurations": [{"config": {"step": None}, "splits": {}}]}})
+    with pytest.raises(ConfigError, match="TOML"):
+        locked.write(tmp_path / "lock")
+    assert not (tmp_path / "lock").exists()
