@@ -78,6 +78,7 @@ from data_stack.repository.loading import load as load
 from data_stack.repository.lock import lock as lock
 from data_stack.repository.planning import plan as plan
 from data_stack.repository.policy import policy as policy
+from data_stack.repository.publishing import publish as publish
 from data_stack.repository.recipes import from_recipe as from_recipe
 from data_stack.repository.removal import collect_garbage as collect_garbage
 from data_stack.repository.removal import remove_dataset as remove_dataset

@@ -22,6 +22,7 @@ from data_stack.cli.croissant import croissant
 from data_stack.cli.diff import diff
 from data_stack.cli.lock import lock
 from data_stack.cli.parquet import parquet
+from data_stack.cli.publish import publish
 from data_stack.cli.records import records
 from data_stack.cli.search import search
 from data_stack.cli.settings import SWITCHES, Settings, echo
@@ -47,6 +48,7 @@ _COMMANDS = (
     diff,
     lock,
     parquet,
+    publish,
     records,
     show,
     new,

@@ -12,12 +12,24 @@ from data_stack.formats.conversion.location import FORMATS, find_source_format
 from data_stack.io.location import Location, location_of
 from data_stack.io.url import scheme_of, split_url
 from data_stack.repository.default_storage import as_storage_connector
+from data_stack.repository.published import PublishedDataset, open_published
 from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF
+    from data_stack.io.storage_connectors import StorageConnector
 
-__all__ = ["PLACE_FORMATS", "find_places", "is_place", "locate", "open_as", "open_place", "splits_of_place"]
+__all__ = [
+    "PLACE_FORMATS",
+    "find_places",
+    "find_published",
+    "is_place",
+    "locate",
+    "location_of_place",
+    "open_as",
+    "open_place",
+    "splits_of_place",
+]
 
 #: By suffix, besides those of :func:`find_source_format`.
 _SUFFIXES: Final[Mapping[str, str]] = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".npy": "npy"}
@@ -83,7 +95,7 @@ def open_place(
     """
     from data_stack.dataset.display.splits import Splits
 
-    place = _location(source)
+    place = location_of_place(source)
     found = find_places(place, format)
     if split is not None and split not in found:
         known = ", ".join(found) if place not in [each for each, _ in found.values()] else "none: it is one dataset"
@@ -95,14 +107,21 @@ def open_place(
     return next(iter(opened.values())) if split is not None or found[next(iter(found))][0] == place else Splits(opened)
 
 
+def find_published(source: str | os.PathLike[str]) -> tuple[PublishedDataset, StorageConnector] | None:
+    """The published dataset at a place, see :func:`~data_stack.repository.published.open_published`; None without one."""
+    text = os.fspath(source)
+    return open_published(text if text.startswith(("https://", "http://")) else location_of_place(text))
+
+
 def splits_of_place(source: str | os.PathLike[str]) -> tuple[str, ...]:
     """The names of the splits in a folder; empty for a dataset without; raises as :func:`find_places`."""
-    place = _location(source)
+    place = location_of_place(source)
     found = find_places(place)
     return tuple(name for name, (where, _) in found.items() if where != place)
 
 
-def _location(source: str | os.PathLike[str]) -> Location:
+def location_of_place(source: str | os.PathLike[str]) -> Location:
+    """The location of a path or URL; ``~`` is the home folder."""
     return location_of(locate(os.path.expanduser(os.fspath(source))))
 
 

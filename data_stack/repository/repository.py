@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from data_stack.dataset.code_digest import distributions_of
 from data_stack.dataset.manifest import Manifest
 from data_stack.dataset.reports.markup import Block, Facts, Heading, Paragraph, TextDocument
-from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, PluginError
+from data_stack.exception import (
+    AmbiguousDatasetError,
+    ConfigError,
+    DatasetFileCorruptError,
+    DatasetNotFoundError,
+    PluginError,
+)
 from data_stack.io.progress import progress_as
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.plugins.dataset_class import check_dataset_class, make_factory
@@ -21,7 +27,7 @@ from data_stack.plugins.manager import PluginManager, default_manager
 from data_stack.plugins.record import PluginRecord
 from data_stack.repository.catalogues import Catalogues, explain_scheme
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.places import is_place, open_place, splits_of_place
+from data_stack.repository.places import find_published, is_place, open_place, splits_of_place
 from data_stack.repository.policy import current_policies
 from data_stack.util.suggestions import did_you_mean
 
@@ -30,6 +36,8 @@ if TYPE_CHECKING:
     from data_stack.dataset.factory import BaseDatasetFactory
     from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF
     from data_stack.dataset.meta import IteratorMeta
+    from data_stack.io.storage_connectors import StorageConnector
+    from data_stack.repository.published import PublishedDataset
 
 __all__ = ["DatasetDescription", "DatasetRepository", "default_repository"]
 
@@ -183,7 +191,10 @@ class DatasetRepository:
             RetrievalError, PreparationError, StorageError: it could not be prepared.
         """
         if is_place(identifier):
-            return open_place(identifier, split, **config)
+            published = find_published(identifier)
+            return (
+                open_place(identifier, split, **config) if published is None else self._load_published(*published, split, config)
+            )
         identifier = self.pin(identifier, storage)
         self.check_licence(identifier)
         factory = self.get_factory(identifier, storage)
@@ -246,6 +257,8 @@ class DatasetRepository:
             DatasetNotFoundError, AmbiguousDatasetError, PluginError: as for :meth:`load`.
         """
         if is_place(identifier):
+            if (published := find_published(identifier)) is not None:
+                return self.describe(published[0].name)
             return DatasetDescription(str(identifier), description="Files at a place.", splits=splits_of_place(identifier))
         factory = self._factory_or_class(identifier)
         provider = self._provider(self._provided_name(identifier))
@@ -372,6 +385,23 @@ class DatasetRepository:
             "distribution": description.distribution,
             "preparation": _preparation(factory),
         }
+
+    def _load_published(
+        self, published: PublishedDataset, connector: StorageConnector, split: str | None, config: Mapping[str, Any]
+    ) -> Any:
+        name, manifest = published.name, published.manifest
+        for policy in current_policies():
+            policy.check(name, published.license)
+        try:
+            factory: Any = self.get_factory(name, connector)
+        except DatasetNotFoundError as error:
+            package = (manifest.distribution or f"the package of {manifest.factory}").replace(" ", "==", 1)
+            raise DatasetNotFoundError(f"{connector!r} needs the plugin of {name}: pip install {package}. {error}") from None
+        ready = factory.readiness() if hasattr(factory, "readiness") else None
+        if ready is None or ready.manifest is None:
+            why = "it is of the original DataStack" if ready is None else ready.reason or "it needs other resources"
+            raise DatasetFileCorruptError(f"the plugin that is installed here cannot read {connector!r}: {why}")
+        return self.load(name, split, connector, **config)
 
     def _provider(self, identifier: str) -> PluginRecord | None:
         """The first plugin that provides an unregistered name."""

@@ -136,11 +136,12 @@ class ScriptedServer:
 
     def _answer(self, connection: socket.socket, answer: Answer, asked: dict[str, str]) -> None:
         status, headers, body = answer.status, dict(answer.headers), answer.body
-        match = re.fullmatch(r"bytes=(\d+)-", asked.get("range", ""))
+        match = re.fullmatch(r"bytes=(\d+)-(\d*)", asked.get("range", ""))
         if answer.ranges and match and asked.get("if-range", headers.get("ETag")) == headers.get("ETag"):
             status, start = 206, int(match[1])
-            headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
-            body = body[start:]
+            stop = min(len(body), int(match[2] or len(body)) + 1)
+            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(body)}"
+            body = body[start:stop]
         if answer.announced == "chunked":
             headers["Transfer-Encoding"] = "chunked"
         elif answer.announced is not None:

@@ -228,6 +228,7 @@ SLOW_PAGES = ("display", "exchange", "from_huggingface", "from_petastorm", "from
         "loader",
         "parquet",
         "croissant",
+        "sharing",
         "reproducibility",
         "from_granular",
         "from_datastack",

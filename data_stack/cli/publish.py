@@ -1,0 +1,31 @@
+"""The command ``data-stack publish``: a dataset as plain files that others load by their URL."""
+
+from __future__ import annotations
+
+import click
+
+from data_stack.cli.completion import complete_names
+from data_stack.cli.settings import Settings, echo, print_json, takes_settings
+
+__all__ = ["publish"]
+
+
+@click.command()
+@click.argument("name", metavar="NAME", shell_complete=complete_names)
+@click.argument("destination", metavar="DESTINATION")
+@takes_settings
+def publish(settings: Settings, name: str, destination: str) -> None:
+    """Write a prepared dataset as plain files, which data_stack.load reads lazily from a web server, a store or a folder.
+
+    For example: data-stack publish digits /srv/www/digits
+
+    Prepares the dataset first if it is not ready. What is published never changes; an interrupted command goes on where it was.
+    Prints the digest that pins the dataset behind the # of its URL.
+    """
+    from data_stack.repository.publishing import publish as publish_dataset
+
+    pin = publish_dataset(name, destination, settings.connector())
+    if settings.as_json:
+        print_json({"name": name, "destination": destination, "pin": pin})
+    else:
+        echo(f"{name} is published in {destination}; load it by its URL, pinned by #{pin}")

@@ -1,0 +1,218 @@
+"""Reads published datasets: plain files of a folder, a store or a static web server, verified block by block."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from data_stack.dataset.manifest import Manifest
+from data_stack.dataset.resource_names import MANIFEST
+from data_stack.dataset.strict_json import MAX_BYTES, JsonObject
+from data_stack.exception import (
+    ChecksumMismatchError,
+    ConfigError,
+    DamagedBlockError,
+    DatasetFileCorruptError,
+    ResourceNotFoundError,
+    UnsupportedStorageOperationError,
+)
+from data_stack.io.folder import Folder
+from data_stack.io.identifiers import check_identifier, check_prefix
+from data_stack.io.integrity import BLOCK_BYTES
+from data_stack.io.location import Location
+from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
+from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
+from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector, open_source
+from data_stack.io.storage_connectors.memory import BytesSource
+from data_stack.io.web_files import WebFiles
+
+__all__ = ["DESCRIPTION", "DIGEST_BYTES", "FORMAT", "PublishedDataset", "open_published"]
+
+DESCRIPTION: Final = "data_stack.json"
+FORMAT: Final = 1
+#: Of the SHA-256 of a block: enough against attackers, and half the room.
+DIGEST_BYTES: Final = 16
+_PIN: Final = re.compile("sha256=[0-9a-fA-F]{64}")
+
+
+def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConnector] | None:
+    """A published dataset, and a store of its prepared resources that cannot be written; None if the place has none.
+
+    Args:
+        place: a URL of a web server, ``"https://example.org/digits#sha256=…"``, or a folder.
+
+    Raises:
+        ResourceNotFoundError: the web server has no published dataset there.
+        DatasetFileCorruptError: its description is damaged; ChecksumMismatchError: it is not the pinned one.
+        ConfigError: what follows ``#`` is no pin.
+    """
+    pin = ""
+    files: WebFiles | _FolderFiles
+    if isinstance(place, str):
+        url, _, pin = place.partition("#")
+        files = WebFiles(url)
+        if pin and not _PIN.fullmatch(pin):
+            raise ConfigError(f"a published dataset is pinned by #sha256= and 64 hexadecimal digits, not by {pin!r:.80}")
+    else:
+        files = _FolderFiles(place.as_folder())
+        if place.is_file() or not files.folder.has_file(DESCRIPTION):
+            return None
+    published = PublishedDataset.parse(files.read(DESCRIPTION, 0, MAX_BYTES + 1), repr(files), pin)
+    return published, _PublishedFiles(files, published)
+
+
+@dataclass(frozen=True)
+class PublishedDataset:
+    """What ``data_stack.json`` says.
+
+    Attributes:
+        manifest: of the prepared resources.
+        license: of the card; None if it names none.
+        blocks: by resource the digests of its blocks, 16 bytes each.
+    """
+
+    manifest: Manifest
+    license: str | None
+    blocks: Mapping[str, bytes]
+
+    @property
+    def name(self) -> str:
+        """Of the dataset, with its version."""
+        return f"{self.manifest.name}@{self.manifest.version}"
+
+    @classmethod
+    def parse(cls, data: bytes, place: str, pin: str = "") -> PublishedDataset:
+        """Parse and check a description.
+
+        Args:
+            data: the file.
+            place: names it in errors.
+            pin: ``"sha256=…"``; empty for any.
+
+        Raises:
+            DatasetFileCorruptError: it is damaged, of another format or too large; ChecksumMismatchError: the pin is another.
+        """
+        what = f"{DESCRIPTION} of {place}"
+        found = f"sha256={hashlib.sha256(data).hexdigest()}"
+        if pin and pin.lower() != found:
+            raise ChecksumMismatchError(DESCRIPTION, place, pin.partition("=")[2], found.partition("=")[2], "sha256")
+        if len(data) > MAX_BYTES:
+            raise DatasetFileCorruptError(f"{what} has more than {MAX_BYTES:,} bytes")
+        fields = JsonObject.unseal(data, what)
+        if fields.size("format") != FORMAT:
+            raise DatasetFileCorruptError(f"{what} is of another format than {FORMAT}; update data_stack")
+        manifest = Manifest.from_json(fields.text("manifest").encode("ascii"))
+        check_identifier(manifest.name)
+        licence, distribution = fields.optional_text("license"), fields.optional_text("distribution")
+        digests = JsonObject(fields.value("blocks"), what)
+        blocks = {each.identifier: _blocks(digests, each.identifier, each.size, what) for each in manifest.prepared}
+        digests.done()
+        fields.done()
+        if distribution != manifest.distribution:
+            raise DatasetFileCorruptError(f"{what} names two distributions")
+        return cls(manifest, licence, blocks)
+
+
+def _blocks(digests: JsonObject, identifier: str, size: int, what: str) -> bytes:
+    try:
+        blocks = base64.b64decode(digests.text(identifier), validate=True)
+    except ValueError:
+        blocks = b""
+    if len(blocks) != -(-size // BLOCK_BYTES) * DIGEST_BYTES:
+        raise DatasetFileCorruptError(f"{what} has not a digest for each block of {identifier!r}")
+    return blocks
+
+
+@dataclass(frozen=True)
+class _FolderFiles:
+    folder: Folder
+
+    def __repr__(self) -> str:
+        return self.folder.describe("")
+
+    def read(self, file: str, start: int, stop: int) -> bytes:
+        """As :meth:`WebFiles.read`."""
+        with self.folder.open(file) as resource:
+            resource.seek(start)
+            return bytes(resource.read(stop - start))
+
+
+class _PublishedFiles(StorageConnector):
+    """A published dataset as a store that cannot be written."""
+
+    knows_digests = checks_reads = True
+
+    def __init__(self, files: WebFiles | _FolderFiles, published: PublishedDataset) -> None:
+        self._files, self._published = files, published
+        self._prefix = f"{published.manifest.name}/{published.manifest.version}/"
+        self._records = {self._prefix + each.identifier: each for each in published.manifest.prepared}
+        self._manifest = published.manifest.to_json()
+
+    def __repr__(self) -> str:
+        return f"<published dataset at {self._files!r}>"
+
+    def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
+        if check_identifier(identifier) == self._prefix + MANIFEST:
+            info = ResourceInfo(identifier, len(self._manifest), hashlib.sha256(self._manifest).hexdigest())
+            return open_source(self, identifier, BytesSource(self._manifest, info), resource_type)
+        info = self.stat(identifier)
+        file = identifier.removeprefix(self._prefix)
+        blocks = _VerifiedBlocks(self._files, file, info, self._published.blocks[file])
+        return open_source(self, identifier, BlockedSource(blocks), resource_type)
+
+    def set_resource(self, identifier: str, resource: Storable) -> None:
+        raise UnsupportedStorageOperationError(f"{self!r} cannot be written")
+
+    def has_resource(self, identifier: str) -> bool:
+        return check_identifier(identifier) in self._records or identifier == self._prefix + MANIFEST
+
+    def list_resources(self, prefix: str = "") -> list[str]:
+        check_prefix(prefix)
+        return sorted(each for each in (*self._records, self._prefix + MANIFEST) if each.startswith(prefix))
+
+    def stat(self, identifier: str) -> ResourceInfo:
+        if check_identifier(identifier) not in self._records:
+            raise ResourceNotFoundError(identifier, repr(self))
+        record = self._records[identifier]
+        return ResourceInfo(identifier, record.size, record.sha256)
+
+
+class _VerifiedBlocks(Blocks):
+    block_bytes = BLOCK_BYTES
+
+    def __init__(self, files: WebFiles | _FolderFiles, file: str, info: ResourceInfo, digests: bytes) -> None:
+        self._files, self._file, self._digests = files, file, digests
+        self.size, self.sha256 = info.size, info.sha256
+
+    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
+        return [block for run in _runs(numbers) for block in self._fetch_run(run)]
+
+    def _fetch_run(self, run: range) -> Iterator[bytes]:
+        start, stop = run.start * BLOCK_BYTES, min(run.stop * BLOCK_BYTES, self.size)
+        data = memoryview(self._files.read(self._file, start, stop))
+        for number in run:
+            block = bytes(data[number * BLOCK_BYTES - start : (number + 1) * BLOCK_BYTES - start])
+            found = hashlib.sha256(block).digest()[:DIGEST_BYTES]
+            expected = self._digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
+            if found != expected:
+                raise DamagedBlockError(
+                    self._file, repr(self._files), number, BLOCK_BYTES, expected.hex(), found.hex(), "sha256 (16 bytes)"
+                )
+            yield block
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[range]:
+    """Ascending numbers as ranges of consecutive ones."""
+    start = stop = None
+    for number in numbers:
+        if start is None or stop is None or number != stop:
+            if start is not None and stop is not None:
+                yield range(start, stop)
+            start = number
+        stop = number + 1
+    if start is not None and stop is not None:
+        yield range(start, stop)
