@@ -157,7 +157,8 @@ class LockFile:
         factory = known.get_factory(name, storage)
         plugin = [origin["distribution"], known.describe(name).distribution_version] if origin["distribution"] else None
         locked, prepared = self.datasets.get(origin["name"], {}), _prepared_of(factory)
-        others = [each for each in locked.get("configurations", ()) if _is_other(each["config"], config)]
+        wanted = canonical_json(config)  # in TOML tuples are lists
+        others = [each for each in locked.get("configurations", ()) if canonical_json(each["config"]) != wanted]
         if (locked.get("version"), locked.get("prepared")) != (origin["version"], prepared) or not prepared:
             others = [_digest(each["config"], _splits_of(known.load(name, None, storage, **each["config"]))) for each in others]
         self.datasets[origin["name"]] = _without_none(
@@ -370,10 +371,6 @@ def _digest(config: Mapping[str, Any], splits: Mapping[str, Any]) -> dict[str, A
     """A configuration with the length and the digest of the samples of each split."""
     digests = {name: {"length": len(split), "samples": _samples_digest(split)} for name, split in splits.items()}
     return {"config": dict(config), "splits": digests}
-
-
-def _is_other(config: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return canonical_json(config) != canonical_json(other)  # in TOML tuples are lists
 
 
 def _splits_of(loaded: Any) -> dict[str, Any]:

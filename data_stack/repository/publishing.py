@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from typing import Any, Final
 
 from data_stack.dataset.declarative import DatasetFactory
@@ -75,22 +76,24 @@ def publish(
     for record in manifest.prepared:
         with connector.get_resource(stored.identifier(record.identifier)) as resource:
             blocks[record.identifier] = _send(resource, folder, record.identifier, record.sha256)
-    description = repository.describe(name)
-    data = seal_json(
-        {
-            "format": FORMAT,
-            "license": description.license,
-            "distribution": manifest.distribution,
-            "manifest": manifest.to_json().decode("ascii"),
-            "blocks": {each: base64.b64encode(digests).decode() for each, digests in sorted(blocks.items())},
-        }
-    )
+    data = _describe(manifest, repository.describe(name).license, blocks)
     if not folder.has_file(DESCRIPTION):
         with folder.create(_CROISSANT) as file:
             file.write(json.dumps(to_croissant(name, storage), indent=2, ensure_ascii=False).encode())
         with folder.create(DESCRIPTION) as file:
             file.write(data)
     return f"sha256={hashlib.sha256(data).hexdigest()}"
+
+
+def _describe(manifest: Manifest, licence: str | None, blocks: Mapping[str, bytes]) -> bytes:
+    fields = {
+        "format": FORMAT,
+        "license": licence,
+        "distribution": manifest.distribution,
+        "manifest": manifest.to_json().decode("ascii"),
+        "blocks": {each: base64.b64encode(digests).decode() for each, digests in sorted(blocks.items())},
+    }
+    return seal_json(fields)
 
 
 def _refuse_another(folder: Folder, manifest: Manifest) -> None:
