@@ -179,7 +179,7 @@ class ProcessWorkers(PrefetchingWorkers):
         self._exchange(0)
         while number not in self._done:
             for worker in self._workers:
-                worker.check()
+                worker.check(self._done)
             now = time.monotonic()
             maker = next((worker for worker in self._workers if number in worker.jobs), self._workers[0])
             if now - began >= ends:
@@ -227,8 +227,14 @@ class _Worker:
         elif (job := self.jobs.pop(head[1], None)) is not None:  # None: it was cancelled
             done[head[1]] = self, job, head, parcel
 
-    def check(self) -> None:
-        """Raise WorkerError if it has failed or ended."""
+    def check(self, done: dict[int, tuple[_Worker, Job, Any, Parcel | None]]) -> None:
+        """Raise WorkerError if it has failed or ended; what it sent before says what it was doing."""
+        if self.process.is_gone:
+            channel = self.process.channel
+            poll = select.poll()
+            poll.register(channel, select.POLLIN)
+            while not channel.is_ended and poll.poll(0):
+                self.take_message(done)
         if self.failure is not None:
             raise self.failure
         if self.process.is_gone:
