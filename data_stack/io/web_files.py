@@ -60,7 +60,7 @@ class WebFiles:
                 if answer.is_redirect:
                     target = urljoin(url, answer.headers["Location"])
                     if urlsplit(url).scheme == "https" and urlsplit(target).scheme != "https":
-                        raise StorageError(f"{shorten(url)} redirects away from https; ask whoever runs the server")
+                        raise StorageError(f"{shorten(url)} redirects away from https; load it from another server")
                     url = target
                     continue
                 if answer.status_code == 404:

@@ -61,7 +61,14 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
         files = _FolderFiles(place.as_folder())
         if place.is_file() or not files.folder.has_file(DESCRIPTION):
             return None
-    published = PublishedDataset.parse(files.read(DESCRIPTION, 0, MAX_BYTES + 1), repr(files), pin)
+    try:
+        data = files.read(DESCRIPTION, 0, MAX_BYTES + 1)
+    except ResourceNotFoundError:
+        raise ResourceNotFoundError(
+            f"there is no published dataset at {files!r}: it has no {DESCRIPTION}, which `data-stack publish` writes; download "
+            f"other files of web servers first"
+        ) from None
+    published = PublishedDataset.parse(data, repr(files), pin)
     return published, _PublishedFiles(files, published)
 
 

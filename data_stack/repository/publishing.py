@@ -28,6 +28,7 @@ from data_stack.repository.repository import default_repository
 __all__ = ["publish"]
 
 _CROISSANT: Final = "croissant.json"
+_CHARACTERS_OF_A_BLOCK: Final = 22  # its digest in base64
 
 
 def publish(
@@ -69,6 +70,7 @@ def publish(
     if manifest is None:
         raise ConfigError(f"dataset {name!r} was changed while it was published; publish it again")
     folder = destination if isinstance(destination, Folder) else location_of_place(destination).as_folder()
+    _check(manifest)
     _refuse_another(folder, manifest)
     connector: Any = factory.storage_connector
     stored = StoredDataset.find(connector, DatasetDefinition.of(factory, DatasetFactory))
@@ -77,7 +79,11 @@ def publish(
         with connector.get_resource(stored.identifier(record.identifier)) as resource:
             blocks[record.identifier] = _send(resource, folder, record.identifier, record.sha256)
     data = _describe(manifest, repository.describe(name).license, blocks)
-    if not folder.has_file(DESCRIPTION):
+    if folder.has_file(DESCRIPTION):
+        with folder.open(DESCRIPTION) as file:
+            if file.read(MAX_BYTES + 1) != data:
+                raise ConfigError(f"{folder.describe('')} has {name} with another card; choose another destination")
+    else:
         with folder.create(_CROISSANT) as file:
             file.write(json.dumps(to_croissant(name, storage), indent=2, ensure_ascii=False).encode())
         with folder.create(DESCRIPTION) as file:
@@ -94,6 +100,19 @@ def _describe(manifest: Manifest, licence: str | None, blocks: Mapping[str, byte
         "blocks": {each: base64.b64encode(digests).decode() for each, digests in sorted(blocks.items())},
     }
     return seal_json(fields)
+
+
+def _check(manifest: Manifest) -> None:
+    """Refuse what cannot be described: resources of names that are taken, and more bytes than a description has room for."""
+    taken = {record.identifier for record in manifest.prepared} & {DESCRIPTION, _CROISSANT}
+    if taken:
+        raise ConfigError(
+            f"dataset {manifest.name!r} prepares {min(taken)!r}, a name that published datasets use themselves; rename it"
+        )
+    if manifest.size // BLOCK_BYTES * _CHARACTERS_OF_A_BLOCK > MAX_BYTES // 2:
+        raise ConfigError(
+            f"dataset {manifest.name!r} has {manifest.size:,} bytes, more than one published dataset can; publish parts"
+        )
 
 
 def _refuse_another(folder: Folder, manifest: Manifest) -> None:

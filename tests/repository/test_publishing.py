@@ -17,6 +17,7 @@ import trustme
 import data_stack
 from data_stack.cli.main import main
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory
+from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.strict_json import seal_json
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -123,9 +124,31 @@ def test_publishing_again_is_nothing_and_an_interrupted_one_goes_on(
     assert pin in capsys.readouterr().out
     assert (cut / "train" / "rows.npy").stat().st_mtime_ns == kept
     assert data_stack.load(str(cut), split="test")[2][0][0] == 2
+    monkeypatch.setattr(Rows, "card", DatasetCard("rows", "1.0.0", license="MIT"))
+    with pytest.raises(ConfigError, match="another card"):
+        data_stack.publish("rows", folder, store)
     monkeypatch.setattr(Rows, "card", DatasetCard("rows", "2.0.0"))
     with pytest.raises(ConfigError, match="another destination"):
         data_stack.publish("rows", folder, store)
+
+
+@pytest.mark.parametrize("name", ["croissant.json", "data_stack.json"])
+def test_names_that_published_datasets_use_are_refused(name: str, tmp_path: Path) -> None:
+    class Taken(DatasetFactory):
+        card = DatasetCard("taken", "1.0.0")
+        splits = ("all",)
+
+        def preprocess(self, raw: Any, prepared: Any) -> None:
+            with prepared.create(name) as file:
+                file.write(b"x")
+
+        def open(self, split: str, prepared: Any) -> Any:
+            return SequenceDatasetIterator([[1], [2], [3]])
+
+    data_stack.default_repository().register("taken", Taken, replace=True)
+    with pytest.raises(ConfigError, match="a name that published"):
+        data_stack.publish("taken", tmp_path / "www", tmp_path / "store")
+    assert not (tmp_path / "www").exists()
 
 
 def test_what_is_not_as_it_was_published_is_an_error(published: tuple[Path, str], server: ScriptedServer, tmp_path: Path) -> None:
