@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Catalogues", "search_catalogues"]
 
 #: Schemes, and the packages that bring their catalogues.
-_PACKAGES = {"hf": "datastack-huggingface", "openml": "datastack-openml", "sklearn": "datastack-sklearn"}
+_PACKAGES = {"doi": "datastack-doi", "hf": "datastack-huggingface", "openml": "datastack-openml", "sklearn": "datastack-sklearn"}
 _MOST_KEPT = 64
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from data_stack.exception import ConfigError, UnknownSplitError
-from data_stack.formats.conversion.location import FORMATS, find_source_format
+from data_stack.formats.conversion.location import FORMATS, SUFFIXES, find_source_format
 from data_stack.io.location import Location, location_of
 from data_stack.io.url import scheme_of, split_url
 from data_stack.repository.default_storage import as_storage_connector
@@ -23,6 +23,7 @@ __all__ = [
     "PLACE_FORMATS",
     "find_places",
     "find_published",
+    "format_of_name",
     "is_place",
     "locate",
     "location_of_place",
@@ -162,11 +163,19 @@ def _find_splits(folder: Any) -> dict[str, tuple[Location, str]]:
     return found
 
 
+def format_of_name(name: str) -> str | None:
+    """The format that the ending of a file's name tells; None if it tells none."""
+    plain = name.lower()
+    for ending in _COMPRESSED:
+        plain = plain.removesuffix(ending)
+    suffix = os.path.splitext(plain)[1]
+    if plain != name.lower() and _SUFFIXES.get(suffix) not in ("csv", "jsonl"):
+        return None  # of the others the bytes are read by position
+    return _SUFFIXES.get(suffix) or SUFFIXES.get(suffix)
+
+
 def _find_format(place: Location) -> str:
-    name = place.name.lower()
-    for suffix in _COMPRESSED:
-        name = name.removesuffix(suffix)
-    known = _SUFFIXES.get(os.path.splitext(name)[1])
+    known = format_of_name(place.name)
     return known if known is not None and place.is_file() else find_source_format(place)
 
 

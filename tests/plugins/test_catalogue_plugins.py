@@ -120,7 +120,7 @@ def test_a_lock_file_keeps_the_version(catalogue: Any, tmp_path: Path, monkeypat
             "cal:team/squares",
             r"No catalogue 'cal' is installed \(did you mean 'calc'\?\); installed are: (.*, )?calc.*pip install",
         ),
-        ("hf2:x", r"pip install datastack-huggingface"),
+        ("hf2:x", r"pip install .*datastack-huggingface"),
         ("calc:team/cubes", r"no calc:team/cubes; there is calc:team/squares"),
     ],
 )

@@ -13,12 +13,12 @@ from data_stack.io.folder import Folder
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["FORMATS", "check_format", "find_source_format", "find_target_format"]
+__all__ = ["FORMATS", "SUFFIXES", "check_format", "find_source_format", "find_target_format"]
 
 FORMATS: Final = ("records", "hdf5", "npz", "torch", "webdataset", "parquet", "images")
 """The formats by name."""
 
-_SUFFIXES: Final[Mapping[str, str]] = {
+SUFFIXES: Final[Mapping[str, str]] = {
     ".h5": "hdf5",
     ".hdf5": "hdf5",
     ".hdf": "hdf5",
@@ -55,12 +55,12 @@ def find_source_format(location: Location) -> str:
     """
     if location.is_file():
         suffix = os.path.splitext(location.name)[1].lower()
-        if suffix not in _SUFFIXES:
+        if suffix not in SUFFIXES:
             raise ConfigError(
-                f"the format of {location.full_name} cannot be told from its name (known: {', '.join(_SUFFIXES)}); say which it "
+                f"the format of {location.full_name} cannot be told from its name (known: {', '.join(SUFFIXES)}); say which it "
                 f"is: --from {' or '.join(FORMATS)}"
             )
-        return _SUFFIXES[suffix]
+        return SUFFIXES[suffix]
     found = _formats_of_folder(location.as_folder())
     if not found and not location.is_folder():
         raise ConfigError(f"there is nothing at {location.full_name}")
@@ -98,9 +98,9 @@ def find_target_format(location: Location) -> str:
         ConfigError: the suffix is unknown.
     """
     suffix = os.path.splitext(location.name)[1].lower()
-    if suffix and suffix not in _SUFFIXES:
+    if suffix and suffix not in SUFFIXES:
         raise ConfigError(
-            f"the format of {location.full_name} is unknown: its name ends in none of {', '.join(_SUFFIXES)}; choose one by "
+            f"the format of {location.full_name} is unknown: its name ends in none of {', '.join(SUFFIXES)}; choose one by "
             f"--to {' or '.join(FORMATS)}"
         )
-    return _SUFFIXES.get(suffix, "records")
+    return SUFFIXES.get(suffix, "records")
