@@ -1,7 +1,8 @@
 """Run the notebooks of ``getting_started`` and keep their output in them: ``make notebooks``, or with names of notebooks.
 
 What differs from run to run is left out, so that a second run changes nothing: counts, names of temporary files, ports, and
-what is written to stderr. A cell with the tag ``varies`` keeps the output that it has; clear it to renew it.
+what is written to stderr. A cell with the tag ``varies`` keeps the output that it has; clear it to renew it. One with the tag
+``network`` is left out.
 """
 
 from __future__ import annotations
@@ -27,9 +28,13 @@ def run(path: Path, folder: Path) -> Any:
     """The notebook at ``path`` with the output of a run in ``folder``."""
     kept = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no annotations
     before = {cell.id: cell.outputs for cell in kept.cells if "varies" in cell.metadata.get("tags", ()) and cell.outputs}
+    online = {cell.id: cell.source for cell in kept.cells if "network" in cell.metadata.get("tags", ())}
+    for cell in kept.cells:
+        cell.source = "" if cell.id in online else cell.source
     NotebookClient(kept, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
     for cell in kept.cells:
         cell.metadata.pop("execution", None)
+        cell.source = online.get(cell.id, cell.source)
         if cell.cell_type == "code":
             cell.execution_count = None
             cell.outputs = before.get(cell.id) or [
