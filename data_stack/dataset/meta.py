@@ -113,7 +113,7 @@ class DatasetMetaIF(IdentifiyingInfoIF):
 
     @property
     def provenance(self) -> tuple[str, ...]:
-        """The layers above the loaded dataset, lowest first."""
+        """The layers above the loaded dataset, lowest first; of more than 100 the last ones, and ``mapped`` if there is a map."""
         return ()
 
 

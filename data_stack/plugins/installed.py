@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import re
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from data_stack.exception import MalformedIdentifierError
 from data_stack.io.identifiers import check_identifier
 from data_stack.plugins.record import BEHAVIOUR_GROUP, DATASETS_GROUP, PluginRecord
 from data_stack.util.logger import logger
 
-__all__ = ["InstalledPlugins", "read_disabled"]
+__all__ = ["InstalledPlugins", "read_disabled", "state_of_path"]
 
 _BUILT_IN = "datastack"
+
+
+_SETTLED_NS: Final = 2 * 10**9
 
 
 def read_disabled() -> frozenset[str]:
     """What ``DATA_STACK_DISABLE_PLUGINS`` lists: distributions, names, ``distribution:name``; "1": all but the built-in ones."""
     names = os.environ.get("DATA_STACK_DISABLE_PLUGINS", "").split(",")
     return frozenset(_normalise(name) for name in names if name.strip())
+
+
+def state_of_path() -> object:
+    """What changes when packages are installed or removed: ``sys.path``, the times of its folders, the finders of packages."""
+    folders: dict[str, int] = {}
+    for folder in sys.path:
+        with contextlib.suppress(OSError):
+            folders[folder] = os.stat(folder or ".").st_mtime_ns
+    if time.time_ns() - max(folders.values(), default=0) < _SETTLED_NS:
+        return object()  # equal to no other: the next change may get the same time
+    return folders, [*sys.path], [*map(id, sys.meta_path)]
 
 
 @dataclass(frozen=True, slots=True)

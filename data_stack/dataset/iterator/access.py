@@ -462,11 +462,18 @@ def access_to(iterator: Any) -> SampleAccess:
 def brought_access(iterator: Any) -> SampleAccess:
     """The access from ``make_access``, also where a subclass redefined public methods; made on first use."""
     access: SampleAccess | None = iterator._sample_access
-    if access is None:
-        access = iterator.make_access()
-        if iterator._keeps_access:
-            iterator._sample_access = access
-    return access
+    if access is not None:
+        return access
+    chain = [iterator]  # of a thousand layers, each would otherwise make that below by recursion
+    below: Any = getattr(iterator, "_dataset_iterator", None)
+    while getattr(below, "_sample_access", ()) is None and below._sample_ways.has_access:
+        chain.append(below)
+        below = getattr(below, "_dataset_iterator", None)
+    for each in reversed(chain):
+        made: SampleAccess = each.make_access()
+        if each._keeps_access:
+            each._sample_access = made
+    return made
 
 
 def default_access(iterator: Any, name: str) -> SampleAccess:

@@ -85,6 +85,7 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._iterators = state["_iterators"]
         self._take_lengths()
+        brought_access(self)
 
     def __len__(self) -> int:
         return self._n_samples

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from data_stack.dataset.iterator.access import SampleAccess, Ways, access_to, brought_access, default_access
+from data_stack.dataset.iterator.deep_stacks import reduce_stack
 from data_stack.dataset.iterator.fluent import ColumnKey, FluentIterator
 from data_stack.dataset.iterator.indices import IndexArray, check_index, check_indices
 from data_stack.dataset.iterator.registry import LAYERS
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 _Value = TypeVar("_Value")
+
+_MOST_LAYERS_TOLD = 100
 
 Sample = Any
 """What ``iterator[i]`` gives: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
@@ -227,6 +230,8 @@ class AccessedDatasetIterator(DatasetIterator):
                 return access.sample(index)
         return sample_or_view(self, index)
 
+    __reduce_ex__ = reduce_stack
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_sample_access"}
 
@@ -265,7 +270,10 @@ class InformedDatasetIteratorIF(DatasetIteratorIF):
         arguments = {name: _with_positions(self, name, value) for name, value in arguments.items()}
         stacked = super()._stack_layer(layer, *others, **arguments)
         meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(self.dataset_meta))
-        meta = replace(meta, provenance=(*meta.provenance, stacked._layer_name or type(stacked).__name__))
+        layers = (*meta.provenance, stacked._layer_name or type(stacked).__name__)
+        if len(layers) > _MOST_LAYERS_TOLD:  # each meta has its own
+            layers = (*({"mapped"} & {*layers}), *layers[2 - _MOST_LAYERS_TOLD :])
+        meta = replace(meta, provenance=layers)
         informed: DatasetIteratorIF = LAYERS["informed"]._rebuilt([stacked], {"dataset_meta": meta})
         return informed
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, stack_columns
+from data_stack.dataset.iterator.access import OneToOneAccess, RearrangedAccess, SampleAccess, stack_columns
 from data_stack.dataset.iterator.contract import (
     Batch,
     Column,
@@ -20,7 +20,7 @@ from data_stack.dataset.iterator.contract import (
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import as_array, column_of, join_columns, stack_values
-from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts, Positions, take
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 
@@ -97,6 +97,9 @@ class MappedDatasetIterator(LayerDatasetIterator):
 class _MapAccess(OneToOneAccess):
     """Access to what a function gives for each sample.
 
+    Of maps on maps, also with views between them, the top one calls all functions in a loop, for thousands would exceed Python's
+    limit of recursion.
+
     Args:
         below: the samples.
         function: of a sample, and where there is a seed of a generator of random numbers.
@@ -104,17 +107,46 @@ class _MapAccess(OneToOneAccess):
     """
 
     def __init__(self, below: SampleAccess, function: Callable[..., Any], mixed_seed: int | None) -> None:
+        source, positions = below.unwrap()
+        self._next: tuple[_MapAccess, Positions | None] | None = None
+        if isinstance(source, _MapAccess) and type(source) is type(self) and "_apply" in vars(type(self)):
+            self._next = source, positions
+            below = source.below if positions is None else RearrangedAccess(source.below, positions)
         super().__init__(below)
         self._function, self._mixed_seed = function, mixed_seed
 
     def sample(self, position: int) -> Sample:
+        if self._next is not None:
+            return self.samples(np.array([position], dtype=np.intp))[0]
         if self._mixed_seed is None:
             return self._function(self.below.sample(position))
         return self._function(self.below.sample(position), derive_generator(self._mixed_seed, position))
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        samples: list[Sample] = self._map(self._bottom().samples, positions) if len(positions) else []
+        return samples
+
+    def _map(self, read: Callable[[IndexArrayOfInts], Any], positions: IndexArrayOfInts) -> Any:
+        """What the functions of this map and of those below it give for what ``read`` gives from under all of them."""
+        maps = []
+        access: _MapAccess | None = self
+        while access is not None:
+            maps.append((access, positions))
+            access, inner = access._next or (None, None)
+            positions = positions if inner is None else take(inner, positions)
+        given = read(positions)
+        for each, at in reversed(maps):
+            given = each._apply(given, at)
+        return given
+
+    def _bottom(self) -> SampleAccess:
+        access = self
+        while access._next is not None:
+            access = access._next[0]
+        return access.below
+
+    def _apply(self, samples: Any, positions: IndexArrayOfInts) -> Any:
         function, mixed_seed = self._function, self._mixed_seed
-        samples = self.below.samples(positions) if len(positions) else []
         if mixed_seed is None:
             return [function(sample) for sample in samples]
         places = positions.tolist()
@@ -136,6 +168,9 @@ class _MapAccess(OneToOneAccess):
         return stack_columns(self.samples(positions), keys, self)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        if self._next is not None:
+            yield from map(self.sample, range(start, stop))
+            return
         function, mixed_seed = self._function, self._mixed_seed
         for position, sample in enumerate(self.below.iterate(start, stop), start):
             yield function(sample) if mixed_seed is None else function(sample, derive_generator(mixed_seed, position))
@@ -162,7 +197,10 @@ class BatchMapAccess(_MapAccess):
 
     def map_batch(self, positions: IndexArrayOfInts) -> Batch:
         """What the function gives for the samples at one position or more."""
-        batch = self.below.batch(positions)
+        mapped: Batch = self._map(self._bottom().batch, positions)
+        return mapped
+
+    def _apply(self, batch: Any, positions: IndexArrayOfInts) -> Batch:
         if self._mixed_seed is None:
             mapped = self._function(batch)
         else:
