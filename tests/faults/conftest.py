@@ -53,7 +53,7 @@ def sources(open_folder: Path) -> str:
 @pytest.fixture(scope="session")
 def quick_mongodb() -> Iterator[MongoDBServer]:
     """A server whose disk and journal take no time: its clients are killed, not its power is cut."""
-    with MongoDBServer(folder=folder_in_memory(), arguments=["--journalCommitInterval", "1"]) as server:
+    with MongoDBServer(folder=folder_in_memory(), arguments=["--journalCommitInterval", "5"]) as server:
         yield server
 
 
