@@ -3,51 +3,21 @@
 ::
 
     DataStackError
-    ├── DatasetNotFoundError (LookupError)            no dataset is registered under that name
-    │   ├── AmbiguousDatasetError                     two distributions provide the name; neither wins silently
-    │   └── RevisionNotFoundError                     a catalogue has the dataset, but not that version or part of it
-    ├── CatalogueError                                a catalogue did not answer as it documents
-    │   ├── CatalogueAccessError (PermissionError)    … because a dataset is private, or wants its terms to be accepted
-    │   ├── CatalogueSchemaError                      … or its files have other columns than it says, or than each other
-    │   └── CatalogueUnavailableError (ConnectionError)   … because there is no network, or its server fails
-    │       └── CatalogueBusyError                    … because it was asked too often
-    ├── DatasetOutOfBoundsError (IndexError)          a position outside of an iterator
-    ├── DatasetFileCorruptError                       stored or received bytes are not what they should be
-    │   ├── ChecksumMismatchError                     digest or size differ from what was promised
-    │   │   └── DamagedBlockError                     … of one block of a stored resource, found while reading it
-    │   └── ResourceChangedError                      a resource was replaced while it was being read
-    ├── ArchiveError                                  an archive cannot be read
-    │   ├── UnsafeArchiveError                        a member would escape, link, repeat or is no regular file
-    │   └── ArchiveLimitError                         more bytes, members or compression than allowed
-    ├── MalformedIdentifierError (ValueError)         an identifier outside of the published grammar
-    │   └── MaliciousFilePathError                    a path that would leave the store's root
-    ├── ResourceNotFoundError (LookupError)           nothing is stored under that identifier
-    │   └── MissingFileError (FileNotFoundError)      there is no file at that path
-    ├── StorageError (OSError)                        the store could not read or write
-    │   ├── ReadOnlyStorageError                      … because it was opened for reading only
-    │   ├── StorageConflictError                      … because another writer had replaced the resource
-    │   ├── StorageFullError                          … because there is no room left
-    │   └── StorageUnavailableError                   … because its server did not answer in time, or refused
-    ├── UnsupportedStorageOperationError (NotImplementedError)   a third party's connector lacks an optional operation
-    ├── RetrievalError                                none of a resource's sources delivered it
-    │   ├── CorruptSourceError (DatasetFileCorruptError)  … and one delivered wrong bytes
-    │   └── SeveralRetrievalErrors                    more than one resource is missing
-    │       └── SeveralCorruptSourceErrors (CorruptSourceError)  … and of each a source delivered wrong bytes
-    ├── ConfigError (ValueError)                      an unknown option, or a value out of range
-    │   ├── LoaderStateError                          a loader's state is of another dataset or order, or damaged
-    │   ├── RecipeError                               a recipe of a stack of iterators that cannot be followed
-    │   └── UnknownSplitError                         a split that the dataset does not have
-    ├── RequestLimitError                             decoding what was asked for would take more memory than a request may
-    ├── LoadingError (RuntimeError)                   a loader could not make a batch; the cause is chained, the sample named
-    ├── WorkerError (RuntimeError)                    a worker of a loader died, or does nothing any more
-    ├── ModelNotTrainedError                          a fitted state was asked for before fitting
-    ├── PreparationError                              a dataset's preparation failed
-    ├── IncompleteCopyError                           a part of what should be copied is damaged or missing; the rest is copied
-    ├── LicenceDeniedError (PermissionError)          the licence of a dataset is against the policy of this process
-    ├── LockError                                     data is not as the lock file says, or the file cannot be used
-    ├── PluginError                                   a plugin could not be loaded, or broke its contract
-    ├── MissingDependencyError (ImportError)          an optional package is not installed
-    └── UnpicklableResourceError (TypeError)          a resource around a private buffer cannot cross processes
+    ├── DatasetNotFoundError (LookupError): AmbiguousDatasetError, RevisionNotFoundError
+    ├── CatalogueError: CatalogueAccessError (PermissionError), CatalogueSchemaError
+    │   └── CatalogueUnavailableError (ConnectionError): CatalogueBusyError
+    ├── DatasetFileCorruptError: ResourceChangedError
+    │   └── ChecksumMismatchError: DamagedBlockError
+    ├── ArchiveError: UnsafeArchiveError, ArchiveLimitError
+    ├── MalformedIdentifierError (ValueError): MaliciousFilePathError
+    ├── ResourceNotFoundError (LookupError): MissingFileError (FileNotFoundError)
+    ├── StorageError (OSError): ReadOnlyStorageError, StorageConflictError, StorageFullError, StorageUnavailableError
+    ├── RetrievalError: SeveralRetrievalErrors
+    │   └── CorruptSourceError (DatasetFileCorruptError): SeveralCorruptSourceErrors (SeveralRetrievalErrors)
+    ├── ConfigError (ValueError): LoaderStateError, RecipeError, UnknownSplitError (ResourceNotFoundError)
+    └── DatasetOutOfBoundsError (IndexError), LicenceDeniedError (PermissionError), LoadingError, TaskError, WorkerError
+        (RuntimeError), MissingDependencyError (ImportError), UnpicklableResourceError (TypeError),
+        UnsupportedStorageOperationError (NotImplementedError), and others that are nothing else
 
 Messages say what was wrong, where, and what to do next. The facts of an error are its positional
 ``args`` and attributes, so an error raised in a worker process survives pickling.
