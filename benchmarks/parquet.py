@@ -9,6 +9,7 @@ Cases:
   ngram      sequences of three frames
   predicate  1 % of the rows, scattered or together: time, and how much of the files is read
   first      time to the first row
+  files      time to open 10,000 files, and to read one row
   converter  a DataFrame of a million rows to batches of torch, with Spark
   quality    how many neighbours of a shuffle are of one row group
   memory     over epochs of a dataset of ``--large`` GiB
@@ -53,6 +54,7 @@ OURS = {
         "mnist, loader", "mnist, make_reader", "plain, loader", "plain, loader, torch", "plain, make_batch_reader",
         "frames, loader", "frames, make_reader",
     ),
+    "files": ("without a manifest", "with a manifest"),
     "converter": ("auto",),
     "quality": ("window 1", "window 4", "window 16", "full shuffle"),
     "memory": ("loader, inline", "loader, threads", "loader, processes", "loader, inline, window 4", "make_reader, threads"),
@@ -77,6 +79,7 @@ PEERS = {
     "converter": {"converter": "converter"},
 }
 THREADS = (2, 10)
+_IN_MS = ("first", "files")
 
 
 def petastorms(petastorm: str, *arguments: str) -> list[str]:
@@ -112,10 +115,10 @@ def measure(case: str, folder: Path, given: Any, results: Results) -> None:
         if case == "memory":
             keep_memory(way, kept[0], results)
             continue
-        figures = [each["seconds_to_first"] if case == "first" else each["seconds"] / each["rows"] for each in kept]
+        figures = [each["seconds_to_first"] if case in _IN_MS else each["seconds"] / each["rows"] for each in kept]
         is_peers = results.kind(way) == "peer"
-        results.keep(case, way, [min(figures)] if is_peers else figures, "ms" if case == "first" else "/s")
-        lost = [n for each in kept for n in each.get("rows_of_each_epoch", ()) if n < n_rows and case not in ("ngram", "first")]
+        results.keep(case, way, [min(figures)] if is_peers else figures, "ms" if case in _IN_MS else "/s")
+        lost = [n for each in kept for n in each.get("rows_of_each_epoch", ()) if n < n_rows and case not in ("ngram", *_IN_MS)]
         if lost:
             results.facts[f"{case}: {way}"] = f"{len(lost)} epochs lost rows"
         if "bytes_read" in kept[-1]:
@@ -155,6 +158,7 @@ def judge(results: Results) -> None:
         results.at_least(f"predicate, 1 %, {kind}", "predicate", f"{kind}, loader", best_peer("predicate", kind), 3)
     for way in OURS["first"]:
         results.at_least("time to the first row", "first", way, best_peer("first", way.partition(",")[0]), 2)
+    results.at_most("10,000 files", "files", "with a manifest", 0.3)
     results.at_least("DataFrame to torch", "converter", "auto", best_peer("converter", "converter"), 2)
 
 
@@ -181,7 +185,7 @@ def main() -> None:
     print(machine(), flush=True)
     with tempfile.TemporaryDirectory(prefix="data_stack-benchmark-parquet-") as temporary:
         folder = (given.folder or Path(temporary)).absolute()
-        if set(given.only) - {"memory", "converter"}:
+        if set(given.only) - {"memory", "converter", "files"}:
             write_files(folder / "files", given)
         for case in given.only:
             if case == "memory":

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 import gc
+import io
 import itertools
 import json
 import os
 import shutil
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +28,7 @@ from loader_peers.memory import proportional_bytes
 
 from data_stack.formats.parquet.codecs import NdarrayCodec, PngCodec
 from data_stack.formats.parquet.dataset import ParquetDataset
+from data_stack.formats.parquet.metadata_generation import generate_metadata
 from data_stack.formats.parquet.ngram import NGram, NGramIterator
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import col
@@ -190,6 +193,23 @@ def first_row(way: str, folder: Path) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------- a predicate
+
+
+def files(way: str) -> dict[str, Any]:
+    """The time to open 10,000 files of ten rows, and to read one row."""
+    content = io.BytesIO()
+    pq.write_table(pa.table({"a": np.arange(10), "b": np.linspace(0, 1, 10)}), content)
+    seconds = []
+    with tempfile.TemporaryDirectory(prefix="data_stack-benchmark-files-") as folder:
+        for number in range(10_000):
+            (Path(folder) / f"{number:05d}.parquet").write_bytes(content.getvalue())
+        if way == "with a manifest":
+            generate_metadata(folder)
+        for _ in range(4):
+            start = time.perf_counter()
+            ParquetDataset(folder)[55_555]
+            seconds.append(time.perf_counter() - start)
+    return {"rows": 1, "seconds_to_first": statistics.median(seconds[1:])}
 
 
 def predicate(way: str, folder: Path) -> dict[str, Any]:
@@ -414,6 +434,7 @@ def main() -> None:
             "quality": lambda: quality(way, folder),
             "converter": lambda: converter(folder, way),
             "first": lambda: first_row(way, folder),
+            "files": lambda: files(way),
             "predicate": lambda: predicate(way, folder),
         }[case]()
     print(json.dumps(found))

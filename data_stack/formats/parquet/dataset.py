@@ -62,9 +62,10 @@ class ParquetDataset(AccessedDatasetIterator):
     of one, only these rows. Images and other cells that take long to decode are cached encoded, and decoded on access. To read
     many rows in random order, a block-wise shuffle reads each row group once, and prefetches the next ones.
 
-    The constructor reads the footers; files in folders that the filter excludes are not opened. A file that is replaced later is
-    an error (:class:`~data_stack.exception.ResourceChangedError`) when it is read: its rows are never mixed with those before.
-    Footers are checked against the manifest, if there is one.
+    The constructor reads the footers; files in folders that the filter excludes are not opened. Of files that the manifest lists,
+    footers are read for a filter, or else when the first row of the file is, and checked against the manifest. A file that is
+    replaced later is an error (:class:`~data_stack.exception.DatasetFileCorruptError`) when it is read: its rows are never mixed
+    with those before.
 
     Threads and forked processes may share a dataset. Its pickle is small and has the rows that the filter takes; another process
     reads the footers again that it needs.
@@ -111,7 +112,10 @@ class ParquetDataset(AccessedDatasetIterator):
         if self._predicate is not None and row_groups is None:  # row groups are numbered through all files
             chosen = files_that_could_match(files, whole, self._predicate)
             footers = footers if chosen is files else Footers(chosen, lazily=True)
-        footers.read_all()
+        if self._predicate is None:
+            footers.find_row_groups()
+        else:  # their statistics are needed
+            footers.read_all()
         self._footers = footers
         self._max_cached_bytes = check_integer("max_cached_bytes", max_cached_bytes, at_least=0)
         self._groups = RowGroups(self._footers, whole)
@@ -147,7 +151,7 @@ class ParquetDataset(AccessedDatasetIterator):
     @property
     def all_columns(self) -> set[str]:
         """The names of the columns of all files; those that the first one lacks are not in :attr:`schema`."""
-        return {name for file in range(len(self._footers.files.paths)) for name in self._footers.facts(file).columns}
+        return {name for file in range(len(self._footers.files.paths)) for name in self._footers.columns(file)}
 
     @property
     def block_lengths(self) -> npt.NDArray[np.int64]:

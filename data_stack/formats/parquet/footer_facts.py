@@ -49,6 +49,21 @@ class FooterFacts:
     starts: _Integers
     n_raw_bytes: _Integers
 
+    def values_per_row(self) -> dict[str, int | None]:
+        """Of each field how many values every row has: -1 if that differs or there are no rows, None if a value may be null."""
+        found: dict[str, int | None] = dict.fromkeys(self.columns, -1)
+        groups = [group for group, n_rows in enumerate(self.n_rows.tolist()) if n_rows]
+        n_rows, n_values, n_nulls = self.n_rows.tolist(), self.n_values.tolist(), self.n_nulls.tolist()
+        is_required = self.is_required.tolist()
+        for name, numbers in self.columns.items() if groups else ():
+            if any(n_nulls[group][number] for number in numbers if not is_required[number] for group in groups):  # -1: unknown
+                found[name] = None
+            else:
+                each = n_values[groups[0]][numbers[0]] // n_rows[groups[0]]
+                if all(n_values[group][numbers[0]] == each * n_rows[group] for group in groups):
+                    found[name] = each
+        return found
+
 
 class _Column(NamedTuple):
     """A column of the schema: its path, physical type, the bytes of a value, and how deep it lies."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,14 +79,34 @@ class Footers:
         self.files, self._is_verified = files, verified
         self._footers: list[_Footer | None] = [None] * len(files.paths)
         self._digests: list[bytes | None] = [None] * len(files.paths)
-        if lazily:
-            self._set_row_groups([], np.empty(0, np.int64))
-        else:
+        self._columns: list[Mapping[str, int | None] | None] = [None] * len(files.paths)
+        self._set_row_groups([], np.empty(0, np.int64))
+        if not lazily:
             self.read_all()
+
+    def find_row_groups(self) -> None:
+        """Take what the manifest says of files, and read the footers of the others; raises as :meth:`of`.
+
+        A footer is compared with what the manifest says when it is read.
+        """
+        records = [self._trusted_record(file) for file in range(len(self.files.paths))]
+        self._read([file for file, record in enumerate(records) if record is None])
+        n_rows: list[Any] = []
+        for file, record in enumerate(records):
+            if record is None:
+                n_rows.append(self.facts(file).n_rows)
+            else:
+                self._digests[file], self._columns[file] = bytes.fromhex(record.footer_sha256), record.columns
+                n_rows.append(record.row_groups)
+        self._set_row_groups([len(each) for each in n_rows], np.fromiter(itertools.chain(*n_rows), np.int64))
 
     def read_all(self) -> None:
         """Read all footers that have not been read; raises as :meth:`of`."""
-        files = [file for file, footer in enumerate(self._footers) if footer is None]
+        self._read([file for file, footer in enumerate(self._footers) if footer is None])
+        n_rows = [self.facts(file).n_rows for file in range(len(self.files.paths))]
+        self._set_row_groups([len(each) for each in n_rows], np.concatenate([np.empty(0, np.int64), *n_rows]))
+
+    def _read(self, files: list[int]) -> None:
         fetched: dict[int, tuple[bytes, int, Any]] = {}
 
         def fetch(file: int) -> None:
@@ -97,8 +118,6 @@ class Footers:
             fetch(files[0])
         for file in files:  # in one thread: they would wait for each other
             self._understood(file, *fetched.pop(file))
-        n_rows = [self.facts(file).n_rows for file in range(len(self.files.paths))]
-        self._set_row_groups([len(each) for each in n_rows], np.concatenate([np.empty(0, np.int64), *n_rows]))
 
     def _set_row_groups(self, counts: Sequence[int], n_rows: npt.NDArray[np.int64]) -> None:
         self._counts = counts
@@ -123,6 +142,21 @@ class Footers:
     def facts(self, file: int) -> FooterFacts:
         """What the footer of a file tells of its row groups; raises as :meth:`of`."""
         return self._of(file).facts
+
+    def columns(self, file: int) -> Mapping[str, int | None]:
+        """The columns of a file, with the values per row (see :meth:`FooterFacts.values_per_row`); raises as :meth:`of`.
+
+        Files that were asked for in turn and have the same columns have one object.
+        """
+        columns = self._columns[file]
+        if columns is None:
+            columns, before = self.facts(file).values_per_row(), self._columns[file - 1]
+            columns = self._columns[file] = before if columns == before else columns
+        return columns
+
+    def is_read(self, file: int) -> bool:
+        """Whether the footer of a file has been read."""
+        return self._footers[file] is not None
 
     def digest(self, file: int) -> str:
         """SHA-256 of the end of a file, footer, its length and magic, as 64 hex digits; raises as :meth:`of`."""
@@ -201,18 +235,33 @@ class Footers:
 
     def _understood(self, file: int, tail: bytes, file_bytes: int, version: Any) -> _Footer:
         digest = hashlib.sha256(tail).digest()
-        self._check_digest(file, digest)
-        record = self._record(file, file_bytes)
-        if record is not None and record.footer_sha256 not in (None, digest.hex()):
-            raise DatasetFileCorruptError(
-                f"the footer of {self.files.name(file)} is damaged: it has the SHA-256 {digest.hex()}, and had "
-                f"{record.footer_sha256} when its manifest was made. {_WHAT_TO_DO}"
-            )
+        self._check_known(file, digest, file_bytes)
         with reading_parquet(self.files.name(file)):
             metadata, facts = _parse(tail, file_bytes)
+            if (
+                self._counts
+                and self.n_rows[slice(*self.file_of.searchsorted([file, file + 1]))].tolist() != facts.n_rows.tolist()
+            ):
+                raise ValueError("its manifest tells of other row groups than its footer")
+            if self._columns[file] is not None and self._columns[file] != facts.values_per_row():
+                raise ValueError("its manifest tells of other columns than its footer")
         footer = _Footer(metadata, facts, digest, file_bytes, version)
         self._footers[file], self._digests[file] = footer, digest
         return footer
+
+    def _check_known(self, file: int, digest: bytes, file_bytes: int) -> None:
+        """Compare a footer that was read for the first time with what is known of it, and with the manifest."""
+        known = self._digests[file]
+        if known == digest:
+            return
+        record = self._record(file)
+        if record is None or (known is None and record.size != file_bytes) or record.footer_sha256 == digest.hex():
+            self._check_digest(file, digest)
+            return
+        raise DatasetFileCorruptError(
+            f"the footer of {self.files.name(file)} is damaged: it has the SHA-256 {digest.hex()}, and had "
+            f"{record.footer_sha256} when its manifest was made. {_WHAT_TO_DO}"
+        )
 
     def _check_digest(self, file: int, digest: bytes) -> None:
         known = self._digests[file]
@@ -221,24 +270,33 @@ class Footers:
                 self.files.name(file), f"a footer with SHA-256 {known.hex()[:16]}…", f"one with {digest.hex()[:16]}…"
             )
 
-    def _record(self, file: int, file_bytes: int) -> ParquetFileRecord | None:
-        """What the manifest says of a file; None if nothing, or of one of another size: other tools have replaced it."""
-        if not self._is_verified or self.manifest is None:
+    def _record(self, file: int) -> ParquetFileRecord | None:
+        """What the manifest says of a file; None if nothing."""
+        return self.manifest.file(self.files.paths[file]) if self._is_verified and self.manifest is not None else None
+
+    def _trusted_record(self, file: int) -> ParquetFileRecord | None:
+        """The same, but None if the file is known to be of another size: other tools have replaced it."""
+        record = self._record(file)
+        if record is None or self.files.folder.path is None:  # in a store, each look would be a request
+            return record
+        try:
+            return record if os.stat(self.files.name(file)).st_size == record.size else None
+        except OSError:
             return None
-        record = self.manifest.file(self.files.paths[file])
-        return record if record is not None and record.size == file_bytes else None
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             "files": self.files,
             "verified": self._is_verified,
             "digests": self._digests,
+            "columns": self._columns,
             "counts": self._counts,
             "n_rows": self.n_rows,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.files, self._digests, self._is_verified = state["files"], state["digests"], state["verified"]
+        self.files, self._is_verified = state["files"], state["verified"]
+        self._digests, self._columns = state["digests"], state["columns"]
         self._footers = [None] * len(self.files.paths)
         self._set_row_groups(state["counts"], state["n_rows"])
 

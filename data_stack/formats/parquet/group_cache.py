@@ -369,7 +369,7 @@ class _Expected:
 
     def __init__(self, reading: GroupReading, least_bytes: int, since: int) -> None:
         self.reading, self.since = reading, since
-        self.n_bytes = max(least_bytes, reading.stored_bytes)
+        self.n_bytes = max(least_bytes, reading.stored_bytes if reading.has_footer else 0)
         self.future: Future[None] | None = None
         self.is_over = threading.Event()
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import DatasetFileCorruptError, DataStackError, UnsupportedStorageOperationError
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST
+from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.schema import Schema
 from data_stack.io.folder import Folder
 
@@ -32,26 +33,29 @@ __all__ = [
 INDEXES_KEY: Final = b"data_stack.row_group_indexes"
 MANIFEST_KEY: Final = b"data_stack.manifest"
 
-_FORMAT: Final = "data_stack parquet 5"
+_FORMAT: Final = "data_stack parquet 6"
 _BESIDE: Final = re.compile(rf"{COMMON_METADATA}|(?:[^/=]*=[^/]*/)*{re.escape(PARQUET_MANIFEST)}")
-_NUMBERS: Final = re.compile(r"(?:\d{1,19}(?:,\d{1,19})*)?")
+#: Of a file that would lie anywhere.
+_LEADS_ELSEWHERE: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|[\\\0]")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True)
-class ParquetFileRecord:
-    """One Parquet file of a dataset.
+class ParquetFileRecord(NamedTuple):
+    """One Parquet file of a dataset, and what its footer says that a reader needs before it reads rows.
 
     Attributes:
         name: relative to the dataset, with the folders of its partition: ``"day=2024-01-01/part-000000.parquet"``.
         size: bytes.
         row_groups: rows of each row group.
-        footer_sha256: from the beginning of the footer to the end of the file, 64 hex digits; None where it is not known.
+        footer_sha256: from the beginning of the footer to the end of the file, 64 hex digits.
+        columns: by field how many values each row has, see :meth:`FooterFacts.values_per_row`.
     """
 
     name: str
     size: int
     row_groups: tuple[int, ...]
-    footer_sha256: str | None = None
+    footer_sha256: str
+    columns: Mapping[str, int | None]
 
     @property
     def n_rows(self) -> int:
@@ -59,39 +63,29 @@ class ParquetFileRecord:
         return sum(self.row_groups)
 
     @classmethod
-    def of(cls, name: str, size: int, footer: pq.FileMetaData, footer_sha256: str) -> ParquetFileRecord:
+    def of(cls, name: str, size: int, facts: FooterFacts, footer_sha256: str) -> ParquetFileRecord:
         """The record of a file with this footer."""
-        n_rows = tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
-        return cls(name, size, n_rows, footer_sha256)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data, of strings and integers."""
-        return {
-            "name": self.name,
-            "size": self.size,
-            "row_groups": ",".join(map(str, self.row_groups)),
-            "footer_sha256": self.footer_sha256,
-        }
+        return cls(name, size, tuple(facts.n_rows.tolist()), footer_sha256, facts.values_per_row())
 
     @classmethod
-    def from_json(cls, fields: JsonObject, what: str) -> ParquetFileRecord:
-        """The record that :meth:`to_json` described.
+    def from_json(cls, fields: Any, columns: Sequence[Mapping[str, int | None]], what: str) -> ParquetFileRecord:
+        """The record of a row of the manifest: name, size, row groups, digest, and the place of its columns among ``columns``.
 
         Raises:
             DatasetFileCorruptError: the data is invalid.
         """
-        name, groups = fields.text("name"), fields.text("row_groups")
-        if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name or "\\" in name:  # it could lead anywhere
-            raise DatasetFileCorruptError(f"{what} lists {name!r:.80}, which is no file of a dataset")
-        if not _NUMBERS.fullmatch(groups):
-            raise DatasetFileCorruptError(f"{what}: {groups!r:.60} are no numbers of rows of {name!r:.80}")
-        record = cls(
-            name,
-            fields.size("size"),
-            tuple(map(int, groups.split(","))) if groups else (),
-            fields.optional_hexadecimal("footer_sha256", 64),
-        )
-        fields.done()
+        try:
+            name, size, groups, digest, kind = fields
+            n_rows = tuple(map(int, groups.split(","))) if groups else ()
+            record = cls(name, size, n_rows, digest, columns[kind])
+            has_numbers = {type(size), type(kind)} == {int} and 0 <= min(size, kind, *n_rows) <= max(size, 0, *n_rows) < 1 << 63
+            is_safe = not _LEADS_ELSEWHERE.search(name) and _DIGEST.fullmatch(digest)
+        except (TypeError, ValueError, AttributeError, IndexError):
+            has_numbers = is_safe = False
+        if not has_numbers or not is_safe:
+            raise DatasetFileCorruptError(
+                f"{what} is damaged, or hostile: it lists {fields!r:.200}, which is no file of a dataset"
+            )
         return record
 
 
@@ -136,6 +130,8 @@ class ParquetManifest:
 
     def to_json(self) -> bytes:
         """As it is stored: sealed, so that one flipped bit is noticed."""
+        columns = [json.dumps(file.columns) for file in self.files]
+        kinds = {text: number for number, text in enumerate(dict.fromkeys(columns))}
         return seal_json(
             {
                 "format": _FORMAT,
@@ -143,7 +139,11 @@ class ParquetManifest:
                 "n_parts": self.n_parts,
                 "schema": json.dumps(self.schema.to_json()),
                 "partition_by": json.dumps(list(self.partition_by)),
-                "files": [file.to_json() for file in self.files],
+                "columns": list(map(json.loads, kinds)),
+                "files": [
+                    [file.name, file.size, ",".join(map(str, file.row_groups)), file.footer_sha256, kinds[text]]
+                    for file, text in zip(self.files, columns, strict=True)
+                ],
             }
         )
 
@@ -168,7 +168,11 @@ class ParquetManifest:
         except (json.JSONDecodeError, RecursionError) as error:
             raise DatasetFileCorruptError(f"{what}: its schema cannot be read: {error!s:.200}") from error
         partition_by = _parse_names(fields.text("partition_by"), what)
-        files = tuple(ParquetFileRecord.from_json(each, what) for each in fields.objects("files"))
+        columns = fields.value("columns")
+        if not isinstance(columns, list) or not all(map(_are_columns, columns)):
+            raise DatasetFileCorruptError(f"{what}: {columns!r:.60} are no columns of files")
+        rows = fields.value("files")
+        files = tuple(ParquetFileRecord.from_json(row, columns, what) for row in (rows if isinstance(rows, list) else [rows]))
         fields.done()
         manifest = cls(schema, files, partition_by, n_parts)
         if len(manifest._by_name) != len(files) or manifest.n_rows != n_rows:
@@ -210,6 +214,10 @@ def _parse_names(text: str, what: str) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise DatasetFileCorruptError(f"{what}: {text!r:.60} is no list of columns")
     return tuple(names)
+
+
+def _are_columns(columns: Any) -> bool:
+    return isinstance(columns, dict) and all(count is None or type(count) is int for count in columns.values())
 
 
 def find_metadata(folder: Folder, names: Iterable[str] | None = None) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ def generate_metadata(
     metadata = dict(footers.metadata)
     written = "data_stack" if SCHEMA_KEY in metadata else "petastorm" if UNISCHEMA_KEY in metadata else "inferred"
     records = tuple(
-        ParquetFileRecord.of(path, footers.size(number), footers.of(number), footers.digest(number))
+        ParquetFileRecord.of(path, footers.size(number), footers.facts(number), footers.digest(number))
         for number, path in enumerate(files.paths)
     )
     had_indexes = INDEXES_KEY in metadata or PICKLED_INDEXES_KEY in metadata

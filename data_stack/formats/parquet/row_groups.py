@@ -71,10 +71,19 @@ class RowGroups:
             {name: partition_value(schema[name], values.get(name), footers.files, number) for name in self._partitioned}
             for number, values in enumerate(partitions)
         ]
-        self._absent = [self._absent_of(file) for file in range(len(footers.files.paths))]
+        absent: dict[int, frozenset[str]] = {}  # most files have the same columns
+        self._absent = []
+        for file in range(len(footers.files.paths)):
+            kind = id(footers.columns(file))
+            if kind not in absent:
+                absent[kind] = self._absent_of(file)
+            self._absent.append(absent[kind])
+        files_with_rows = np.unique(footers.file_of[footers.n_rows > 0]).tolist()
+        kinds = {id(columns): columns for columns in map(footers.columns, files_with_rows)}.values()
+        counts = {field.name: {columns.get(field.name) for columns in kinds} for field in schema}
         #: By field of lists the length that all of them have, as far as is known; None where they differ.
-        self._list_lengths = {field.name: self._list_length(field) for field in schema if isinstance(field.codec, ListCodec)}
-        self._with_nulls = {field.name: self._has_nulls(field) for field in schema}
+        self._list_lengths = {field.name: _only(counts[field.name]) for field in schema if isinstance(field.codec, ListCodec)}
+        self._with_nulls = {field.name: self._has_nulls(field, None in counts[field.name]) for field in schema}
         #: Row groups and numbers of columns whose pages are known to claim what the footer says.
         self.checked_pages: set[tuple[int, int]] = set()
 
@@ -195,7 +204,7 @@ class RowGroups:
 
     def _absent_of(self, file: int) -> frozenset[str]:
         """The fields that a file lacks."""
-        leaves = self.footers.facts(file).columns
+        leaves = self.footers.columns(file)
         absent = frozenset(
             field.name for field in self.schema if field.name not in self._partitioned and field.name not in leaves
         )
@@ -207,20 +216,11 @@ class RowGroups:
                 )
         return absent
 
-    def _has_nulls(self, field: Field) -> bool:
-        """Whether a footer counts nulls of a field, or does not count them."""
-        name, footers = field.name, self.footers
-        if name in self._partitioned:
-            return any(values[name] is None for values in self._partition_values)
-        if not field.nullable:
-            return False
-        if any(name in absent for absent in self._absent):
-            return True
-        for facts in map(footers.facts, range(len(footers.files.paths))):
-            columns = [number for number in facts.columns[name] if not facts.is_required[number]]
-            if facts.n_nulls[facts.n_rows > 0][:, columns].any():  # or unknown
-                return True
-        return False
+    def _has_nulls(self, field: Field, counted: bool) -> bool:
+        """Whether a field has nulls, by the names of folders, or as a footer counts them or does not tell."""
+        if field.name in self._partitioned:
+            return any(values[field.name] is None for values in self._partition_values)
+        return field.nullable and (counted or any(field.name in absent for absent in self._absent))
 
     def count_nulls(self, field: Field) -> int | None:
         """How many values of a field are null, as the footers say; None if they do not, or are many."""
@@ -234,17 +234,11 @@ class RowGroups:
             n_nulls += int(facts.n_nulls[:, columns[0]].sum())
         return n_nulls
 
-    def _list_length(self, field: Field) -> int | None:
-        """The length of all lists of a field, if they have one; it may be that some are longer in return for shorter ones."""
-        found: set[int] = set()
-        for facts in map(self.footers.facts, range(len(self.footers.files.paths))):
-            columns, has_rows = facts.columns.get(field.name, []), facts.n_rows > 0
-            if len(columns) != 1 or facts.n_nulls[has_rows, columns[0]].any():  # or unknown
-                return None
-            lengths, rest = np.divmod(facts.n_values[has_rows, columns[0]], facts.n_rows[has_rows])
-            found.update(lengths.tolist(), [-1] * bool(rest.any()))
-        length = found.pop() if len(found) == 1 else -1
-        return length if length >= 0 else None
+
+def _only(counts: set[int | None]) -> int | None:
+    """The length of all lists, if they have one; it may be that some are longer in return for shorter ones."""
+    (length,) = counts if len(counts) == 1 else (None,)
+    return length if length is not None and length >= 0 else None
 
 
 class GroupReading:
@@ -300,6 +294,11 @@ class GroupReading:
         if self._table.nbytes >= _LARGE_BYTES:
             # Arrow's threads keep some tens of MiB each of what was let go, which takes a millisecond or two to give back
             pa.default_memory_pool().release_unused()
+
+    @property
+    def has_footer(self) -> bool:
+        """Whether the footer of the file has been read."""
+        return self._groups.footers.is_read(int(self._groups.footers.file_of[self._group]))
 
     @property
     def stored_bytes(self) -> int:

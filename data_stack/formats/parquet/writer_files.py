@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_stack.exception import ConfigError, DataStackError, MalformedIdentifierError
+from data_stack.formats.parquet.footer_facts import footer_facts
 from data_stack.formats.parquet.metadata import ParquetFileRecord
 from data_stack.io.folder import Folder
 
@@ -102,7 +103,6 @@ class GrowingParquetFile:
                 f"any characters, a store does not"
             ) from error
         self._sink = _Sink(self._file)
-        self._footers: list[pq.FileMetaData] = []
         try:
             leaves = _leaves(schema)
             self._writer = pq.ParquetWriter(
@@ -114,7 +114,6 @@ class GrowingParquetFile:
                 # Worth it for words and small numbers; floats and files hardly ever occur twice.
                 use_dictionary=[leaf for leaf, kind in leaves if kind not in ("BYTE_ARRAY_FILE", "FLOAT", "DOUBLE")],
                 write_page_checksum=True,
-                metadata_collector=self._footers,
             )
         except BaseException as error:
             self.discard(error)
@@ -158,9 +157,8 @@ class GrowingParquetFile:
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.__exit__(None, None, None)
-        footer = self._sink.footer
-        digest = hashlib.sha256(footer).hexdigest()
-        return ParquetFileRecord.of(self.name, self._sink.size, self._footers[0], digest)
+        footer, size = self._sink.footer, self._sink.size
+        return ParquetFileRecord.of(self.name, size, footer_facts(footer[:-8], size), hashlib.sha256(footer).hexdigest())
 
     def discard(self, error: BaseException | None = None) -> None:
         """Throw away what was written."""

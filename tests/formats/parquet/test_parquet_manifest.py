@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_stack.exception import DatasetFileCorruptError
+from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
-from data_stack.formats.parquet.metadata import MANIFEST_KEY
+from data_stack.formats.parquet.metadata import MANIFEST_KEY, ParquetManifest, write_metadata
 from data_stack.formats.parquet.metadata_generation import generate_metadata
+from data_stack.formats.parquet.selecting import col
+from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 N_ROWS = 400
@@ -47,7 +50,7 @@ def flip(path: Path, at: int, bit: int = 1) -> None:
 
 
 @pytest.mark.parametrize("where", ["folder", "store"])
-def test_a_flip_in_the_footer_is_noticed_when_the_dataset_is_opened(tmp_path: Path, where: str) -> None:
+def test_a_flip_in_the_footer_is_noticed_when_a_row_of_the_file_is_read_or_filtered(tmp_path: Path, where: str) -> None:
     # in statistics: a filter would leave out rows
     with ParquetWriter(tmp_path / "set", rows_per_file=100) as writer:
         writer.append_columns({"time": np.arange(200)})
@@ -61,8 +64,60 @@ def test_a_flip_in_the_footer_is_noticed_when_the_dataset_is_opened(tmp_path: Pa
         source = InMemoryStorageConnector()
         for each in (tmp_path / "set").iterdir():
             source.set_resource(f"set/{each.name}", each.read_bytes())
+    dataset = ParquetDataset(source, prefix="set")
+    assert dataset[99] == {"time": 99}
     with pytest.raises(DatasetFileCorruptError, match=r"the footer of .*part-000001\.parquet is damaged"):
-        ParquetDataset(source, prefix="set")
+        dataset[100]
+    with pytest.raises(DatasetFileCorruptError, match=r"the footer of .*part-000001\.parquet is damaged"):
+        ParquetDataset(source, filters=col("time") > 0, prefix="set")
+
+
+def test_footers_that_a_manifest_tells_of_are_read_with_their_rows(tmp_path: Path) -> None:
+    with ParquetWriter(tmp_path, rows_per_file=10) as writer:
+        writer.append_columns({"time": np.arange(40), "pair": [[1, 2]] * 40, "text": ["a", None] * 20})
+
+    dataset = ParquetDataset(tmp_path)
+
+    footers = dataset._footers
+    assert len(dataset) == 40
+    assert dataset.all_columns == {"time", "pair", "text"}
+    assert not any(map(footers.is_read, range(4)))
+    assert dataset.read_batch([25, 21])["pair"].tolist() == [[1, 2], [1, 2]]
+    assert [footers.is_read(file) for file in range(4)] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("change", ["size", "same size", "missing"])
+def test_a_file_that_is_replaced_before_its_footer_is_read_is_an_error(tmp_path: Path, change: str) -> None:
+    for name, start in (("old", 0), ("new", 1000)):
+        with ParquetWriter(tmp_path / name, rows_per_file=10, compression="none") as writer:
+            writer.append_columns({"time": np.arange(start, start + 20)})
+    dataset = ParquetDataset(tmp_path / "old")
+    file = tmp_path / "old" / "part-000001.parquet"
+
+    if change == "missing":
+        file.unlink()
+    elif change == "size":
+        pq.write_table(pa.table({"time": np.arange(5)}), file)
+    else:
+        (tmp_path / "new" / file.name).replace(file)
+
+    assert dataset[3] == {"time": 3}
+    with pytest.raises((DatasetFileCorruptError, ResourceNotFoundError), match=r"part-000001\.parquet"):
+        dataset[13]
+
+
+@pytest.mark.parametrize("change", [{"row_groups": (3, 3)}, {"columns": {"time": None}}, {"columns": {"time": 1, "more": 1}}])
+def test_a_manifest_that_lies_about_a_footer_is_an_error(tmp_path: Path, change: dict[str, Any]) -> None:
+    with ParquetWriter(tmp_path, rows_per_file=10) as writer:
+        writer.append_columns({"time": np.arange(6)})
+    manifest = ParquetManifest.read(folder_of(tmp_path))
+    assert manifest is not None
+
+    lying = replace(manifest, files=(manifest.files[0]._replace(**change),))
+    write_metadata(folder_of(tmp_path), pq.read_schema(tmp_path / "part-000000.parquet"), [], lying)
+
+    with pytest.raises(DatasetFileCorruptError, match=r"part-000000\.parquet.*its manifest tells of other"):
+        ParquetDataset(tmp_path)[0]
 
 
 def test_files_that_another_tool_wrote_anew_are_read_as_they_are(foreign: Path) -> None:

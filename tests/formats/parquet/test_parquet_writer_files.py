@@ -101,7 +101,7 @@ def test_every_damage_of_a_manifest_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(DatasetFileCorruptError, match=r"_data_stack_manifest\.parquet is damaged.*Remove it"):
         ParquetDataset(tmp_path)
     hostile = json.loads(manifest.to_json())
-    hostile["files"][0]["name"] = "../secret.parquet"
+    hostile["files"][0][0] = "../secret.parquet"
     with pytest.raises(DatasetFileCorruptError):
         ParquetManifest.from_json(json.dumps(hostile).encode())
 
