@@ -90,7 +90,7 @@ class Footers:
         A footer is compared with what the manifest says when it is read.
         """
         records = [self._trusted_record(file) for file in range(len(self.files.paths))]
-        self._read([file for file, record in enumerate(records) if record is None])
+        self._read([file for file, record in enumerate(records) if record is None and not self.is_read(file)])
         n_rows: list[Any] = []
         for file, record in enumerate(records):
             if record is None:
@@ -102,7 +102,7 @@ class Footers:
 
     def read_all(self) -> None:
         """Read all footers that have not been read; raises as :meth:`of`."""
-        self._read([file for file, footer in enumerate(self._footers) if footer is None])
+        self._read([file for file in range(len(self.files.paths)) if not self.is_read(file)])
         n_rows = [self.facts(file).n_rows for file in range(len(self.files.paths))]
         self._set_row_groups([len(each) for each in n_rows], np.concatenate([np.empty(0, np.int64), *n_rows]))
 
