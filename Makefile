@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 
 # Each test file runs in one process, so that its tests share the servers they start. With more processes than cores, some wait
 # while others compute.
-PYTEST := $(BIN)/python -m pytest -q --numprocesses 3 --dist loadfile
+PYTEST := $(BIN)/python -m pytest -q --numprocesses 4 --dist loadfile
 
 # The tests start hundreds of interpreters, which would compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE
