@@ -19,8 +19,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data-stack browse", "starlette", "browse") from error
 
-__all__ = ["make_app"]
-
 _STATIC: Final = Path(__file__).with_name("static")
 #: The URL of a picture holds a number of this run, so another dataset on the same port is never taken for this one.
 _KEPT: Final = {"cache-control": "private, max-age=86400, immutable"}

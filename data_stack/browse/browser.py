@@ -23,8 +23,6 @@ from data_stack.dataset.reports.leakage import find_duplicates
 from data_stack.dataset.reports.markup import readable
 from data_stack.exception import ConfigError
 
-__all__ = ["Browser"]
-
 _MOST_SAMPLES: Final = 200
 _MOST_CELLS: Final = 40
 _MOST_COLUMNS: Final = 500

@@ -11,8 +11,6 @@ from data_stack.dataset.display.kinds import shorten
 from data_stack.dataset.display.samples import label_text
 from data_stack.dataset.reports.markup import printable
 
-__all__ = ["cell_text", "full_text"]
-
 _CELL_CHARACTERS: Final = 160
 _MOST_CHARACTERS: Final = 20_000
 _MOST_NUMBERS: Final = 400

@@ -16,8 +16,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data-stack browse", "starlette", "browse") from error
 
-__all__ = ["Guard"]
-
 _HOSTS: Final = frozenset(("127.0.0.1", "localhost", "[::1]"))
 #: What a page of ours, or the address bar, sends; other pages send ``cross-site`` or ``same-site``.
 _OWN_SITES: Final = frozenset(("", "same-origin", "none"))

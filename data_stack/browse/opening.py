@@ -12,8 +12,6 @@ from data_stack.formats.conversion.source import open_source
 from data_stack.io.location import Location, location_of
 from data_stack.repository.places import find_places, open_as
 
-__all__ = ["open_splits"]
-
 
 def open_splits(source: Any, split: str | None, resources: contextlib.ExitStack) -> dict[str, DatasetIteratorIF]:
     """The splits that lie at a place: those in its folders, such as ``train`` and ``test``; or else all samples as one.

@@ -13,8 +13,6 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.reports.markup import Beside, Block, Facts, Fold, Heading, Paragraph, Rich, Table, as_html, bar, readable
 from data_stack.display.report import DatasetReport
 
-__all__ = ["page_of"]
-
 _N_SAMPLES: Final = 48
 _N_BYTES: Final = 1_100_000  # of all pictures, before base64
 _MOST_COLUMNS: Final = 24

@@ -16,8 +16,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("browsing Parquet", "pyarrow", "parquet") from error
 
-__all__ = ["open_parquet"]
-
 #: Of row groups: enough to scroll in, far below what training keeps.
 _MAX_CACHED_BYTES: Final = 16 << 20
 

@@ -19,8 +19,6 @@ from data_stack.dataset.reports.markup import readable
 from data_stack.exception import ConfigError
 from data_stack.util.stacked_values import missing_in
 
-__all__ = ["Condition", "Search", "compare", "find_alike", "histograms", "parse_conditions"]
-
 _MOST_CONDITIONS: Final = 32
 _MOST_BARS: Final = 200
 _N_RANGES: Final = 30

@@ -20,8 +20,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data-stack browse", "uvicorn", "browse") from error
 
-__all__ = ["serve"]
-
 _HOST: Final = "127.0.0.1"
 _SHUTDOWN_SECONDS: Final = 2
 

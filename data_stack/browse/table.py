@@ -22,8 +22,6 @@ from data_stack.dataset.reports.markup import readable
 from data_stack.dataset.reports.target_distribution import plain_value
 from data_stack.util.byte_cache import ByteCache
 
-__all__ = ["BrowsedColumn", "Table", "Values", "number_of"]
-
 Values = npt.NDArray[Any]
 """Plain values of a column, shape ``(n,)``: numbers, times, or objects that are str or None."""
 

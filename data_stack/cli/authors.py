@@ -18,8 +18,6 @@ from data_stack.cli.completion import complete_names
 from data_stack.cli.settings import Settings, answer, echo, takes_settings
 from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
 
-__all__ = ["check", "new"]
-
 _SUITE = "data_stack.testing.installed"
 
 

@@ -20,8 +20,6 @@ from data_stack.cli.settings import (
     takes_settings,
 )
 
-__all__ = ["browse", "html_option", "write_page"]
-
 html_option = click.option(
     "--html", "page", metavar="FILE", help="Write a page with samples and histograms to FILE, to send by mail; at most 2 MB."
 )

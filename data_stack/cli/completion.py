@@ -12,8 +12,6 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-__all__ = ["complete_names", "complete_places", "complete_sources", "complete_splits", "completion"]
-
 _SCHEMES = ("file://", "mongodb://", "s3://", "gs://", "az://", "sftp://", "hdfs://")
 
 _SETUP = """\b

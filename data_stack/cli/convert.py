@@ -19,8 +19,6 @@ from data_stack.cli.settings import (
 )
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["convert_dataset"]
-
 _FORMAT = "FORMAT"
 _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
 

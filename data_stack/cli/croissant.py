@@ -10,8 +10,6 @@ import click
 from data_stack.cli.completion import complete_names
 from data_stack.cli.settings import Settings, common_options, dataset_options, echo, parse_options, pass_settings
 
-__all__ = ["croissant"]
-
 
 @click.command()
 @click.argument("name", metavar="NAME", shell_complete=complete_names)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from data_stack.dataset.engine import PreparationEngine
     from data_stack.io.storage_connectors import StorageConnector
 
-__all__ = ["collect_facts", "engine_of", "import_dataset", "prepare_dataset"]
-
 
 def collect_facts(name: str, connector: StorageConnector) -> dict[str, Any]:
     """A dataset's description and its state in a store, as plain JSON data; prepares nothing.

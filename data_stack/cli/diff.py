@@ -11,8 +11,6 @@ from data_stack.cli.completion import complete_names
 from data_stack.cli.settings import Settings, echo, print_blocks, print_json, takes_settings
 from data_stack.dataset.reports.markup import whole_page
 
-__all__ = ["diff"]
-
 
 @click.command()
 @click.argument("first", metavar="FIRST", shell_complete=complete_names)

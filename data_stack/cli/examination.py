@@ -18,8 +18,6 @@ from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.default_storage import HOME
 
-__all__ = ["run_checks"]
-
 _PACKAGES = {
     "numpy": "samples",
     "h5py": "HDF5",

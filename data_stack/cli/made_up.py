@@ -15,8 +15,6 @@ from data_stack.codecs import codec_of
 from data_stack.formats.hdf5 import write_hdf5
 from data_stack.formats.numpy_arrays import write_npz
 
-__all__ = ["make_up"]
-
 _SHAPES = ("circle", "square", "stripes")
 _N_OF_CLASS = 4
 _RATE = 8000

@@ -31,8 +31,6 @@ from data_stack.cli.stores import copy, du, gc, remove, verify
 from data_stack.dataset.reports.markup import printable
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
 
-__all__ = ["PrintableFormatter", "main"]
-
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
 _COMMANDS = (

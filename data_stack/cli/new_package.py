@@ -15,8 +15,6 @@ from data_stack.cli.made_up import make_up
 from data_stack.exception import ConfigError
 from data_stack.plugins.manager import default_manager
 
-__all__ = ["write_package"]
-
 _EXTRAS = {"images": "images", "audio": "audio"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*", re.ASCII)
 _MOST_CHARACTERS = 60

@@ -20,8 +20,6 @@ from data_stack.formats.parquet.types import dtype_name
 from data_stack.loader.loader import Loader
 from data_stack.loader.orders import BlockShuffled
 
-__all__ = ["facts_of", "measure"]
-
 
 def facts_of(source: Any, *, with_values: bool = False) -> dict[str, Any]:
     """The facts in the footers of a dataset, as plain JSON data.

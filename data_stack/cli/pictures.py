@@ -30,8 +30,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Protocol", "find_protocol", "print_picture", "print_tiles"]
-
 Protocol = Literal["kitty", "sixel"]
 
 # https://sw.kovidgoyal.net/kitty/graphics-protocol/#querying-support-and-available-transmission-mediums

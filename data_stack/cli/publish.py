@@ -7,8 +7,6 @@ import click
 from data_stack.cli.completion import complete_names
 from data_stack.cli.settings import Settings, echo, print_json, takes_settings
 
-__all__ = ["publish"]
-
 
 @click.command()
 @click.argument("name", metavar="NAME", shell_complete=complete_names)

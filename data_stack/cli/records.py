@@ -6,8 +6,6 @@ import click
 
 from data_stack.cli.settings import Settings, answer, common_options, takes_settings
 
-__all__ = ["records"]
-
 
 @click.group("records")
 @common_options

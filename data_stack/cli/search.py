@@ -9,8 +9,6 @@ import click
 from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_columns, print_json
 from data_stack.dataset.reports.markup import size_text
 
-__all__ = ["search"]
-
 
 @click.command()
 @click.argument("terms", metavar="TERM...", nargs=-1, required=True)

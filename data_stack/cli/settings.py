@@ -23,25 +23,6 @@ if TYPE_CHECKING:
 
     from data_stack.io.storage_connectors import StorageConnector
 
-__all__ = [
-    "SWITCHES",
-    "Settings",
-    "answer",
-    "common_options",
-    "dataset_options",
-    "echo",
-    "is_place",
-    "parse_options",
-    "pass_settings",
-    "print_blocks",
-    "print_columns",
-    "print_facts",
-    "print_json",
-    "takes_settings",
-    "terminal",
-    "uses_colours",
-]
-
 _STORAGE_HELP = """The store: a folder, or a URL: mongodb://…, s3://…, file://…, a plugin's scheme.
 [env: DATA_STACK_HOME; default: the user's cache folder]"""
 

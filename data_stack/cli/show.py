@@ -22,8 +22,6 @@ from data_stack.cli.settings import (
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF
 
-__all__ = ["show"]
-
 _N_SAMPLES = 20
 _COLUMNS = ("position", "label", "sample")
 _TILE_PIXELS = 1 << 14  # decoded, before it is made to fit

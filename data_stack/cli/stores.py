@@ -20,8 +20,6 @@ from data_stack.cli.settings import (
 )
 from data_stack.dataset.reports.markup import size_text
 
-__all__ = ["copy", "du", "gc", "remove", "verify"]
-
 _name = click.argument("name", metavar="NAME", shell_complete=complete_names)
 _names = click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_names)
 _jobs = click.option(

@@ -17,8 +17,6 @@ from data_stack.codecs.registry import register_codec
 from data_stack.util.exact import as_array
 from data_stack.util.stacked_values import exact_array
 
-__all__ = ["ArrayCodec", "array_of", "bytes_of", "check_dtype", "check_shape", "exactly_array", "storable"]
-
 #: dtype.str of what has values in its own bytes: no Python objects, no strings of varying length, no fields.
 _DTYPE = re.compile(r"[<>|=](?:[biufcV][0-9]{1,9}|[SU][0-9]{1,9}|[mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,7}\])?)", re.ASCII)
 _MAX_DIMENSIONS = 64

@@ -18,8 +18,6 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError, RequestLimitError
 from data_stack.util.request_limit import current_request
 
-__all__ = ["Codec", "Column", "FixedLayout", "FunctionCodec", "check_range", "decode_file", "import_optional"]
-
 
 @dataclass(frozen=True, init=False)
 class Column:

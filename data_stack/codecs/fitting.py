@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from data_stack.util.exact import as_array
 
-__all__ = ["as_dtype", "check_shape", "fit_array", "fits_shape"]
-
 _Array = npt.NDArray[Any]
 
 #: By the kind of a dtype, the kinds of those whose values it may hold.

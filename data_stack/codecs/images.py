@@ -18,8 +18,6 @@ from data_stack.util.request_limit import check_request
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
-__all__ = ["MAX_PIXELS", "ImageCodec", "pillow"]
-
 #: What Pillow warns from on: a quarter of a GiB of RGB.
 MAX_PIXELS = 89_478_485
 

@@ -11,8 +11,6 @@ import numpy as np
 from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.codecs.registry import register_codec
 
-__all__ = ["Int64Codec", "IntCodec", "UInt64Codec"]
-
 _MAX_INT_BYTES = 16
 
 

@@ -36,8 +36,6 @@ except ImportError:
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
-__all__ = ["JpgCodec"]
-
 simplejpeg: ModuleType | None = _simplejpeg
 
 #: How often all pixels that are allowed may be gone through: a progressive image is decoded scan by scan, of a few bytes each.

@@ -13,8 +13,6 @@ from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import register_codec
 from data_stack.util.request_limit import check_request
 
-__all__ = ["JsonCodec"]
-
 #: A record of no more takes some MiB at most.
 _HARMLESS_BYTES = 1 << 17
 

@@ -22,8 +22,6 @@ from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.positional import Readable, check_unpacked, lend_or_open, name_of, reading
 
-__all__ = ["NpyCodec", "NpyHeader", "read_npy", "read_npy_header", "write_npy"]
-
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 20

@@ -16,8 +16,6 @@ from data_stack.codecs.npy import NpyCodec, check_array_column
 from data_stack.codecs.registry import register_codec
 from data_stack.io.positional import check_expansion
 
-__all__ = ["NpzCodec"]
-
 _NPY: Final = NpyCodec()
 _MEMBERS: Final = ("arr.npy", "arr_0.npy")
 

@@ -15,14 +15,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "SIGNATURE",
-    "check_chunks",
-    "decode_png",
-    "encode_png",
-    "plain_png",
-]
-
 #: What a plain file begins with: a signature, then the chunk IHDR, with its checksum.
 _HEAD_BYTES: Final = 33
 _HEAD: Final = struct.Struct(">8sI4sIIBBBBBI")

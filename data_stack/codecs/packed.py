@@ -12,8 +12,6 @@ from data_stack.codecs.arrays import array_of, bytes_of, check_dtype, check_shap
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import register_codec
 
-__all__ = ["MsgpackCodec", "TreeCodec"]
-
 #: What a list of four that stands for an array begins with, as Granular writes it.
 _ARRAY_MARK = "_"
 #: A record of fewer bytes cannot make msgpack allocate more than some MiB, even if it claims other lengths.

@@ -8,8 +8,6 @@ from typing import Any
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import register_codec
 
-__all__ = ["BytesCodec", "Utf8Codec"]
-
 
 @register_codec
 @dataclass(frozen=True, repr=False)

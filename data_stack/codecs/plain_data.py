@@ -13,8 +13,6 @@ import numpy as np
 from data_stack.codecs.arrays import ArrayCodec
 from data_stack.exception import ConfigError
 
-__all__ = ["canonical_json", "from_plain", "shorten", "to_plain"]
-
 _ARRAY_KINDS = "biufcmMSU"  # of fixed size, and nothing in them can run
 #: Arrays are base64 of their records.
 _ARRAYS = ArrayCodec()

@@ -18,8 +18,6 @@ from data_stack.exception import MissingDependencyError
 if TYPE_CHECKING:
     from PIL import ImageFile
 
-__all__ = ["PngCodec"]
-
 #: Images of at most so many pixels are not checked against the limit of a request before they are decoded.
 _FEW_PIXELS = 1 << 20
 #: Pillow's modes by the channels that a plain PNG file has behind its height and width.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from data_stack.codecs.codec import Codec
 
-__all__ = ["add_codec_provider", "find_provided_codecs"]
-
 _providers: list[Callable[[], Mapping[str, Codec]]] = []
 
 

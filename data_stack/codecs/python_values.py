@@ -14,8 +14,6 @@ from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError
 
-__all__ = ["PythonCodec"]
-
 _EXACT = (type(None), bool, int, float, complex, str, bytes, range, slice)
 
 

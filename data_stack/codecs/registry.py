@@ -19,18 +19,6 @@ from data_stack.codecs.provided import find_provided_codecs
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = [
-    "Codecs",
-    "codec_from_json",
-    "codec_of",
-    "media_types",
-    "register_codec",
-    "registered_types",
-    "type_of_bytes",
-    "type_of_extension",
-    "types_by_extension",
-]
-
 #: Codecs of one's own by type: a Codec, a pair of functions (encode, decode), or None for bytes as they are.
 Codecs: TypeAlias = Mapping[str, Codec | tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None] | None]
 

@@ -15,8 +15,6 @@ from data_stack.codecs.codec import Codec, check_range, import_optional
 from data_stack.codecs.registry import register_codec
 from data_stack.util.request_limit import check_request
 
-__all__ = ["FlacCodec", "SoundCodec", "WavCodec"]
-
 _MAX_RATE = 2**31 - 1
 #: FLAC's header has 36 bits for the number of samples; libsndfile reports more where it is left out.
 _MAX_SAMPLES = 2**36

@@ -17,9 +17,6 @@ from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
 
-__all__ = ["Mp4Codec", "VideoCodec", "WebmCodec"]
-
-
 _av = functools.partial(import_optional, "av", "a column of videos", "av", "video")
 
 

@@ -15,8 +15,6 @@ from data_stack.codecs.registry import register_codec
 if TYPE_CHECKING:
     from PIL import ImageFile
 
-__all__ = ["WebpCodec"]
-
 
 @register_codec
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -14,8 +14,6 @@ from data_stack.util.request_limit import check_request, current_request, limit_
 
 _zstd = functools.partial(import_optional, "zstandard", "a column of zstd(…)", "zstandard", "zstd")
 
-__all__ = ["ZstdCodec"]
-
 #: What a decompressor may allocate for itself.
 _MAX_WINDOW_LOG = 27
 _WHAT = "a record of zstd"

@@ -8,8 +8,6 @@ from urllib.parse import quote
 
 from data_stack.io.identifiers import check_identifier
 
-__all__ = ["CatalogueName", "stored_name"]
-
 # The version may also come last: so a version is added to a name that has a part. No URL is such a name.
 _NAME = re.compile(r"(?![^@]*@[^@]*@)([a-z][a-z0-9-]*):((?!/)[^@#]+)(?:@([^@#]+))?(?:#([^@#]+))?(?:@([^@#]+))?", re.ASCII)
 

@@ -21,8 +21,6 @@ from data_stack.dataset.recipes.functions import describe_unnamed, is_of_a_file
 from data_stack.dataset.recipes.recipe_values import content_if_known
 from data_stack.util.logger import logger
 
-__all__ = ["code_digest", "distributions_of", "find_changed_module", "module_digests"]
-
 # A file that was edited later may differ from the loaded module. Factories import this module, so they are loaded later.
 _LOADED_AT = time.time()
 _PACKAGE = __name__.partition(".")[0]

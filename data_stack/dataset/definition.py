@@ -14,8 +14,6 @@ from data_stack.io.identifiers import check_identifier
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["DatasetCard", "DatasetDefinition"]
-
 
 @dataclass(frozen=True, slots=True)
 class DatasetCard:

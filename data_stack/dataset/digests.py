@@ -18,8 +18,6 @@ from data_stack.exception import ConfigError
 from data_stack.util.exact import as_array, ticks_of
 from data_stack.util.stacked_values import stack_values
 
-__all__ = ["DIGEST_BYTES", "column_digests", "row_digests", "sample_digest"]
-
 DIGEST_BYTES = 16
 """Length of a digest: the start of a SHA-256."""
 

@@ -21,8 +21,6 @@ from data_stack.dataset.iterator.encoded import EncodedAccess, check_encoders
 from data_stack.dataset.iterator.registry import OPERATIONS, operation
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 
-__all__ = ["encode", "fit_encoders", "map_classes", "one_hot"]
-
 
 @operation
 def encode(

@@ -10,8 +10,6 @@ from data_stack.dataset.definition import DatasetDefinition
 from data_stack.dataset.prepared import PreparedResources, Resources
 from data_stack.io.storage_connectors.connector import StorageConnector
 
-__all__ = ["PreparationEngine", "ShardAuthor"]
-
 Result = TypeVar("Result")
 
 

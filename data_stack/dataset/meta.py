@@ -7,15 +7,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Literal, Union
 
-__all__ = [
-    "DatasetMeta",
-    "DatasetMetaIF",
-    "IdentifiyingInfoIF",
-    "IteratorMeta",
-    "MetaFactory",
-    "TargetKind",
-]
-
 
 class _NotGiven(Enum):
     """Stands for a missing argument where None is a value."""

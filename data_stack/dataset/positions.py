@@ -8,8 +8,6 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ComputedPositions", "IndexArrayOfInts", "Positions", "as_index_array", "compose", "narrow", "take"]
-
 IndexArrayOfInts = npt.NDArray[np.integer[Any]]
 
 _MOST_IN_INT32 = 2**31

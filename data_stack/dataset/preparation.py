@@ -35,8 +35,6 @@ from data_stack.io.retriever import retrieve
 from data_stack.io.storage_connectors.connector import Lease
 from data_stack.util.logger import logger
 
-__all__ = ["Preparation", "PreparationReport"]
-
 _ATTEMPTS = 4
 _LONGEST_PAUSE_SECONDS = 1.0
 

@@ -31,8 +31,6 @@ from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.util.logger import logger
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["PreparedResources", "Resources"]
-
 Default = TypeVar("Default")
 
 #: Renaming a resource takes a few requests to a server, or a copy.

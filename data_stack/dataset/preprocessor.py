@@ -6,8 +6,6 @@ import gzip
 
 from data_stack.io.resources import ResourceFactory, StreamedResource
 
-__all__ = ["PreprocessingHelpers"]
-
 
 class PreprocessingHelpers:
     """Transformations of resources as streams."""

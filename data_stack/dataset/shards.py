@@ -20,8 +20,6 @@ from data_stack.io.progress import with_bar
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.util.logger import logger
 
-__all__ = ["EnginePreparation", "Shard", "check_shards", "prepare_in_turn"]
-
 _SHOWN_CHARACTERS = 60
 
 

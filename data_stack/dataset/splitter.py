@@ -17,16 +17,6 @@ from data_stack.dataset.splits.parts import check_n_folds
 from data_stack.dataset.splits.splitting import check_ratios
 from data_stack.exception import ConfigError
 
-__all__ = [
-    "CVSplitterImpl",
-    "NestedCVSplitterImpl",
-    "RandomSplitterImpl",
-    "Splitter",
-    "SplitterFactory",
-    "SplitterIF",
-    "StratifiedSplitterImpl",
-]
-
 _Arguments = ParamSpec("_Arguments")
 _Positions = npt.NDArray[np.integer[Any]]
 

@@ -24,8 +24,6 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.util.logger import logger
 
-__all__ = ["Finding", "Readiness", "StoredDataset"]
-
 _MARK = f"{STAGED}mark"
 _MARK_BYTES = 200
 

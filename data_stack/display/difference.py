@@ -22,8 +22,6 @@ from data_stack.exception import ConfigError
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import default_repository
 
-__all__ = ["DatasetDiff", "diff"]
-
 _Positions: TypeAlias = npt.NDArray[np.int64]
 _Pairs: TypeAlias = tuple[_Positions, _Positions]
 _N_SHOWN = 8

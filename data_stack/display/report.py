@@ -26,8 +26,6 @@ from data_stack.repository.repository import DatasetDescription, default_reposit
 if TYPE_CHECKING:
     from data_stack.dataset.manifest import Manifest
 
-__all__ = ["DatasetReport"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DatasetReport(TextDocument):

@@ -15,8 +15,6 @@ from data_stack.loader.workers.channel import Parcel
 from data_stack.loader.workers.child_process import begin_as_child
 from data_stack.loader.workers.pickling import dump, dump_error, load
 
-__all__ = ["Failure", "attempt", "main", "pack"]
-
 
 @dataclass(frozen=True)
 class Failure:

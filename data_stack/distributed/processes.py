@@ -17,8 +17,6 @@ from data_stack.loader.workers.child_process import ChildProcess
 from data_stack.util.logger import logger
 from data_stack.util.processors import n_processors
 
-__all__ = ["ProcessEngine"]
-
 Result = TypeVar("Result")
 
 _LOOK_SECONDS = 0.25

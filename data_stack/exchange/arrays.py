@@ -14,8 +14,6 @@ from data_stack.exception import ConfigError
 from data_stack.formats.image_folder import ImageFolderIterator
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["from_folder", "from_numpy", "from_torch", "with_target"]
-
 
 def from_numpy(*arrays: Any, target: ColumnKey | None = None, class_names: Sequence[str] | None = None) -> DatasetIteratorIF:
     """The rows of arrays as samples; nothing is copied, and a memory-mapped array is read when its rows are.

@@ -6,8 +6,6 @@ from typing import Any
 
 from data_stack.loader.loader import Loader
 
-__all__ = ["to_tensorflow"]
-
 _SAMPLES_AT_ONCE = 64
 
 

@@ -23,8 +23,6 @@ from data_stack.io.resources import StreamedResource
 from data_stack.util.exact import python_values
 from data_stack.util.forks import ForkLock
 
-__all__ = ["ArrayColumn", "Column", "ColumnsDatasetIterator", "of_files_only"]
-
 
 class Column(ABC):
     """One value for each sample."""

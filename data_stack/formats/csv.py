@@ -20,8 +20,6 @@ from data_stack.io.positional import PositionalFile, lend_or_open, name_of, read
 from data_stack.io.resources import StreamedTextResource
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["CSVDatasetIterator", "read_csv", "read_csv_matrix"]
-
 _BLOCK_ROWS = 4096
 #: A longer line is damage, or made to fill memory. (A field has csv.field_size_limit(), 131,072 characters.)
 _MAX_LINE_CHARACTERS = 1 << 24

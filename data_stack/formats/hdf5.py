@@ -24,8 +24,6 @@ from data_stack.io.resources import StreamedResource
 from data_stack.util.exact import python_values
 from data_stack.util.request_limit import check_request, limit_bytes
 
-__all__ = ["HDF5DatasetIterator", "dataset_keys", "write_hdf5"]
-
 #: HDF5 reads a whole chunk for one row of it.
 _MAX_CHUNK_BYTES = 1 << 30
 _MAX_SOFT_LINKS = 16

@@ -26,8 +26,6 @@ from data_stack.io.positional import (
     reading,
 )
 
-__all__ = ["IdxDatasetIterator", "read_idx", "read_idx_header", "write_idx"]
-
 _DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 _CODES = {np.dtype(text).newbyteorder("="): code for code, text in _DTYPES.items()}
 _BLOCK_BYTES = 1 << 20

@@ -34,8 +34,6 @@ from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["FILE_NAME", "METADATA", "PART", "ImageFolderIterator", "holds_images", "image_type_of_bytes"]
-
 #: Images too, but of a kind that no codec of ours reads.
 _OTHER_IMAGES: Final = frozenset((".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff"))
 METADATA: Final = ("metadata.jsonl", "metadata.csv")

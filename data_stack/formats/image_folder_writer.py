@@ -16,8 +16,6 @@ from data_stack.formats.image_folder import FILE_NAME, METADATA, PART, image_typ
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_errors import storage_errors
 
-__all__ = ["write_image_folder"]
-
 _CLASS: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
 
 

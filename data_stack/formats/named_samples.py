@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from data_stack.exception import ConfigError
 
-__all__ = ["by_name", "samples_at_once"]
-
 _BYTES: Final = 8 << 20
 _MOST_SAMPLES: Final = 4096
 

@@ -14,8 +14,6 @@ from data_stack.formats.columns import Column
 from data_stack.io.positional import PositionalFile
 from data_stack.util.exact import python_values
 
-__all__ = ["StoredRowsColumn"]
-
 #: Rows that lie this close are fetched together: a read costs about as much as this many bytes.
 _GAP_BYTES = 1 << 14
 #: What one request brings at most, so that a large batch is not in memory twice.

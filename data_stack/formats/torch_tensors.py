@@ -29,16 +29,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack.formats.torch_tensors", "torch", "torch") from error
 
-__all__ = [
-    "TensorsDatasetIterator",
-    "TorchDatasetIterator",
-    "load_tensors",
-    "save_tensors",
-    "tensor_of",
-    "tensors_of",
-    "write_tensor",
-]
-
 _ZIP_MAGIC = b"PK\x03\x04"
 #: What the pickle of tensors names; and what else it may, of all that torch would call for it. The others make room for what is
 #: not there, a ``bytearray`` of any number of bytes for one, or call functions that no tensor needs.

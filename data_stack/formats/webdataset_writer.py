@@ -27,8 +27,6 @@ from data_stack.io.folder import Folder, folder_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["WebDatasetWriter", "write_shard"]
-
 
 class WebDatasetWriter:
     """Writes WebDataset shards ``NAME-000000.tar``, ``NAME-000001.tar`` …, the same bytes for the same samples.

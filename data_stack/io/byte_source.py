@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = ["ByteSource", "PositionalRaw", "Positioned"]
-
 
 class ByteSource(ABC):
     """Immutable bytes with positional access, which a resource of a storage connector reads.

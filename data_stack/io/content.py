@@ -15,8 +15,6 @@ from data_stack.util.executor import waiting
 from data_stack.util.logger import logger
 from data_stack.util.processors import n_threads
 
-__all__ = ["content_of_resource", "contents_of_resources"]
-
 _READ_BYTES: Final = 1 << 20
 #: Hashing so much takes a second.
 _LARGE_BYTES: Final = 1 << 30

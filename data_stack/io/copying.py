@@ -32,8 +32,6 @@ from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.writer import COPY_BYTES
 from data_stack.util.logger import logger
 
-__all__ = ["Copied", "CopyFault", "CopyReport", "Outcome", "Parcel", "Seal", "Wanted", "check_apart", "copy_parcels"]
-
 _MOST_SEAL_BYTES = 64 << 20
 
 

@@ -34,16 +34,6 @@ from data_stack.io.storage_connectors.writer import ResourceWriter, sealing
 from data_stack.io.storage_errors import storage_error, storage_errors
 from data_stack.io.url import StorageURL
 
-__all__ = [
-    "TEMPORARY",
-    "Folder",
-    "LentFolder",
-    "LocalFolder",
-    "StoreFolder",
-    "folder_of",
-    "lend_folder",
-]
-
 #: Prefix of unfinished files.
 TEMPORARY: Final = ".~"
 #: Limit of files that are read whole (a spec, a manifest).

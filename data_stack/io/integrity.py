@@ -33,22 +33,6 @@ from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = [
-    "ALGORITHM",
-    "BLOCK_BYTES",
-    "DIGEST_BYTES",
-    "BlockDigests",
-    "Digest",
-    "HashingThread",
-    "block_digest",
-    "block_digest_at",
-    "differing_blocks",
-    "digest_of_block",
-    "digests_of_blocks",
-    "seal_json",
-    "unseal_json",
-]
-
 BLOCK_BYTES: Final = 1 << 16
 DIGEST_BYTES: Final = 8
 #: Of a block, as messages name it.

@@ -10,8 +10,6 @@ from data_stack.exception import ResourceNotFoundError, UnsupportedStorageOperat
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.writer import ResourceWriter
 
-__all__ = ["LentResource", "LentResources", "OneResource"]
-
 
 class LentResources(Mapping[str, StreamedResource]):
     """Resources by name, such as those of a dataset: ``resources[name]`` opens one, which the caller closes."""

@@ -10,8 +10,6 @@ from data_stack.exception import MissingFileError
 from data_stack.io.storage_connectors.file_source import FileSource, OpenedFile
 from data_stack.io.storage_errors import storage_error, storage_errors
 
-__all__ = ["LocalFile"]
-
 
 class LocalFile(FileSource):
     """A file of this machine, read by position, also after a fork.

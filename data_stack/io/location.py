@@ -13,8 +13,6 @@ from data_stack.io.resources import StreamedResource, StreamedTextResource
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.url import scheme_of, split_url
 
-__all__ = ["Location", "as_resource", "is_path", "location_of"]
-
 
 @dataclass(frozen=True)
 class Location:

@@ -10,8 +10,6 @@ from typing import Generic, TypeVar
 
 from data_stack.util.executor import waiting
 
-__all__ = ["Stopped", "Workers"]
-
 _Job = TypeVar("_Job")
 
 #: How long an interruption waits for threads; those that wait for a server end when it answers.

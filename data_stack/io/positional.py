@@ -23,18 +23,6 @@ from data_stack.util.request_limit import check_request
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = [
-    "MAX_EXPANSION",
-    "PositionalFile",
-    "Readable",
-    "check_apart",
-    "check_expansion",
-    "check_unpacked",
-    "lend_or_open",
-    "name_of",
-    "reading",
-]
-
 _logger = logging.getLogger(__name__)
 
 #: Limit of claimed bytes per stored byte, above :data:`_HARMLESS_BYTES`.

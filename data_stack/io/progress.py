@@ -10,14 +10,6 @@ from contextvars import ContextVar
 from importlib import import_module
 from typing import Any, TypeVar
 
-__all__ = [
-    "byte_bar",
-    "new_bar",
-    "progress_as",
-    "shows_progress",
-    "with_bar",
-]
-
 _Item = TypeVar("_Item")
 
 _wanted: ContextVar[bool | None] = ContextVar("data_stack progress", default=None)

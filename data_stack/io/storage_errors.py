@@ -11,8 +11,6 @@ from typing import Final
 
 from data_stack.exception import DataStackError, StorageError, StorageFullError
 
-__all__ = ["FULL_ERRORS", "storage_error", "storage_errors"]
-
 #: A full disk, an exceeded quota or file size limit.
 FULL_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 

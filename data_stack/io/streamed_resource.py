@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["DEFAULT_CHUNK_BYTES", "GivesResources", "Storable", "StreamedResource"]
-
 DEFAULT_CHUNK_BYTES = 1 << 20
 #: Longer or more distant ranges are clipped to the resource first, as Python's files allocate the requested length.
 _LARGE_BYTES = 1 << 30

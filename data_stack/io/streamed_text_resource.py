@@ -11,8 +11,6 @@ from data_stack.io.streamed_resource import DEFAULT_CHUNK_BYTES, GivesResources,
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["StreamedTextResource"]
-
 
 def _reopen_text(
     buffer: StreamedResource, identifier: str, chunk_size: int, encoding: str, newline: str | None

@@ -10,8 +10,6 @@ from urllib.parse import unquote
 
 from data_stack.exception import ConfigError
 
-__all__ = ["StorageURL", "parse_option", "scheme_of", "split_url"]
-
 # "file:/data" and "memory:" are URLs too; other schemes need "//", for "v1:data" may be a folder.
 _URL: Final = re.compile(
     r"(?:(?P<short>file|memory):(?!//)|(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>[^/?#]*))"

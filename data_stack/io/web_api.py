@@ -10,8 +10,6 @@ from typing import Any, Final
 from data_stack.exception import CatalogueBusyError, CatalogueUnavailableError
 from data_stack.io.retriever import is_offline
 
-__all__ = ["ask_json"]
-
 _TIMEOUT_SECONDS: Final = 30.0
 _ATTEMPTS: Final = 4
 _MOST_WAIT_SECONDS: Final = 60.0

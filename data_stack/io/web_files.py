@@ -10,8 +10,6 @@ from urllib.parse import quote, urljoin, urlsplit
 from data_stack.exception import ResourceNotFoundError, StorageError, StorageUnavailableError
 from data_stack.io.retriever.transfer import redact, shorten
 
-__all__ = ["WebFiles"]
-
 _TIMEOUT_SECONDS: Final = 30.0
 _MOST_REDIRECTS: Final = 5
 _RETRIED: Final = (429, 500, 502, 503, 504)

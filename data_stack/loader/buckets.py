@@ -17,8 +17,6 @@ from data_stack.dataset.recipes.recipe_values import array_digest
 from data_stack.exception import ConfigError
 from data_stack.loader.orders import Order, Shuffled
 
-__all__ = ["Bucketed"]
-
 
 class Bucketed(Order):
     """Shuffles all samples, and brings those of similar length together in chunks, window by window::

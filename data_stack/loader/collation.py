@@ -16,8 +16,6 @@ from data_stack.exception import ConfigError
 from data_stack.loader.ragged import Ragged, common_dtype, fill, join, value_arrays
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["Collation", "Concatenated", "Padded"]
-
 
 class Collation(ABC):
     """Turns columns into a batch. It pickles, and threads share it."""

@@ -14,16 +14,6 @@ import numpy as np
 from data_stack.dataset.iterator.stacking import Column, as_array, stack_samples
 from data_stack.exception import ConfigError
 
-__all__ = [
-    "NUMBERS",
-    "Conversion",
-    "Pairs",
-    "map_nested",
-    "map_pairs",
-    "one_ahead",
-    "parts_of_objects",
-]
-
 NUMBERS = frozenset({"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"})
 """Dtypes that torch and TensorFlow have, too, as ``dtype.str[1:]``."""
 

@@ -17,8 +17,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack.loader.jax", "jax", "jax") from error
 
-__all__ = ["JaxConversion"]
-
 
 @dataclass(frozen=True)
 class JaxConversion(Conversion):

@@ -21,8 +21,6 @@ from data_stack.loader.collation import Collation
 from data_stack.util.forks import ForkLock
 from data_stack.util.functions import has_parameter
 
-__all__ = ["BatchMaker", "EpochStacks", "Job", "MadeBatch"]
-
 
 class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
     """One batch to make.

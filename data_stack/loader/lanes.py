@@ -13,8 +13,6 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.loader.orders import Order
 
-__all__ = ["Lanes"]
-
 
 class Lanes(Order):
     """Divides another order so that each of several ranks reads its own blocks.

@@ -31,8 +31,6 @@ from data_stack.loader.sources import StepSource
 from data_stack.loader.state import LoaderState
 from data_stack.loader.workers.automatic import WorkerKind, workers_of_kind
 
-__all__ = ["Loader", "TensorFlowLoader"]
-
 _Self = TypeVar("_Self", bound="Loader")
 
 

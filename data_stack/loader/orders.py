@@ -21,8 +21,6 @@ from data_stack.dataset.recipes.recipe_values import array_digest
 from data_stack.exception import ConfigError
 from data_stack.util.stretches import Stretches
 
-__all__ = ["BlockShuffled", "InOrder", "Order", "Shuffled", "block_lengths", "epoch_permutation"]
-
 
 def block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64] | None:
     """The number of samples of each block that a stack reads together, shape ``(n_blocks,)``, without empty blocks.

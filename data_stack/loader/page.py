@@ -10,8 +10,6 @@ from data_stack.dataset.reports.markup import Block, Facts, Heading, TextDocumen
 from data_stack.loader.orders import Order
 from data_stack.loader.plan import Plan
 
-__all__ = ["LoaderPage"]
-
 
 @dataclass(frozen=True)
 class LoaderPage(TextDocument):

@@ -17,8 +17,6 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError
 
-__all__ = ["Plan", "Uneven"]
-
 Uneven = Literal["pad", "drop", "keep"]
 """How to treat samples of an epoch's last step that ``world`` does not divide."""
 

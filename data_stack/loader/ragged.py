@@ -16,8 +16,6 @@ from data_stack.dataset.iterator.stacking import exact_array
 from data_stack.exception import ConfigError
 from data_stack.util.exact import common_dtype as exact_dtype
 
-__all__ = ["Ragged", "common_dtype", "fill", "join", "value_arrays"]
-
 _NUMBERS = "biufc"
 
 

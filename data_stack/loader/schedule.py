@@ -13,8 +13,6 @@ from data_stack.loader.jobs import Job
 from data_stack.loader.orders import Order
 from data_stack.loader.plan import Plan
 
-__all__ = ["NEVER", "Mark", "Schedule"]
-
 NEVER = sys.maxsize
 """The end epoch of an endless iteration."""
 

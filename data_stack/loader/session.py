@@ -16,8 +16,6 @@ from data_stack.loader.workers.workers import Workers
 from data_stack.util.forks import call_in_forks
 from data_stack.util.logger import logger
 
-__all__ = ["LoaderStatistics", "Session", "group_shard"]
-
 
 @dataclass(slots=True)
 class LoaderStatistics:

@@ -25,8 +25,6 @@ from data_stack.exception import ConfigError
 from data_stack.loader.orders import epoch_permutation
 from data_stack.util.functions import has_parameter
 
-__all__ = ["AnySource", "Epochs", "Interleave", "Mix", "Sample", "StepSource", "Transform", "Truncate"]
-
 _ENDLESS = 2**48
 """The length of what has no end: at a million samples a second, nine years; and thousands of such lengths can be added."""
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from data_stack.exception import LoaderStateError
 
-__all__ = ["LoaderState", "check_seal", "seal"]
-
 _VERSION = 2
 
 

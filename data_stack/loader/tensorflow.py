@@ -17,8 +17,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack.loader.tensorflow", "tensorflow", "tensorflow") from error
 
-__all__ = ["TensorFlowConversion", "dataset_of"]
-
 # the alignment that vector instructions (AVX-512) may need
 _ALIGNMENT_BYTES = 64
 _PLAIN = (bool, int, float, complex, str, bytes)

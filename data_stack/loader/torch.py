@@ -28,8 +28,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack.loader.torch", "torch", "torch") from error
 
-__all__ = ["TorchConversion", "TorchDataset", "collate", "shard_of_process"]
-
 _DTYPES = frozenset(map(np.dtype, NUMBERS))  # in this machine's byte order
 
 

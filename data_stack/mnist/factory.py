@@ -14,8 +14,6 @@ from data_stack.io.resource_definition import ResourceDefinition
 if TYPE_CHECKING:
     from data_stack.mnist.iterator import MNISTIterator
 
-__all__ = ["MNISTFactory"]
-
 _MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
 
 

@@ -8,8 +8,6 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.torch_tensors import load_tensors
 from data_stack.io.resources import StreamedResource
 
-__all__ = ["MNISTIterator"]
-
 
 class MNISTIterator(SequenceDatasetIterator):
     """Samples ``(image, label, tag)``: a float32 tensor of shape ``(28, 28)`` in [0, 1], and twice the digit as an int.

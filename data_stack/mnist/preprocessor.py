@@ -13,8 +13,6 @@ from data_stack.formats.torch_tensors import write_tensor
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import StorageConnector
 
-__all__ = ["MNISTPreprocessor", "write_samples", "write_targets"]
-
 _IMAGES_AT_ONCE = 1024
 
 

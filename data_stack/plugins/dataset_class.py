@@ -12,8 +12,6 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 if TYPE_CHECKING:
     from data_stack.dataset.factory import BaseDatasetFactory
 
-__all__ = ["check_dataset_class", "make_factory"]
-
 _STORE = "storage_connector"
 
 

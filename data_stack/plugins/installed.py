@@ -17,8 +17,6 @@ from data_stack.io.identifiers import check_identifier
 from data_stack.plugins.record import BEHAVIOUR_GROUP, DATASETS_GROUP, PluginRecord
 from data_stack.util.logger import logger
 
-__all__ = ["InstalledPlugins", "read_disabled", "state_of_path"]
-
 _BUILT_IN = "datastack"
 
 

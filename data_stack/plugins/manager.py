@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from data_stack.dataset.factory import BaseDatasetFactory
     from data_stack.io.retriever.transfer import Fetch
 
-__all__ = ["PluginManager", "default_manager"]
-
 _Value = TypeVar("_Value")
 #: What data_stack.io.retriever fetches from by itself.
 _RETRIEVER_SCHEMES = {"file", "http", "https", "package"}

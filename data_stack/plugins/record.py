@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["BEHAVIOUR_GROUP", "DATASETS_GROUP", "PluginRecord", "PluginState"]
-
 DATASETS_GROUP: Final = "data_stack.datasets"
 """Entry points that are datasets: ``mnist = "pkg.module:MNISTFactory"``."""
 

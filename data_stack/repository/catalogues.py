@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from data_stack.dataset.catalogue import CatalogueEntry
     from data_stack.dataset.factory import BaseDatasetFactory
 
-__all__ = ["Catalogues", "search_catalogues"]
-
 #: Schemes, and the packages that bring their catalogues.
 _PACKAGES = {"doi": "datastack-doi", "hf": "datastack-huggingface", "openml": "datastack-openml", "sklearn": "datastack-sklearn"}
 _MOST_KEPT = 64

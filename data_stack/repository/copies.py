@@ -19,8 +19,6 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.repository.inventory import StoredVersion, describe_absence, take_inventory
 
-__all__ = ["copy_datasets"]
-
 _UNFINISHED = "its preparation has begun and not finished; `data-stack prepare` resumes it"
 
 

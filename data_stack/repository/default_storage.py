@@ -15,16 +15,6 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.plugins.manager import default_manager
 
-__all__ = [
-    "HOME",
-    "Storage",
-    "as_storage_connector",
-    "check_there",
-    "default_storage",
-    "existing_storage",
-    "storage_connector_from_url",
-]
-
 Storage: TypeAlias = "StorageConnector | str | os.PathLike[str]"
 """A store: a connector, or the URL or path of one."""
 

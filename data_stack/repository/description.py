@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from data_stack.dataset.reports.markup import Block, Facts, Heading, Paragraph, TextDocument
 
-__all__ = ["DatasetDescription"]
-
 
 @dataclass(frozen=True, slots=True)
 class DatasetDescription(TextDocument):

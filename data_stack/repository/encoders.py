@@ -13,8 +13,6 @@ from data_stack.io.storage_connectors import StorageConnector
 from data_stack.plugins.manager import default_manager
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["encoder", "encoder_from_state", "encoder_kinds", "load_encoder"]
-
 
 def encoder_kinds() -> dict[str, type[Encoder]]:
     """The classes of all encoders by kind, sorted; imports the plugins that implement hooks."""

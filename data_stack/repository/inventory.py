@@ -25,17 +25,6 @@ from data_stack.repository.default_storage import Storage, as_storage_connector,
 from data_stack.repository.repository import default_repository
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = [
-    "DatasetUsage",
-    "DiskUsage",
-    "ExpectedResource",
-    "Inventory",
-    "StoredVersion",
-    "describe_absence",
-    "disk_usage",
-    "take_inventory",
-]
-
 _MARKS = (MANIFEST, JOURNAL)
 
 

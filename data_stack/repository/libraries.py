@@ -8,8 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["differing_libraries", "libraries_of"]
-
 
 def libraries_of(distribution: str | None) -> list[str] | None:
     """data_stack and the distributions that a plugin requires, with their versions; None for a dataset without plugin."""

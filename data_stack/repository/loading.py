@@ -12,8 +12,6 @@ from data_stack.repository.repository import DatasetDescription, default_reposit
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import InformedDatasetIteratorIF
 
-__all__ = ["datasets", "describe", "load"]
-
 
 @overload
 def load(

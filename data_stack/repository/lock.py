@@ -43,8 +43,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["LOCK_FILE", "VARIABLE", "Difference", "LockFile", "load_by_lock", "lock"]
-
 LOCK_FILE = "data_stack.lock"
 #: The lock file of ``data_stack.load``.
 VARIABLE = "DATA_STACK_LOCK"

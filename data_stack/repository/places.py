@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF
     from data_stack.io.storage_connectors import StorageConnector
 
-__all__ = [
-    "PLACE_FORMATS",
-    "find_places",
-    "find_published",
-    "format_of_name",
-    "is_place",
-    "locate",
-    "location_of_place",
-    "open_as",
-    "open_place",
-    "splits_of_place",
-]
-
 #: By suffix, besides those of :func:`find_source_format`.
 _SUFFIXES: Final[Mapping[str, str]] = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".npy": "npy"}
 _COMPRESSED: Final = (".gz", ".bz2", ".xz", ".zst")

@@ -24,8 +24,6 @@ from data_stack.repository.default_storage import Storage, as_storage_connector,
 from data_stack.repository.inventory import take_inventory
 from data_stack.repository.repository import default_repository
 
-__all__ = ["Plan", "PlannedSource", "plan"]
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedSource:

@@ -9,8 +9,6 @@ from types import TracebackType
 from data_stack.dataset.reports.licences import is_denied, spdx_problem
 from data_stack.exception import ConfigError, LicenceDeniedError
 
-__all__ = ["VARIABLE", "LicencePolicy", "current_policies", "policy"]
-
 #: Patterns of licences separated by commas, and the word ``allow-unknown``.
 VARIABLE = "DATA_STACK_LICENCE_POLICY"
 _ALLOW_UNKNOWN = "allow-unknown"

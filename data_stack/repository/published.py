@@ -30,8 +30,6 @@ from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, Sto
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.web_files import WebFiles
 
-__all__ = ["DESCRIPTION", "DIGEST_BYTES", "FORMAT", "PublishedDataset", "open_published"]
-
 DESCRIPTION: Final = "data_stack.json"
 FORMAT: Final = 1
 #: Of the SHA-256 of a block: enough against attackers, and half the room.

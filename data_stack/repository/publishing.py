@@ -25,8 +25,6 @@ from data_stack.repository.places import location_of_place
 from data_stack.repository.published import DESCRIPTION, DIGEST_BYTES, FORMAT, PublishedDataset
 from data_stack.repository.repository import default_repository
 
-__all__ = ["publish"]
-
 _CROISSANT: Final = "croissant.json"
 _CHARACTERS_OF_A_BLOCK: Final = 22  # its digest in base64
 

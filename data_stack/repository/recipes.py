@@ -35,8 +35,6 @@ from data_stack.repository.places import is_place
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["from_recipe", "import_layers"]
-
 _NODE_FIELDS = {"layer", "of", "arguments"}
 _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
 _POSITIONS = ("sample_pos", "target_pos", "tag_pos")

@@ -10,8 +10,6 @@ from data_stack.plugins.manager import default_manager
 if TYPE_CHECKING:
     from data_stack.codecs import Codec
 
-__all__ = ["plugin_codecs"]
-
 
 def plugin_codecs() -> dict[str, Codec]:
     """The codecs that plugins bring, by type, sorted; imports the plugins that implement hooks."""

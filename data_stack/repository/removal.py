@@ -24,8 +24,6 @@ from data_stack.io.storage_connectors.partials import remove_locally
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.inventory import StoredVersion, describe_absence, take_inventory
 
-__all__ = ["RemovalReport", "RemovedVersion", "collect_garbage", "remove_dataset"]
-
 _MARK = Journal("0" * 64).to_json()
 
 

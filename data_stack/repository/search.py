@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from data_stack.exception import PluginError
 from data_stack.repository.repository import DatasetDescription, DatasetRepository, default_repository
 
-__all__ = ["FoundDataset", "keywords_of", "search_datasets"]
-
 #: How much a word counts that is found in a part of a description.
 _WEIGHTS = {"name": 8, "keywords": 4, "classes": 4, "title": 3, "license": 2, "description": 1}
 _LEAST_FUZZY = 4  # characters of a word that may be misspelled

@@ -12,8 +12,6 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector
 
-__all__ = ["load_splits", "save_splits"]
-
 
 def save_splits(
     storage: Storage,

@@ -15,8 +15,6 @@ from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConn
 from data_stack.repository.default_storage import Storage, check_there, existing_storage
 from data_stack.repository.inventory import ExpectedResource, take_inventory
 
-__all__ = ["Fault", "StorageVerification", "verify_storage"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fault:

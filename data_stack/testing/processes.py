@@ -13,8 +13,6 @@ from typing import Any
 
 from data_stack.loader.workers.pickling import dump, load
 
-__all__ = ["ChildProcess", "call_in_process", "count_changes", "find_left_over", "preload"]
-
 #: Each process is a fork of a fresh interpreter that has imported data_stack, and nothing else of this one.
 _FORKS = multiprocessing.get_context("forkserver")
 _PATIENCE_SECONDS = 60.0

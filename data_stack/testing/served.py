@@ -19,8 +19,6 @@ from data_stack.repository.repository import DatasetRepository
 from data_stack.testing.processes import count_changes, preload
 from data_stack.testing.web_server import Answer, ScriptedServer
 
-__all__ = ["ServedDataset", "load_split", "prepare_dataset", "take_fingerprint", "with_sources"]
-
 
 class ServedDataset:
     """A factory whose sources are served twice by a web server, with the digests of what is served; and a folder for stores.

@@ -11,8 +11,6 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Answer", "ScriptedServer", "Seen"]
-
 
 @dataclass(frozen=True)
 class Answer:

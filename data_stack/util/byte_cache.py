@@ -9,8 +9,6 @@ from typing import Generic, TypeVar
 
 from data_stack.util.forks import call_in_forks
 
-__all__ = ["ByteCache"]
-
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 

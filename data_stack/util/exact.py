@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["as_array", "common_dtype", "comparable", "in_unit", "leaf_types", "python_values", "ticks_of"]
-
 _Array = npt.NDArray[Any]
 
 _NUMERIC_KINDS = "biufc"

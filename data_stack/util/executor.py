@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 from data_stack.util.forks import call_in_forks
 from data_stack.util.processors import n_threads
 
-__all__ = ["Executor", "computing", "waiting"]
-
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 

@@ -8,8 +8,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["ForkLock", "call_in_forks"]
-
 #: Objects and their methods, by the id of the weak reference.
 _methods: dict[int, tuple[weakref.ref[Any], Callable[[Any], Any]]] = {}
 

@@ -6,8 +6,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["has_parameter"]
-
 
 def has_parameter(function: Callable[..., Any], name: str, *, any_keywords: bool = False) -> bool:
     """Whether a function has a parameter of that name; False if it has no signature, as some functions in C.

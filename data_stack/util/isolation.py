@@ -24,8 +24,6 @@ from typing import Any, Final, NoReturn
 from data_stack.exception import DatasetFileCorruptError, DataStackError, RequestLimitError
 from data_stack.util.request_limit import MAX_REQUEST_BYTES, limit_bytes
 
-__all__ = ["ISOLATION", "run_apart"]
-
 ISOLATION: Final = "DATA_STACK_ISOLATION"
 """The environment variable that disables isolation (``off``): functions then run in this process."""
 

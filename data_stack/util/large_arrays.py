@@ -19,8 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LARGE_BYTES", "Memory", "has_own_memory", "new_array", "take_values"]
-
 LARGE_BYTES = 1 << 20
 """The size from which arrays are large: glibc would return their memory to the system, and get new pages for the next one."""
 

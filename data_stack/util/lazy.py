@@ -9,8 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["attach_stub"]
-
 
 def attach_stub(
     package: str, file: str, *, optional: Collection[str] = ()

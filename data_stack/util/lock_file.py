@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 
-__all__ = ["open_locked", "try_lock", "unlock"]
-
 
 def try_lock(handle: int, *, if_unsupported: bool = True) -> bool:
     """Try to lock an open file without waiting; whether it worked.

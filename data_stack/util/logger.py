@@ -7,6 +7,4 @@ from __future__ import annotations
 
 import logging
 
-__all__ = ["logger"]
-
 logger = logging.getLogger("data_stack")

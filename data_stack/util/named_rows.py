@@ -8,8 +8,6 @@ import keyword
 import re
 from typing import Any
 
-__all__ = ["make_row_class", "row_type"]
-
 
 @functools.lru_cache(maxsize=1024)
 def row_type(name: str, fields: tuple[str, ...]) -> Any:

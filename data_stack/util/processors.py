@@ -6,8 +6,6 @@ import os
 import sys
 import threading
 
-__all__ = ["be_one_of", "n_processors", "n_threads", "n_threads_here", "thread_is_one_of"]
-
 _n_processes = 1
 _of_thread = threading.local()
 

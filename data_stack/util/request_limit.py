@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from data_stack.exception import ConfigError, RequestLimitError
 
-__all__ = ["MAX_REQUEST_BYTES", "Request", "check_request", "current_request", "decoding_for", "limit_bytes"]
-
 MAX_REQUEST_BYTES: Final = "DATA_STACK_MAX_REQUEST_BYTES"
 """The environment variable that sets the limit, in bytes; ``inf`` for none. It is read for each request, and worker processes
 inherit it. The default is a quarter of the memory of the machine or container, at least 1 GiB."""

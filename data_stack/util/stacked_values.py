@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from data_stack.util.exact import as_array, common_dtype, leaf_types
 
-__all__ = ["exact_array", "is_missing", "missing_in", "objects", "one_hot_positions", "stack_values"]
-
 _Array = npt.NDArray[Any]
 
 _NUMBERS = (bool, int, float, complex)

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Stretches"]
-
 
 class Stretches:
     """Consecutive stretches of positions, from 0 on.

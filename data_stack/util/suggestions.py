@@ -6,8 +6,6 @@ import difflib
 from collections.abc import Iterable
 from itertools import islice
 
-__all__ = ["did_you_mean"]
-
 _MOST_CHARACTERS, _MOST_NAMES = 100, 10_000  # of hostile files
 
 

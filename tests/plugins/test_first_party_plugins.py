@@ -37,7 +37,7 @@ def private_names(source: str, package: str = "") -> Iterator[str]:
 
 
 def is_public(module: str, name: str) -> bool:
-    """Whether a module's ``__all__`` has a name, or it is a module itself."""
+    """Whether a module's ``__all__`` has a name, or the module defines it where it has none, or it is a module itself."""
     if any(part.startswith("_") for part in (*module.split("."), name)):
         return False
     found = importlib.import_module(module)
@@ -45,7 +45,13 @@ def is_public(module: str, name: str) -> bool:
         return True
     if hasattr(found, "__all__"):
         return name in found.__all__
-    return getattr(getattr(found, name), "__module__", None) == module
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(ast.parse(Path(str(found.__file__)).read_text(encoding="utf-8")))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    }
+    return hasattr(found, name) and name not in imported
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PLUGINS)))

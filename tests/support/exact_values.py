@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["EXAMPLES", "meaning"]
-
 _ATTOSECONDS = {"s": 10**18, "ms": 10**15, "us": 10**12, "ns": 10**9, "ps": 10**6, "fs": 1000, "as": 1}
 _SECONDS = {"W": 7 * 86_400, "D": 86_400, "h": 3600, "m": 60}
 _RECORD = np.dtype([("a", "<i8"), ("b", "<f8")])

@@ -9,8 +9,6 @@ import numpy as np
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.loader import Loader
 
-__all__ = ["beginning_at", "numbers_given", "numbers_to", "rows_and_numbers"]
-
 
 def numbers_to(n: int) -> DatasetIteratorIF:
     """Samples that are their own positions."""

@@ -7,8 +7,6 @@ from typing import Any, NoReturn
 
 from data_stack.dataset.iterator import DatasetIterator
 
-__all__ = ["Computing", "computing", "fail_elsewhere"]
-
 
 class Computing(DatasetIterator):
     """Rows that Python computes under the GIL, ``n_steps`` for each; a row holds the process number."""

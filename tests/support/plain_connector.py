@@ -11,8 +11,6 @@ from data_stack.io.resources import ResourceFactory, SupportedStreamedResourceTy
 from data_stack.io.storage_connectors.connector import BINARY, StorageConnector
 from data_stack.io.storage_connectors.writer import binary_chunks
 
-__all__ = ["FilesConnector", "PlainConnector"]
-
 
 class PlainConnector(StorageConnector):
     """Reads a resource whole, and hands it out in memory."""

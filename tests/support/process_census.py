@@ -10,8 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Census", "census", "children", "descriptors", "is_running", "left_since", "own_bytes", "until"]
-
 
 def children(pid: int | None = None) -> list[int]:
     """Processes of which ``pid`` (this one) is the parent, zombies too."""

@@ -12,8 +12,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-__all__ = ["Mixed", "Numbers", "Told", "Unruly", "strange", "wordy"]
-
 
 class Numbers:
     """The samples 0 to ``n - 1``."""

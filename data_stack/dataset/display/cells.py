@@ -18,8 +18,6 @@ from data_stack.dataset.display.pictures import png_of, to_pixels
 from data_stack.dataset.reports.markup import Rich
 from data_stack.exception import DataStackError
 
-__all__ = ["cell_of"]
-
 _Array = npt.NDArray[Any]
 
 _EDGE = 112  # of a picture on the page

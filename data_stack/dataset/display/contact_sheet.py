@@ -26,8 +26,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF
 
-__all__ = ["contact_sheet"]
-
 _PAPER, _INK, _GREY = "#ffffff", "#1b1f24", "#6a737d"
 _MARGIN, _GAP, _LINE_HEIGHT, _TITLE_HEIGHT = 28, 10, 22, 66
 _TITLE_SIZE, _TEXT_SIZE = 24, 15

@@ -16,8 +16,6 @@ from data_stack.codecs.registry import codec_of, registered_types, type_of_bytes
 from data_stack.dataset.reports.markup import printable, readable
 from data_stack.util.stacked_values import exact_array
 
-__all__ = ["Kind", "Look", "kind_of_value", "look_at", "sampled", "shorten"]
-
 Kind = Literal["image", "mask", "boxes", "audio", "series", "array", "number", "text", "bytes", "missing", "other"]
 """What a value is shown as; see ``docs/display.md``."""
 

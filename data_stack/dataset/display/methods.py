@@ -10,8 +10,6 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_key, 
 from data_stack.dataset.iterator.registry import operation
 from data_stack.exception import ConfigError
 
-__all__ = ["plot", "show"]
-
 
 @operation
 def show(

@@ -36,8 +36,6 @@ from data_stack.dataset.reports.markup import (
 from data_stack.dataset.reports.report import table_of_columns, table_of_targets
 from data_stack.dataset.reports.target_distribution import target_distribution
 
-__all__ = ["IteratorPage"]
-
 _Value = TypeVar("_Value")
 
 _MOST_COLUMNS_OF_SAMPLES = 12

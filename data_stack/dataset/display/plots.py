@@ -18,8 +18,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("plot", "matplotlib", "plots") from error
 
-__all__ = ["Plot", "plot_counts", "plot_values"]
-
 _MOST_BARS = 50
 _MOST_UPRIGHT = 12
 _MOST_CLASSES = 30  # distinct numbers; more are a histogram

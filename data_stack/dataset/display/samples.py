@@ -14,8 +14,6 @@ from data_stack.dataset.iterator.stacking import exact_array
 from data_stack.dataset.reports.target_distribution import n_values_of, plain_value
 from data_stack.exception import ConfigError
 
-__all__ = ["Key", "choose", "default_keys", "hints_of", "label_text", "overlays_of", "part_of", "title_of"]
-
 Key = int | str | None
 """Names a part of a sample; None: a part that there is not, or a bare sample."""
 

@@ -7,8 +7,6 @@ from typing import TypeVar
 from data_stack.dataset.display.page import IteratorPage
 from data_stack.dataset.reports.markup import Beside, Block, Heading, Paragraph, TextDocument
 
-__all__ = ["Splits"]
-
 _Iterator = TypeVar("_Iterator")
 
 _MOST_SHOWN = 8

@@ -16,8 +16,6 @@ from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
 
-__all__ = ["CategoricalEncoder", "OneHotEncoder", "TextLabelEncoder"]
-
 
 class CategoricalEncoder(Encoder):
     """Encodes each value as the number of its category, or as a one-hot vector.

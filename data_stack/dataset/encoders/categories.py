@@ -18,8 +18,6 @@ from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
 from data_stack.util.stacked_values import objects
 
-__all__ = ["NAN", "Categories", "CategoriesLearner", "Codes", "category", "values_column"]
-
 Codes = npt.NDArray[np.intp]
 """Numbers of categories, -1 for other values."""
 

@@ -17,8 +17,6 @@ from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
 from data_stack.util.stacked_values import objects
 
-__all__ = ["ClassMapping"]
-
 
 class ClassMapping(Encoder):
     """Replaces classes: ``ClassMapping({(0, 1, 2): "low", (3, 4): "high"}, unmapped="error")``.

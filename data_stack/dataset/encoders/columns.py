@@ -13,8 +13,6 @@ from data_stack.exception import ConfigError
 from data_stack.util.exact import as_array
 from data_stack.util.stacked_values import stack_values
 
-__all__ = ["Blocks", "Column", "as_column", "as_floats", "blocks_of"]
-
 Column = npt.NDArray[Any]
 """The values of one position or key of many samples, shape ``(n_samples, ...)``."""
 

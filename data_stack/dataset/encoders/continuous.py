@@ -15,8 +15,6 @@ from data_stack.dataset.meta import TargetKind
 from data_stack.dataset.moments import RunningMoments
 from data_stack.exception import ConfigError
 
-__all__ = ["ContinuousEncoder"]
-
 _SCALINGS = ("standard", "min_max", "max_abs", "none")
 
 Floats = npt.NDArray[np.float64]

@@ -18,8 +18,6 @@ from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError, MissingDependencyError, ModelNotTrainedError
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["BUILT_IN_KINDS", "Encoder", "Fitting", "Learner", "WholeColumn", "check_choice", "restore"]
-
 _EncoderT = TypeVar("_EncoderT", bound="Encoder")
 
 _MOST_IN_A_RANGE = 1 << 20

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from data_stack.exception import ConfigError
 
-__all__ = ["EncodingError"]
-
 
 class EncodingError(ConfigError):
     """A value is unknown to an encoder, or of a kind that it does not encode.

@@ -15,8 +15,6 @@ from data_stack.dataset.moments import RunningMoments
 from data_stack.exception import ConfigError
 from data_stack.util.stacked_values import stack_values
 
-__all__ = ["ImageEncoder"]
-
 _BYTE = 1 / 255
 
 

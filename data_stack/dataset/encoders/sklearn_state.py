@@ -15,8 +15,6 @@ from data_stack.util.request_limit import check_request
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["describe_transformer", "dump_transformer", "load_transformer"]
-
 _SCHEMA = "schema.json"
 #: Harmless, but not trusted by skops itself: SimpleImputer and KBinsDiscretizer store their dtype.
 _TRUSTED = ["numpy.dtype"]

@@ -16,8 +16,6 @@ from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import StorageConnector
 
-__all__ = ["encoder_from_state", "load_encoder", "save_encoder"]
-
 _FORMAT = "data_stack.encoders 2"
 _BUILT_IN: tuple[type[Encoder], ...] = (
     CategoricalEncoder,

@@ -18,9 +18,6 @@ from data_stack.dataset.encoders.sklearn_state import describe_transformer, dump
 from data_stack.exception import ConfigError, ModelNotTrainedError
 from data_stack.util.request_limit import check_request
 
-__all__ = ["EncoderLike", "SklearnEncoder", "as_encoder"]
-
-
 EncoderLike = Any
 """An Encoder, or an object with ``fit`` and ``transform``, such as a transformer of scikit-learn."""
 

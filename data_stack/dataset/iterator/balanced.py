@@ -19,8 +19,6 @@ from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.dataset.splits.class_numbers import class_numbers, group_positions
 from data_stack.exception import ConfigError
 
-__all__ = ["BalancedDatasetIterator"]
-
 
 @layer("balanced")
 class BalancedDatasetIterator(DatasetIteratorView):

@@ -11,8 +11,6 @@ from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 
-__all__ = ["BatchedDatasetIterator"]
-
 
 @layer("batched")
 class BatchedDatasetIterator(GroupedDatasetIterator):

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
 
-__all__ = ["in_blocks"]
-
 _Block = TypeVar("_Block")
 
 # Large enough that a request costs little per byte, small enough to stay in a processor's cache.

@@ -27,8 +27,6 @@ from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.util.byte_cache import ByteCache
 
-__all__ = ["CacheInfo", "CachedDatasetIterator"]
-
 _ENTRY_BYTES = 250  # of what keeps a sample in its place
 
 

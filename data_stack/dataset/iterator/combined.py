@@ -31,8 +31,6 @@ from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
 from data_stack.exception import ConfigError
 
-__all__ = ["CombinedAccess", "CombinedDatasetIterator", "share_meta"]
-
 _Positions = npt.NDArray[np.intp]
 
 # A recipe can combine each node with itself: thirty nodes would make a thousand million parts.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["DeclaredColumn"]
-
 
 class DeclaredColumn(NamedTuple):
     """A column as a schema declares it.

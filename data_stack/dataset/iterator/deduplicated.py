@@ -17,8 +17,6 @@ from data_stack.dataset.iterator.stacking import keys_of
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.exception import ConfigError
 
-__all__ = ["DeduplicatedDatasetIterator", "equal_groups", "iterator_digests"]
-
 
 @layer("deduplicated")
 class DeduplicatedDatasetIterator(DatasetIteratorView):

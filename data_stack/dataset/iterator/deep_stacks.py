@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, SupportsIndex
 
-__all__ = ["reduce_stack"]
-
 _MOST_NESTED: Final = 100
 
 

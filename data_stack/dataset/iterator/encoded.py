@@ -31,8 +31,6 @@ from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, ModelNotTrainedError
 
-__all__ = ["EncodedAccess", "EncodedDatasetIterator", "MappedClassesView"]
-
 
 @layer("encoded")
 class EncodedDatasetIterator(LayerDatasetIterator):

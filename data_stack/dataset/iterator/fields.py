@@ -29,8 +29,6 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["DictsDatasetIterator", "FieldsDatasetIterator", "RenamedDatasetIterator", "TuplesDatasetIterator"]
-
 _Form = Union[int, tuple[ColumnKey, ...]]
 """The columns of a sample or batch: how many a tuple has, or which keys a dict has."""
 

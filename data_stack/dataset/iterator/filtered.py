@@ -17,8 +17,6 @@ from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import narrow
 from data_stack.exception import ConfigError
 
-__all__ = ["FilteredDatasetIterator"]
-
 
 @layer("filtered")
 class FilteredDatasetIterator(DatasetIteratorView):

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from data_stack.dataset.encoders import ClassMapping, EncoderLike
     from data_stack.io.storage_connectors import StorageConnector
 
-__all__ = ["ColumnKey", "FluentIterator"]
-
 ColumnKey = Union[int, str]
 """Names a column: a position in tuple samples, a key of dict samples."""
 

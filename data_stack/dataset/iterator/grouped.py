@@ -22,8 +22,6 @@ from data_stack.dataset.iterator.stacking import stack_samples, stack_values
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
 
-__all__ = ["GroupedAccess", "GroupedDatasetIterator", "distinct", "repeat_values"]
-
 # A column with one of these stays a column of objects.
 _NEVER_STACKED = (str, bytes, type(None), Mapping)
 

@@ -33,8 +33,6 @@ from data_stack.dataset.recipes.recipe_values import content_digest, content_of
 from data_stack.exception import DataStackError
 from data_stack.io.progress import new_bar, shows_progress
 
-__all__ = ["InMemoryDatasetIterator"]
-
 # So many samples, or samples of so many bytes, are read before they are put into their columns.
 _SAMPLES_AT_ONCE = 1024
 _BYTES_AT_ONCE = 4 << 20

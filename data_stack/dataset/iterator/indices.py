@@ -12,8 +12,6 @@ import numpy.typing as npt
 from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 
-__all__ = ["IndexArray", "check_index", "check_indices", "check_integer", "check_positions", "out_of_bounds"]
-
 IndexArray = Union[npt.NDArray[Any], Sequence[int], Sequence[bool], range, slice]
 """Positions of samples: integers (negative ones count from the end), or one bool for each sample."""
 

@@ -17,8 +17,6 @@ from data_stack.dataset.iterator.contract import (
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF
 
-__all__ = ["InformedDatasetIterator"]
-
 
 @layer("informed")
 class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF):

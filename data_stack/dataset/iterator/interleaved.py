@@ -14,8 +14,6 @@ from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.exception import ConfigError
 
-__all__ = ["InterleavedDatasetIterator"]
-
 
 @layer("interleaved")
 class InterleavedDatasetIterator(DatasetIteratorView):

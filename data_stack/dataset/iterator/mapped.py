@@ -24,8 +24,6 @@ from data_stack.dataset.positions import IndexArrayOfInts, Positions, take
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 
-__all__ = ["BatchMapAccess", "MappedDatasetIterator", "grow_reads"]
-
 # So many samples at once are read and mapped for a column: enough to make batches worth it, few enough to be held.
 _SAMPLES_AT_ONCE = 1024
 # Iterating over a batched map reads ahead up to so many samples.

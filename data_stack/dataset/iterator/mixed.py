@@ -24,8 +24,6 @@ from data_stack.dataset.randomness.keyed import hash_array, hash_of, high_produc
 from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.exception import ConfigError
 
-__all__ = ["MixedDatasetIterator", "draw_turns", "exact_parts"]
-
 _LARGEST_BLOCK = 1 << 20
 
 # So many positions are computed at once, which bounds the memory that this takes.

@@ -17,8 +17,6 @@ from data_stack.exception import ConfigError
 from data_stack.util.exact import comparable
 from data_stack.util.stacked_values import missing_in
 
-__all__ = ["SortedDatasetIterator", "missing_values", "stable_order"]
-
 
 @layer("sorted")
 class SortedDatasetIterator(DatasetIteratorView):

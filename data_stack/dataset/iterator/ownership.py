@@ -9,8 +9,6 @@ import numpy as np
 from data_stack.dataset.iterator.sample_columns import is_plain_tensor
 from data_stack.util.large_arrays import has_own_memory
 
-__all__ = ["copy_objects", "copy_value", "detach"]
-
 _Batch = TypeVar("_Batch")
 
 # What cannot be written into.

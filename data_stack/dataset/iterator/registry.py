@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["LAYERS", "OPERATIONS", "layer", "operation"]
-
 # The base class offers `iterator.shuffle(...)`, but a shuffled iterator is built on the base class. So the base class knows
 # names only; modules below and above put in what they mean, each when it is imported.
 

@@ -14,8 +14,6 @@ from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.exception import ConfigError
 
-__all__ = ["RepeatedDatasetIterator"]
-
 
 @layer("repeated")
 class RepeatedDatasetIterator(DatasetIteratorView):

@@ -19,8 +19,6 @@ from data_stack.dataset.randomness.keyed import hash_array, high_product_array
 from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.exception import ConfigError
 
-__all__ = ["ResampledDatasetIterator"]
-
 
 @layer("resampled")
 class ResampledDatasetIterator(DatasetIteratorView):

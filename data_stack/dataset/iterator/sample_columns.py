@@ -16,17 +16,6 @@ import numpy as np
 from data_stack.dataset.iterator.stacking import Batch, Column, as_array
 from data_stack.exception import MissingDependencyError
 
-__all__ = [
-    "OBJECT",
-    "SampleStructure",
-    "ValueKind",
-    "estimate_bytes",
-    "is_plain_tensor",
-    "kind_of",
-    "sample_reader",
-    "torch_module",
-]
-
 _PYTHON_KINDS = {bool: np.bool_, int: np.int64, float: np.float64}
 _SCALAR_KINDS = "biufcmM"  # strings of numpy's are as long as their value, each another dtype
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1

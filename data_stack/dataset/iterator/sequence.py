@@ -16,8 +16,6 @@ from data_stack.dataset.iterator.stacking import as_array, stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 
-__all__ = ["SequenceAccess", "SequenceDatasetIterator"]
-
 
 @layer("sequence")
 class SequenceDatasetIterator(AccessedDatasetIterator):

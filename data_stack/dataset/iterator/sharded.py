@@ -14,8 +14,6 @@ from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import Positions, narrow
 from data_stack.exception import ConfigError
 
-__all__ = ["ShardedDatasetIterator"]
-
 
 @layer("sharded")
 class ShardedDatasetIterator(DatasetIteratorView):

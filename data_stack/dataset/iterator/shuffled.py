@@ -11,8 +11,6 @@ from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.randomness import permutation
 from data_stack.dataset.randomness.seeds import derive_seed
 
-__all__ = ["ShuffledDatasetIterator"]
-
 
 @layer("shuffled")
 class ShuffledDatasetIterator(DatasetIteratorView):

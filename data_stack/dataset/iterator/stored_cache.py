@@ -24,8 +24,6 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.util.forks import ForkLock
 from data_stack.util.logger import logger
 
-__all__ = ["StoredCacheDatasetIterator"]
-
 _PAUSE_SECONDS = 0.2
 # After this, a process that another one has been writing for goes on beside it.
 _LEASE_SECONDS = 3600.0

@@ -42,8 +42,6 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.util.byte_cache import ByteCache
 
-__all__ = ["OtherVersionError", "StoredSamples", "write_samples"]
-
 _MAGIC = b"DSsample"
 _VERSION = 4
 _HEAD = struct.Struct("<8sII")

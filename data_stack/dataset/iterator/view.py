@@ -23,8 +23,6 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array
 
-__all__ = ["DatasetIteratorView", "InformedDatasetIteratorView"]
-
 
 @layer("view")
 class DatasetIteratorView(LayerDatasetIterator):

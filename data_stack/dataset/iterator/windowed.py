@@ -28,17 +28,6 @@ from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 from data_stack.util.exact import comparable, ticks_of
 
-__all__ = [
-    "OffsetsAccess",
-    "WindowedDatasetIterator",
-    "check_gap",
-    "equals_last",
-    "exceeds_gap",
-    "group_numbers",
-    "starts_after_larger",
-    "starts_in_runs",
-]
-
 Gap = Union[float, np.timedelta64, timedelta]
 _Positions = npt.NDArray[np.intp]
 _Offsets = Mapping[int, Union[list[ColumnKey], None]]

@@ -27,8 +27,6 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["ZippedDatasetIterator"]
-
 _Place = tuple[int, "ColumnKey | None"]
 """Where a column is: the number of the iterator, and its key there; None: the iterator's samples are bare values."""
 

@@ -12,16 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "Network",
-    "Uint64Array",
-    "hash_array",
-    "hash_of",
-    "high_product",
-    "high_product_array",
-    "permute_array",
-]
-
 Uint64Array = npt.NDArray[np.uint64]
 _Each = Uint64Array | np.uint64  # one for each place, or one for all of them
 

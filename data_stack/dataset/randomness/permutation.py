@@ -11,9 +11,6 @@ from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import Network, permute_array
 from data_stack.exception import ConfigError
 
-__all__ = ["KeyedPermutation"]
-
-
 # Up to so many positions an order is written out at its first use.
 _MOST_WRITTEN_OUT = 1 << 16
 

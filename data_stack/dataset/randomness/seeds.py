@@ -9,8 +9,6 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.random.bit_generator import ISpawnableSeedSequence
 
-__all__ = ["derive_generator", "derive_seed"]
-
 
 def derive_seed(*parts: SupportsIndex | str) -> int:
     """64 bits that depend on all ``parts`` and their order, and look random: the start of their SHA-256."""

@@ -15,19 +15,6 @@ import numpy as np
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.exception import ConfigError
 
-__all__ = [
-    "code_content",
-    "describe_unnamed",
-    "function_at",
-    "importable_name",
-    "is_of_a_file",
-    "named_function",
-    "register_function",
-    "shorten",
-    "why_unnamed",
-    "write_function",
-]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _MAIN = ("__main__", "__mp_main__")

@@ -7,8 +7,6 @@ from typing import Any
 from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.reports.markup import Block, Heading, Paragraph, Table, TextDocument, readable
 
-__all__ = ["Recipe"]
-
 
 class Recipe(dict[str, Any], TextDocument):
     """The plain JSON data of ``iterator.recipe()``: a dict in all respects, which notebooks show as a table of its layers.

@@ -29,24 +29,6 @@ from data_stack.dataset.recipes.recipe_values import (
 )
 from data_stack.exception import ConfigError
 
-__all__ = [
-    "DATASET",
-    "MOST_EMBEDDED_BYTES",
-    "RECIPE_VERSION",
-    "TABLE_FILE",
-    "Layer",
-    "at_epoch",
-    "code_digest",
-    "describe_layer",
-    "fingerprint",
-    "list_draws",
-    "list_origins",
-    "node_digests",
-    "recipe",
-    "samples_content",
-    "why_untold",
-]
-
 RECIPE_VERSION = 2
 
 MOST_EMBEDDED_BYTES = 1 << 20

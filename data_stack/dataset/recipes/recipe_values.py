@@ -17,18 +17,6 @@ from data_stack.dataset.positions import ComputedPositions, as_index_array, narr
 from data_stack.dataset.recipes.functions import describe_unnamed, shorten, why_unnamed, write_function
 from data_stack.exception import ConfigError, DataStackError
 
-__all__ = [
-    "Untold",
-    "array_digest",
-    "class_name",
-    "content_digest",
-    "content_if_known",
-    "content_of",
-    "other_values",
-    "probe",
-    "write",
-]
-
 _MOST_COMPUTED_POSITIONS = 1 << 24
 _BYTES_AT_ONCE = 1 << 24
 _N_PROBED = 8

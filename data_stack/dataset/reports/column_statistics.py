@@ -21,8 +21,6 @@ from data_stack.dataset.reports.column_report import ColumnReport, ColumnStatist
 from data_stack.util.exact import comparable
 from data_stack.util.stacked_values import is_missing, missing_in
 
-__all__ = ["columns_of_samples", "with_statistics"]
-
 _NULLABLE = " or None"
 
 _MOST_DISTINCT = 100_000

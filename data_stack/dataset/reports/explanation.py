@@ -17,8 +17,6 @@ from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.reports import held_memory
 from data_stack.dataset.reports.markup import Block, Document, Paragraph, Rich, printable, readable, size_text
 
-__all__ = ["ExplainedLayer", "Explanation", "explain"]
-
 _MOST_PARTS = 8
 _PARTS_FIRST = 4  # of more parts, so many are drawn, and the last one
 _MOST_CHARACTERS_OF_ARGUMENTS = 120

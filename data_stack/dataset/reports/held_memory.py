@@ -15,8 +15,6 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.positions import ComputedPositions
 from data_stack.dataset.reports.markup import size_text
 
-__all__ = ["HeldMemory"]
-
 _ITEMS_LOOKED_AT = 1000  # of a longer list; the rest is extrapolated
 _MOST_NAMED = 4
 _MOST_DEPTH = 6

@@ -20,8 +20,6 @@ from data_stack.dataset.iterator.stacking import keys_of
 from data_stack.dataset.reports.markup import Block, Document, Heading, Paragraph, Table, readable
 from data_stack.exception import ConfigError
 
-__all__ = ["DuplicatesReport", "RepeatedSamples", "SharedSamples", "find_duplicates"]
-
 _EXAMPLES_SHOWN = 5
 
 _Positions = npt.NDArray[np.intp]

@@ -7,31 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
-__all__ = [
-    "Beside",
-    "Block",
-    "Document",
-    "Facts",
-    "Fold",
-    "Gallery",
-    "Heading",
-    "Paragraph",
-    "Rich",
-    "Table",
-    "TextDocument",
-    "as_html",
-    "as_markdown",
-    "as_text",
-    "bar",
-    "columns",
-    "fact_lines",
-    "number_text",
-    "printable",
-    "readable",
-    "size_text",
-    "whole_page",
-]
-
 _MOST_CHARACTERS = 80
 _MOST_ROWS = 100
 

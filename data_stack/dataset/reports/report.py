@@ -21,15 +21,6 @@ from data_stack.dataset.reports.markup import (
 )
 from data_stack.dataset.reports.target_distribution import class_name, plain_value
 
-__all__ = [
-    "DatasetIteratorReport",
-    "kind_of",
-    "plain_data_of",
-    "plain_report",
-    "table_of_columns",
-    "table_of_targets",
-]
-
 # Parsers of JSON and YAML limit nesting.
 _MOST_NESTED = 25
 

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from data_stack.dataset.reports.markup import readable
 from data_stack.util.stacked_values import one_hot_positions
 
-__all__ = ["MOST_VALUES_OF_A_TARGET", "class_name", "n_values_of", "plain_value", "target_distribution"]
-
 MOST_VALUES_OF_A_TARGET = 64
 """Targets of more values, such as masks, are not counted unless they are one-hot."""
 

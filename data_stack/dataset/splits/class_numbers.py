@@ -12,8 +12,6 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError
 from data_stack.util.stacked_values import is_missing, missing_in, one_hot_positions
 
-__all__ = ["ClassNumbers", "check_nothing_missing", "class_numbers", "group_positions", "value_shown"]
-
 _Integers = npt.NDArray[np.integer[Any]]
 
 _MOST_IN_INT32 = 2**31

@@ -20,8 +20,6 @@ from data_stack.dataset.splits.parts import Fold, add_tag
 from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 
-__all__ = ["SavedSplits"]
-
 FORMAT = 3
 
 

@@ -15,8 +15,6 @@ try:
 except ModuleNotFoundError as error:
     raise MissingDependencyError("a stratified splitter", "scikit-learn", "sklearn") from error
 
-__all__ = ["draw_folds", "draw_part"]
-
 _Positions = npt.NDArray[np.integer[Any]]
 
 

@@ -27,16 +27,6 @@ from data_stack.dataset.splits.class_numbers import (
 from data_stack.exception import ConfigError
 from data_stack.util.exact import comparable
 
-__all__ = [
-    "Shares",
-    "check_ratios",
-    "divide",
-    "divide_by_group",
-    "divide_by_time",
-    "positions_of_parts",
-    "round_robin",
-]
-
 _Integers = npt.NDArray[np.integer[Any]]
 
 _MOST_IN_INT32 = 2**31

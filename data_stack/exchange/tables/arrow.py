@@ -13,8 +13,6 @@ from data_stack.exchange.arrays import with_target
 from data_stack.exchange.tables.cells import Origin, cells_of
 from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, TableIterator, check_names
 
-__all__ = ["from_arrow", "iterator_of_table", "to_arrow"]
-
 
 def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
     """The rows of a table of Arrow as dict samples; nothing is copied, and values are made when they are read.

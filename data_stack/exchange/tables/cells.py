@@ -21,8 +21,6 @@ from data_stack.formats.parquet.schema import Field
 from data_stack.formats.parquet.types import is_list
 from data_stack.formats.parquet.writer_inference import schema_of_columns
 
-__all__ = ["Origin", "cells_of", "field_of", "values_of"]
-
 _Array = npt.NDArray[Any]
 _UNSUITABLE = (ConfigError, CellValueError, pa.ArrowException, TypeError, ValueError, OverflowError)
 

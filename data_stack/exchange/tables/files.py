@@ -23,8 +23,6 @@ from data_stack.io.positional import PositionalFile
 from data_stack.io.url import scheme_of
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["from_csv", "from_jsonl"]
-
 _UNREADABLE = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError, RecursionError)
 
 

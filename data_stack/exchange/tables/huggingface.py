@@ -24,8 +24,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("from_huggingface() and to_huggingface()", "datasets", "huggingface") from error
 
-__all__ = ["from_huggingface", "to_huggingface"]
-
 _ARRAYS = {2: datasets.Array2D, 3: datasets.Array3D, 4: datasets.Array4D, 5: datasets.Array5D}
 #: Of images whose values are the pixels; palettes, inks and the like are converted.
 _MODES = ("L", "LA", "RGB", "RGBA", "I;16")

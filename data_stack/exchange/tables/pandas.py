@@ -19,8 +19,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("from_pandas() and to_pandas()", "pandas", "pandas") from error
 
-__all__ = ["from_pandas", "to_pandas"]
-
 _OBJECT = np.dtype(object)
 _DTYPES = (np.dtype, pd.api.extensions.ExtensionDtype)
 #: Nullable dtypes that are not called like numpy's.

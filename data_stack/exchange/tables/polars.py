@@ -15,8 +15,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("from_polars() and to_polars()", "polars", "polars") from error
 
-__all__ = ["from_polars", "to_polars"]
-
 _ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 

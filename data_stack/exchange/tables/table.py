@@ -29,8 +29,6 @@ from data_stack.formats.parquet.types import dtype_name
 from data_stack.io.positional import PositionalFile
 from data_stack.io.url import scheme_of
 
-__all__ = ["ArrowColumn", "CellsColumn", "NamedColumns", "PlainColumn", "TableIterator"]
-
 _ROWS_AT_ONCE = 1 << 16
 #: Types out of which pyarrow takes no rows, and others for their values.
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}

@@ -24,8 +24,6 @@ from data_stack.io.location import Location, location_of
 from data_stack.io.progress import new_bar, shows_progress
 from data_stack.io.storage_errors import storage_errors
 
-__all__ = ["ConversionReport", "convert"]
-
 _Positions = npt.NDArray[np.intp]
 
 #: About what a batch takes in memory, and how many samples it has at most.

@@ -13,8 +13,6 @@ from data_stack.io.folder import Folder
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["FORMATS", "SUFFIXES", "check_format", "find_source_format", "find_target_format"]
-
 FORMATS: Final = ("records", "hdf5", "npz", "torch", "webdataset", "parquet", "images")
 """The formats by name."""
 

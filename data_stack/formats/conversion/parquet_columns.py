@@ -20,8 +20,6 @@ from data_stack.formats.parquet import (
     Schema,
 )
 
-__all__ = ["columns_of_parquet", "find_stored_schema", "parquet_schema", "with_plain_lists"]
-
 _LOOKED_AT: Final = 16
 #: Types of columns whose values may be None.
 _MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})

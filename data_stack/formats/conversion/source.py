@@ -22,8 +22,6 @@ from data_stack.formats.columns import ColumnsDatasetIterator
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["Source", "name_of_position", "open_source", "parse_columns", "plain_type", "size_of", "source_of_iterator"]
-
 _MOST_LOOKED_AT: Final = 16
 _NUMERIC: Final = "biufc"
 

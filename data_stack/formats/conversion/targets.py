@@ -22,8 +22,6 @@ from data_stack.formats.webdataset_writer import WebDatasetWriter, write_shard
 from data_stack.io.location import Location
 from data_stack.util.request_limit import check_request
 
-__all__ = ["TARGETS", "Target"]
-
 _DEFAULT_SHARDLEN: Final = 10_000
 _INTEGERS: Final = {"i64": np.dtype(np.int64), "u64": np.dtype(np.uint64), "int": np.dtype(np.int64)}
 

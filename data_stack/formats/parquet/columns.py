@@ -15,8 +15,6 @@ from data_stack.exception import RequestLimitError
 from data_stack.util.large_arrays import take_values
 from data_stack.util.request_limit import Request, current_request, decoding_for
 
-__all__ = ["ArrayColumn", "CellColumn", "CellError", "GroupColumn", "ListColumn", "MadeColumn", "ObjectColumn", "objects"]
-
 #: Allocations from this size on are checked first.
 _LARGE_BYTES = 1 << 26
 

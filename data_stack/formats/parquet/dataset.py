@@ -32,8 +32,6 @@ from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["ParquetDataset"]
-
 #: An iteration decodes so many rows together.
 _ROWS_AT_ONCE = 256
 #: So many row groups of a batch are candidates for prefetching.

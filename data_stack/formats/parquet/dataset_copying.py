@@ -21,8 +21,6 @@ from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer import ParquetWriter
 from data_stack.io.folder import folder_of
 
-__all__ = ["CopyOfDataset", "copy_dataset"]
-
 
 @dataclass(frozen=True)
 class CopyOfDataset:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["COMMON_METADATA", "PARQUET_MANIFEST", "PROGRESS_FOLDER", "PROGRESS_NOTE", "SUFFIXES", "is_data_file", "is_hidden"]
-
 #: A Parquet footer without rows that tells of all files, as Spark and Petastorm write it.
 COMMON_METADATA: Final = "_common_metadata"
 #: Which files there are, in the metadata of a Parquet footer without rows; written last. It is Parquet because Polars and

@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from data_stack.formats.parquet.footer_structs import LONG, Struct, read_struct
 
-__all__ = ["FooterFacts", "footer_facts"]
-
 _Integers = npt.NDArray[np.int64]
 
 _OPTIONAL, _REPEATED = 1, 2

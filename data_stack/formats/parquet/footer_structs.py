@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["LONG", "Struct", "bytes_claimed_by_pages", "read_struct"]
-
 Struct = dict[int, Any]
 """Values by field number: integers of 32 bits, bytes, truth values, lists and structs; integers of 64 bits by ``LONG | number``.
 

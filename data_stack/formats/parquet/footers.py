@@ -25,8 +25,6 @@ from data_stack.io.content import contents_of_resources
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
 
-__all__ = ["Footers", "digest_of_row_groups", "reading_parquet"]
-
 #: Footers of a store that is far away are fetched by so many threads.
 _MOST_THREADS = 16
 #: The end of a file that is read at once; most footers are shorter.

@@ -19,8 +19,6 @@ from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.util.executor import Executor, computing
 from data_stack.util.forks import call_in_forks
 
-__all__ = ["FirstRows", "GroupCache", "ReadAhead"]
-
 #: The first limit; it grows when evicted row groups are read again.
 _FIRST_BYTES = 32 << 20
 #: Row groups whose rows were all taken stay for the next epoch below this total. Beyond it, memory for the next row groups would

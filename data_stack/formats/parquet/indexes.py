@@ -36,22 +36,6 @@ from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Schema
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = [
-    "IntersectIndexSelector",
-    "NotNullIndex",
-    "RowGroupIndex",
-    "SingleFieldIndex",
-    "SingleIndexSelector",
-    "UnionIndexSelector",
-    "build_indexes",
-    "index_metadata",
-    "index_of_json",
-    "index_of_pickled",
-    "indexes_json",
-    "make_indexes",
-    "read_indexes",
-]
-
 #: One object for all, so that a dict finds it.
 _NAN: Final = math.nan
 

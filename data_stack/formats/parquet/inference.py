@@ -17,8 +17,6 @@ from data_stack.formats.parquet.pickled import read_pickled_schema
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.types import describe_type, dtype_of_arrow, is_list, name_of_arrow, plain_type
 
-__all__ = ["infer_schema", "read_schema"]
-
 
 def infer_schema(arrow_schema: pa.Schema, name: str = "parquet") -> Schema:
     """The schema of any Parquet.

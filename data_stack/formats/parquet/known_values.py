@@ -21,8 +21,6 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import Predicate
 from data_stack.formats.parquet.selecting.expressions import could_match
 
-__all__ = ["column_guarantee", "files_that_could_match", "partition_array", "partition_guarantee", "partition_value", "types_of"]
-
 #: What Python and pyarrow raise for bounds that a type does not hold, such as dates beyond those of Python.
 _NO_BOUND = (ValueError, TypeError, OverflowError, pa.ArrowException)
 

@@ -18,17 +18,6 @@ from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.schema import Schema
 from data_stack.io.folder import Folder
 
-__all__ = [
-    "INDEXES_KEY",
-    "MANIFEST_KEY",
-    "ParquetFileRecord",
-    "ParquetManifest",
-    "find_metadata",
-    "is_petastorms",
-    "read_metadata",
-    "write_metadata",
-]
-
 #: Where row-group indexes and manifest stand in the key-value metadata of the manifest's file.
 INDEXES_KEY: Final = b"data_stack.row_group_indexes"
 MANIFEST_KEY: Final = b"data_stack.manifest"

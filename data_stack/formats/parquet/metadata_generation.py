@@ -16,8 +16,6 @@ from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY, R
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import SCHEMA_KEY, Schema
 
-__all__ = ["MetadataReport", "generate_metadata"]
-
 
 @dataclass(frozen=True)
 class MetadataReport:

@@ -34,8 +34,6 @@ from data_stack.formats.parquet.columns import objects
 from data_stack.formats.parquet.schema import match_names
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 
-__all__ = ["NGram", "NGramIterator"]
-
 Threshold = Union[float, Decimal, timedelta, np.timedelta64]
 
 

@@ -32,15 +32,6 @@ from data_stack.formats.parquet.types import (
     numpy_dtype,
 )
 
-__all__ = [
-    "PICKLED_INDEXES_KEY",
-    "ROW_GROUPS_KEY",
-    "UNISCHEMA_KEY",
-    "petastorm_metadata",
-    "schema_from_pickled",
-    "schema_to_pickled",
-]
-
 #: Its schema, pickled.
 UNISCHEMA_KEY: Final = b"dataset-toolkit.unischema.v1"
 #: How many row groups each file has, as JSON. Petastorm reads no other files.

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["plain_time"]
-
 _UNITS = frozenset({"D", "h", "m", "s", "ms", "us", "ns"})
 
 

@@ -31,8 +31,6 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.util.processors import n_processors, n_threads
 from data_stack.util.request_limit import check_request, limit_bytes
 
-__all__ = ["GroupReading", "RowGroups", "empty_column"]
-
 Rows = npt.NDArray[np.int32]
 
 _LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": 1 << 18}

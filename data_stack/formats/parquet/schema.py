@@ -22,8 +22,6 @@ from data_stack.util.suggestions import did_you_mean
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SCHEMA_KEY", "Field", "Schema", "match_names"]
-
 #: Where the schema stands in the key-value metadata of each file.
 SCHEMA_KEY = b"data_stack.schema"
 _VERSION = 1

@@ -22,8 +22,6 @@ from data_stack.util.large_arrays import new_array
 from data_stack.util.processors import n_threads
 from data_stack.util.stretches import Stretches
 
-__all__ = ["Gathering", "Located", "Selection", "select"]
-
 _Integers = npt.NDArray[np.int64]
 
 

@@ -9,8 +9,6 @@ from typing import Any, Literal
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.schema import Field, Schema
 
-__all__ = ["TransformSpec", "edit_field", "transform_schema"]
-
 Form = Literal["rows", "numpy", "pandas"]
 
 

@@ -16,8 +16,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("a transform on='pandas'", "pandas", "pandas") from error
 
-__all__ = ["as_frame", "columns_of_frame"]
-
 
 def as_frame(batch: Mapping[str, npt.NDArray[Any]]) -> Any:
     """Columns as a frame of its own memory: numbers and times as they are, anything else as objects (text, arrays, None)."""

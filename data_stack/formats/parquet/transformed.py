@@ -27,8 +27,6 @@ from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.functions import has_parameter
 
-__all__ = ["TransformedDatasetIterator"]
-
 Columns = dict[str, npt.NDArray[Any]]
 
 

@@ -15,26 +15,6 @@ import pyarrow as pa
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = [
-    "FieldDtype",
-    "FieldLike",
-    "arrow_for_spark",
-    "arrow_type_named",
-    "arrow_type_of_dtype",
-    "check_dtype",
-    "describe_type",
-    "dtype_name",
-    "dtype_of_arrow",
-    "element_type",
-    "is_bytes",
-    "is_list",
-    "is_text",
-    "name_of_arrow",
-    "numpy_dtype",
-    "plain_type",
-    "type_described",
-]
-
 FieldDtype: TypeAlias = "np.dtype[Any] | type[Decimal]"
 """What the values of a field are: a dtype of numpy (``str`` text, ``bytes`` bytes, ``object`` anything), or Decimal."""
 

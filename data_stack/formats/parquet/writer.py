@@ -38,8 +38,6 @@ from data_stack.io.folder import folder_of
 from data_stack.io.progress import with_bar
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["ParquetWriter"]
-
 _LOCK: Final = "_data_stack.lock"
 _MEGABYTE: Final = 1 << 20
 #: Rows that are looked at for a schema at most.

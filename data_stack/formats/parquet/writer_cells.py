@@ -18,8 +18,6 @@ from data_stack.formats.parquet.files import NULL_PARTITION
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["CellBatch", "Cells", "Partitions", "column_values", "plain_value"]
-
 #: Rows are turned into a batch when so many of them, or so many bytes, have come.
 _MOST_ROWS: Final = 4096
 _MOST_BYTES: Final = 8 << 20

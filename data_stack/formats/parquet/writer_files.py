@@ -16,8 +16,6 @@ from data_stack.formats.parquet.footer_facts import footer_facts
 from data_stack.formats.parquet.metadata import ParquetFileRecord
 from data_stack.io.folder import Folder
 
-__all__ = ["COMPRESSIONS", "FileFormat", "GrowingParquetFile"]
-
 #: The codecs of Parquet that pyarrow writes, by their names in pyarrow.
 COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 

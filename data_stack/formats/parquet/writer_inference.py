@@ -15,8 +15,6 @@ from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.writer_cells import plain_value
 
-__all__ = ["schema_of_columns", "tells_nothing"]
-
 _ADVICE: Final = 'give the writer a schema: Schema("…", [Field(…), …])'
 _IMAGE_SHAPES: Final = {"L": (None, None), "RGB": (None, None, 3), "RGBA": (None, None, 4)}
 

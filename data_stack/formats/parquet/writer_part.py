@@ -22,8 +22,6 @@ from data_stack.formats.parquet.writer_cells import CellBatch
 from data_stack.formats.parquet.writer_files import FileFormat, GrowingParquetFile
 from data_stack.io.folder import TEMPORARY, Folder
 
-__all__ = ["PART_FILE", "WriterPart", "check_same", "clear_left_over", "clear_progress", "read_progress", "remove_dataset"]
-
 #: What our writer calls the files of a part, with the number of the part.
 PART_FILE: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
 #: What rows in memory of all open files together take at most.

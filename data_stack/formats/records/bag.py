@@ -10,8 +10,6 @@ from data_stack.formats.records.layout import MAX_RECORDS
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.formats.rows import StoredRowsColumn
 
-__all__ = ["Bag", "Ends", "ends_of_bag", "ends_of_index"]
-
 _ENTRY_BYTES = 8
 #: Index entries looked at in one go.
 _ENTRIES_AT_ONCE = 1 << 20

@@ -17,8 +17,6 @@ from data_stack.exception import ConfigError, MissingDependencyError
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = ["ColumnEncoder", "Part"]
-
 _Array = npt.NDArray[Any]
 
 

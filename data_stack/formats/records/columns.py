@@ -23,8 +23,6 @@ from data_stack.util.executor import computing
 from data_stack.util.processors import n_threads_here
 from data_stack.util.request_limit import Request, check_request, current_request, decoding_for
 
-__all__ = ["FixedColumn", "Places", "RaggedColumn", "ValueColumn", "as_places", "has_rows", "samples_of", "sequences_of"]
-
 #: Of an array in numpy 1, one of which numbers the values.
 _MOST_DIMENSIONS = 32
 #: About how many times as large values are as their compressed records.

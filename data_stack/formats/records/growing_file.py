@@ -15,8 +15,6 @@ from data_stack.io.storage_errors import storage_errors
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = ["LocalFile", "StoredFile", "disk_errors", "make_folder", "sync_folder"]
-
 _READ_BYTES = 1 << 20
 
 

@@ -21,8 +21,6 @@ from collections.abc import Mapping
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 
-__all__ = ["MAX_RECORDS", "REFS", "SPEC", "bag_name", "check_columns", "idx_name", "parse_spec", "shard_name", "spec_json"]
-
 SPEC = "spec.json"
 REFS = "refs"
 #: What Granular asserts of each column.

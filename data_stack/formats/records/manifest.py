@@ -16,8 +16,6 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, Digest
 
-__all__ = ["MANIFEST", "UNFINISHED", "FileRecord", "RecordsManifest"]
-
 MANIFEST = "manifest.json"
 #: Lies beside it as long as files may hold more than it says.
 UNFINISHED = "unfinished"

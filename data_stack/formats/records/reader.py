@@ -41,8 +41,6 @@ from data_stack.util.suggestions import did_you_mean
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Mask", "RecordReader", "check_options"]
-
 #: An iteration reads blocks of about this size, and of at most so many samples.
 _BLOCK_BYTES = 1 << 20
 _MOST_IN_BLOCK = 1024

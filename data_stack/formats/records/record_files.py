@@ -25,8 +25,6 @@ from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
 from data_stack.util.logger import logger
 
-__all__ = ["RecordFiles"]
-
 #: Indexes up to this size are read whole where they cannot be mapped: a request costs about as much.
 _LOADED_INDEX_BYTES = 1 << 20
 

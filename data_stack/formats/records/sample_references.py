@@ -16,8 +16,6 @@ import numpy.typing as npt
 from data_stack.formats.records.bag import Bag
 from data_stack.formats.records.layout import MAX_RECORDS
 
-__all__ = ["SampleReferences", "pack_references"]
-
 _Integers = npt.NDArray[np.int64]
 
 

@@ -10,8 +10,6 @@ from data_stack.formats.records.sharded import shard_names
 from data_stack.formats.records.writer import RecordWriter
 from data_stack.io.folder import folder_of
 
-__all__ = ["seal"]
-
 
 def seal(source: Any, *, prefix: str = "") -> int:
     """Give a dataset in a folder of this machine, or each of its shards, a manifest of all samples that its columns share.

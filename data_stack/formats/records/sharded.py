@@ -42,8 +42,6 @@ from data_stack.io.folder import Folder, folder_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["ShardedRecordReader", "open"]
-
 _SHARD = re.compile(r"[0-9]{6,}", re.ASCII)
 
 

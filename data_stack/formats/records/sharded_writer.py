@@ -17,8 +17,6 @@ from data_stack.formats.records.reader import RecordReader
 from data_stack.formats.records.writer import RecordWriter, check_length
 from data_stack.io.folder import Folder, folder_of
 
-__all__ = ["ShardedRecordWriter"]
-
 
 class ShardedRecordWriter:
     """Writes samples into the shards ``000000``, ``000001``, …, each a record dataset that is completed when it is full.

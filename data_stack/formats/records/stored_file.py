@@ -26,8 +26,6 @@ if sys.platform != "win32":
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = ["BlockChecks", "StoredFile", "block_damage", "check_size", "most_open_files"]
-
 _SHIFT = BLOCK_BYTES.bit_length() - 1
 #: What lies this close is fetched together: a request costs about as much as this many bytes.
 _GAP_BYTES = 1 << 14

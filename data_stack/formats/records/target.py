@@ -21,8 +21,6 @@ from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord
 from data_stack.io.folder import TEMPORARY, Folder
 from data_stack.io.integrity import Digest, HashingThread
 
-__all__ = ["GrowingTarget", "Target", "WholeTarget"]
-
 _LOCK = "writing.lock"
 _ENTRY_BYTES = 8
 #: What a fork got of its parent's unfinished resources: whose contexts must not end there, for that would remove them.

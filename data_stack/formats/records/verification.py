@@ -16,8 +16,6 @@ from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest, differing_blocks
 from data_stack.util.logger import logger
 
-__all__ = ["say_uncovered", "verify_files", "warn_once"]
-
 _READ_BYTES = 1 << 20
 _SAMPLES_AT_ONCE = 1 << 12
 

@@ -19,8 +19,6 @@ from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
 from data_stack.util.forks import call_in_forks
 
-__all__ = ["RecordWriter", "check_length"]
-
 #: Appended samples are written in pieces of about this size; columns in pieces of this one, the first of so many samples.
 _WRITE_BYTES = 1 << 20
 _COLUMN_BYTES = 4 << 20

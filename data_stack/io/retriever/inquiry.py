@@ -17,8 +17,6 @@ from data_stack.io.storage_connectors.writer import ResourceWriter
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = ["SourceAnswers", "ask_sources"]
-
 _AT_ONCE = 4
 
 

@@ -8,8 +8,6 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.retriever import retrieve
 from data_stack.io.storage_connectors.connector import StorageConnector
 
-__all__ = ["FileRetrieverImpl", "HTTPRetrieverImpl", "Retriever", "RetrieverFactory", "RetrieverImplIF"]
-
 
 class RetrieverImplIF(ABC):
     """Brings resources of one kind of source into a store.

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from data_stack.io.resources import ByteSource
 from data_stack.util.byte_cache import ByteCache
 
-__all__ = ["BlockedSource", "Blocks"]
-
 #: Size of the cache, for h5py and zipfile, which read the same places repeatedly.
 _KEPT_BYTES = 16 << 20
 #: Default limit of the read-ahead, which grows with sequential reading.

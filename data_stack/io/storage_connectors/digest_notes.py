@@ -15,8 +15,6 @@ from data_stack.io.integrity import seal_json, unseal_json
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.storage_connectors.partials import TEMPORARY
 
-__all__ = ["DigestNotes", "FileVersion", "facts_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:

@@ -10,8 +10,6 @@ from data_stack.io.resources import ByteSource
 from data_stack.io.storage_connectors.digest_notes import FileVersion
 from data_stack.util.forks import ForkLock
 
-__all__ = ["FileSource", "OpenedFile"]
-
 
 class OpenedFile(NamedTuple):
     """A file that is open for reading.

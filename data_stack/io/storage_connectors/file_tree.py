@@ -11,8 +11,6 @@ from typing import Final
 from data_stack.exception import MalformedIdentifierError, MaliciousFilePathError
 from data_stack.io.identifiers import check_identifier
 
-__all__ = ["OWN_FOLDER", "FileTree"]
-
 OWN_FOLDER: Final = ".data_stack"
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -17,8 +17,6 @@ from data_stack.io.storage_connectors.connector import Lease
 from data_stack.io.storage_connectors.owners import is_dead, this_process
 from data_stack.util.forks import call_in_forks
 
-__all__ = ["HeartbeatLease", "LeaseStore"]
-
 BEAT_SECONDS: Final = 2.0
 #: A lease without a heartbeat for so long has expired.
 LIFE_SECONDS: Final = 9.0

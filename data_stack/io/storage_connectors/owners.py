@@ -7,8 +7,6 @@ import functools
 import hashlib
 import os
 
-__all__ = ["is_dead", "is_of_this_machine", "this_machine", "this_process"]
-
 
 def this_process() -> str:
     """``machine-pid-start``, unique across machines and time."""

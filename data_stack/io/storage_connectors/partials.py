@@ -19,8 +19,6 @@ from typing import IO, Final
 from data_stack.exception import ChecksumMismatchError, StorageFullError
 from data_stack.util.lock_file import try_lock
 
-__all__ = ["PARTIAL", "TEMPORARY", "Partial", "local_partial", "remove", "remove_locally"]
-
 #: Prefix of unfinished files; no identifier has it.
 TEMPORARY: Final = ".~"
 #: Prefix of partial files.

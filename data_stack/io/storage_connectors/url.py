@@ -21,8 +21,6 @@ from data_stack.util.suggestions import did_you_mean
 if TYPE_CHECKING:
     from data_stack.io.storage_connectors.cached import CachedStorageConnector
 
-__all__ = ["BUILT_IN_STORAGE_SCHEMES", "Connect", "parse_bytes", "storage_connector_from_url"]
-
 Connect = Callable[[str], StorageConnector]
 """Makes a storage connector of a URL of its scheme."""
 

@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 
-__all__ = [
-    "COPY_BYTES",
-    "ResourceWriter",
-    "binary_chunks",
-    "can_seek",
-    "in_pieces",
-    "local_writer",
-    "raise_local",
-    "sealing",
-    "store_bytes",
-]
-
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 COPY_BYTES = 1 << 20
 

@@ -18,8 +18,6 @@ from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.loader.workers.workers import Workers
 from data_stack.util.processors import n_processors
 
-__all__ = ["AutomaticWorkers", "WorkerKind", "workers_of_kind"]
-
 WorkerKind = Literal["auto", "inline", "threads", "processes"]
 
 _CLEARLY = 0.9  # another kind of workers must take at most this part of the time: figures of a few batches are rough

@@ -17,8 +17,6 @@ import numpy as np
 
 from data_stack.loader.workers.pickling import dump, load
 
-__all__ = ["Channel", "Parcel"]
-
 _LENGTH_BYTES = 8
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _SMALL_BYTES = 1 << 14  # up to this size a message is cheaper than shared memory

@@ -16,8 +16,6 @@ from typing import Any
 from data_stack.exception import ConfigError
 from data_stack.loader.workers.channel import Channel
 
-__all__ = ["ChildProcess", "begin_as_child"]
-
 # multiprocessing would import the user's script again, which would need a main guard
 _PROGRAM = "import sys; facts = sys.argv[1]; sys.path[:] = sys.argv[2:]; from {} import main; main(*map(int, facts.split(',')))"
 _ANSWER_SECONDS = 5.0  # children always read, so one that does not answer for so long was stopped

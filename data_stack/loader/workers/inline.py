@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers.workers import Workers, count_together
 
-__all__ = ["InlineWorkers"]
-
 
 class InlineWorkers(Workers):
     """Makes a batch when it is asked for; no thread, no process.

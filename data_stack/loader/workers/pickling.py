@@ -15,8 +15,6 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-__all__ = ["dump", "dump_error", "load"]
-
 
 def dump(value: Any, *, in_one_piece: bool = False) -> tuple[memoryview, list[memoryview]]:
     """Pickle ``value``; the memory of its arrays and torch tensors comes beside the pickle, and still belongs to ``value``.

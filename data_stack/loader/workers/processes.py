@@ -19,8 +19,6 @@ from data_stack.loader.workers.pickling import dump, load
 from data_stack.loader.workers.workers import PrefetchingWorkers
 from data_stack.util.forks import call_in_forks
 
-__all__ = ["ProcessWorkers"]
-
 _LOOK_SECONDS = 0.25  # interval of the checks whether the workers live
 _LOOKS_UNTIL_STUCK = 16
 _WARN_SECONDS = 5.0

@@ -16,8 +16,6 @@ from data_stack.util.executor import Executor
 from data_stack.util.forks import call_in_forks
 from data_stack.util.processors import thread_is_one_of
 
-__all__ = ["ThreadWorkers"]
-
 # The consumer waits in slices: Ctrl-C reaches it between two of them even where a lock cannot be interrupted (Windows).
 _SLICE_SECONDS = 0.1
 

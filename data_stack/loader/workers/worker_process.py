@@ -18,8 +18,6 @@ from data_stack.loader.workers.child_process import begin_as_child
 from data_stack.loader.workers.pickling import dump_error
 from data_stack.util.processors import be_one_of
 
-__all__ = ["main"]
-
 
 def main(channel: int, parent: int, is_of_main_thread: int, n_workers: int) -> NoReturn:
     """Work for the process that started this one, as one of ``n_workers``."""

@@ -7,8 +7,6 @@ from abc import ABC, abstractmethod
 
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 
-__all__ = ["PrefetchingWorkers", "Workers", "count_together"]
-
 # Batches that are made ahead take at most so much memory together, unless a worker would be idle.
 _MOST_BYTES = 32 << 20
 # Small batches are read several at once, up to these limits of a request: the fixed cost of a request then weighs little, and the

@@ -24,8 +24,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("from_croissant()", "mlcroissant", "croissant") from error
 
-__all__ = ["is_web", "parse_document", "read_document"]
-
 _MAX_BYTES: Final = 32 << 20
 #: Nodes of a document with each reference written out, which is how mlcroissant goes through it.
 _MOST_NODES: Final = 1_000_000

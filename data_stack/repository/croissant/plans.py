@@ -15,8 +15,6 @@ import numpy as np
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet import Field, Schema
 
-__all__ = ["EVERYTHING", "Column", "Plan", "make_plans"]
-
 EVERYTHING = "all"
 #: Python's types of mlcroissant that are stored as others.
 _DTYPES: Mapping[str, Any] = {"bytes": str, "Timestamp": "datetime64[us]", "int": np.int64, "float": np.float64}

@@ -29,8 +29,6 @@ from data_stack.repository.croissant.rows import containers_of, read_rows
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.repository import DatasetRepository
 
-__all__ = ["CroissantFactory", "from_croissant"]
-
 _ROWS_AT_ONCE: Final = 256
 
 

@@ -19,8 +19,6 @@ from data_stack.io.archives import open_archive
 from data_stack.io.archives.zip import ZipArchive
 from data_stack.repository.croissant.plans import Plan
 
-__all__ = ["containers_of", "read_rows"]
-
 _ARCHIVES: Final = re.compile(r"zip|x-g?tar|x-xz|zstd")
 _Files = Iterator[tuple[str, Any]]
 

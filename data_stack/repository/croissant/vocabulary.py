@@ -10,8 +10,6 @@ import numpy as np
 
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 
-__all__ = ["CONFORMS_TO", "CONTEXT", "FORMATS", "describe_type"]
-
 CONFORMS_TO: Final = "http://mlcommons.org/croissant/1.1"
 
 _OWN_WORDS = (

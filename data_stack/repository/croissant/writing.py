@@ -26,8 +26,6 @@ from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import DatasetDescription, default_repository
 from data_stack.repository.search import keywords_of
 
-__all__ = ["to_croissant"]
-
 _SPLITS, _SPLIT_NAME = "dataset_splits", "dataset_splits/name"
 _IDENTIFIER = re.compile(r"[A-Za-z0-9.+-]+", re.ASCII)
 

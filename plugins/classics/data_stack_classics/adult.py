@@ -5,8 +5,6 @@ from __future__ import annotations
 from data_stack import IteratorMeta
 from data_stack_classics.tables import TableFactory
 
-__all__ = ["AdultFactory"]
-
 _FIELDS = """age:int64 workclass:str fnlwgt:int64 education:str education-num:int64 marital-status:str occupation:str
 relationship:str race:str sex:str capital-gain:int64 capital-loss:int64 hours-per-week:int64 native-country:str income:str"""
 

@@ -6,8 +6,6 @@ from data_stack import PreparedResources, Resources
 from data_stack.formats import read_csv
 from data_stack_classics.folders import RecordsFactory
 
-__all__ = ["AGNewsFactory"]
-
 
 class AGNewsFactory(RecordsFactory, dataset="ag-news"):
     """News of four fields; for research and other non-commercial use.

@@ -14,8 +14,6 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import NumpyDatasetIterator
 from data_stack_classics.classic import ClassicFactory
 
-__all__ = ["ArraysFactory", "read_rows"]
-
 _BLOCK_BYTES = 1 << 22
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -9,8 +9,6 @@ from data_stack.formats import read_csv_matrix
 from data_stack.io.archives import open_archive
 from data_stack_classics.arrays import ArraysFactory
 
-__all__ = ["CaliforniaHousingFactory"]
-
 
 class CaliforniaHousingFactory(ArraysFactory, dataset="california-housing"):
     """Districts of California in 1990, to tell what a house costs, as scikit-learn has them.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from data_stack_classics.planes import PlanesFactory
 
-__all__ = ["CIFAR10Factory"]
-
 
 class CIFAR10Factory(PlanesFactory, dataset="cifar10"):
     """Photographs of animals and vehicles in ten classes, 32 × 32 pixels in colour.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from data_stack_classics.planes import PlanesFactory
 
-__all__ = ["CIFAR100Factory"]
-
 _CLASSES = """apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle
 caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant flatfish forest fox
 girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle mountain mouse mushroom

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from data_stack import DatasetCard, DatasetFactory, ResourceDefinition
 from data_stack.exception import DatasetFileCorruptError
 
-__all__ = ["ClassicFactory", "read_facts"]
-
 
 class ClassicFactory(DatasetFactory):
     """A published dataset, whose files hold a known number of samples.

@@ -9,8 +9,6 @@ from data_stack.formats import read_csv_matrix
 from data_stack.io.archives import open_decompressed
 from data_stack_classics.arrays import ArraysFactory
 
-__all__ = ["CovertypeFactory"]
-
 
 class CovertypeFactory(ArraysFactory, dataset="covertype"):
     """Patches of forest in Colorado, 30 × 30 metres, to tell which trees grow there.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from data_stack_classics.idx import IdxFactory
 
-__all__ = ["FashionMNISTFactory"]
-
 _CLASSES = "T-shirt/top, Trouser, Pullover, Dress, Coat, Sandal, Shirt, Sneaker, Bag, Ankle boot"
 
 

@@ -13,8 +13,6 @@ from data_stack.formats import records
 from data_stack.io.archives import Archive, open_archive
 from data_stack_classics.classic import ClassicFactory
 
-__all__ = ["FoldersFactory", "RecordsFactory", "TextFoldersFactory"]
-
 
 class RecordsFactory(ClassicFactory):
     """Dict samples, each a record; samples ``{"text": str, "label": int}`` if ``spec`` is not another.

@@ -14,8 +14,6 @@ from data_stack.formats import read_idx, read_idx_header
 from data_stack.io.archives import open_decompressed
 from data_stack_classics.arrays import ArraysFactory, read_rows
 
-__all__ = ["IdxFactory"]
-
 
 class IdxFactory(ArraysFactory):
     """Samples ``(image, label, tag)``: uint8 of shape ``(height, width)`` and an int; see the dataset for the tag."""

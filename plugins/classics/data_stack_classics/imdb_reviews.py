@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from data_stack_classics.folders import TextFoldersFactory
 
-__all__ = ["IMDBReviewsFactory"]
-
 
 class IMDBReviewsFactory(TextFoldersFactory, dataset="imdb-reviews"):
     """Reviews of films that praise or pan them, and others without label.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from data_stack_classics.idx import IdxFactory
 
-__all__ = ["KMNISTFactory"]
-
 
 class KMNISTFactory(IdxFactory, dataset="kmnist"):
     """Ten hiragana of classical Japanese literature in cursive writing, 28 × 28 pixels.

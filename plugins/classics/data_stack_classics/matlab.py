@@ -15,8 +15,6 @@ import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
 
-__all__ = ["iterate_arrays"]
-
 _NUMBERS = {1: "i1", 2: "u1", 3: "<i2", 4: "<u2", 5: "<i4", 6: "<u4", 7: "<f4", 9: "<f8", 12: "<i8", 13: "<u8"}
 _ARRAY, _COMPRESSED = 14, 15
 _INPUT_BYTES = 1 << 14

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from data_stack_classics.folders import TextFoldersFactory
 
-__all__ = ["NewsgroupsFactory"]
-
 
 class NewsgroupsFactory(TextFoldersFactory, dataset="20-newsgroups"):
     """Postings of 20 newsgroups, the later ones for testing.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from data_stack import IteratorMeta
 from data_stack_classics.tables import TableFactory
 
-__all__ = ["PenguinsFactory"]
-
 _FIELDS = """species:str island:str culmen_length_mm:float64 culmen_depth_mm:float64 flipper_length_mm:float64
 body_mass_g:float64 sex:str"""
 

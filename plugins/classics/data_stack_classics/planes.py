@@ -12,8 +12,6 @@ from data_stack import PreparedResources, Resources
 from data_stack.io.archives import Archive, open_archive
 from data_stack_classics.arrays import ArraysFactory, read_rows
 
-__all__ = ["PlanesFactory"]
-
 
 class PlanesFactory(ArraysFactory):
     """Samples ``(image, label, tag)``: uint8 of shape ``(32, 32, 3)`` and an int; see the dataset for the tag.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from data_stack_classics.idx import IdxFactory
 
-__all__ = ["QMNISTFactory"]
-
 
 class QMNISTFactory(IdxFactory, dataset="qmnist"):
     """Handwritten digits: MNIST reconstructed, with 50,000 more for testing; and all of NIST's, 28 × 28 pixels.

@@ -13,8 +13,6 @@ from data_stack import IteratorMeta
 from data_stack.io.archives import Archive
 from data_stack_classics.folders import FoldersFactory
 
-__all__ = ["SpeechCommandsFactory"]
-
 _RATE = 16_000
 _WORDS = """backward bed bird cat dog down eight five follow forward four go happy house learn left marvin nine no off on one
 right seven sheila six stop three tree two up visual wow yes zero"""

@@ -8,8 +8,6 @@ from data_stack import PreparedResources, Resources
 from data_stack.io.archives import open_archive
 from data_stack_classics.arrays import ArraysFactory, read_rows
 
-__all__ = ["STL10Factory"]
-
 
 class STL10Factory(ArraysFactory, dataset="stl10"):
     """Photographs in ten classes, and many more without labels, 96 × 96 pixels in colour.

@@ -9,8 +9,6 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack_classics.arrays import ArraysFactory, read_rows
 from data_stack_classics.matlab import iterate_arrays
 
-__all__ = ["SVHNFactory"]
-
 
 class SVHNFactory(ArraysFactory, dataset="svhn"):
     """Digits of house numbers in street views, 32 × 32 pixels in colour.

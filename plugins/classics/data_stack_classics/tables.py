@@ -14,8 +14,6 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import HDF5DatasetIterator, read_csv, write_hdf5
 from data_stack_classics.classic import ClassicFactory
 
-__all__ = ["TableFactory"]
-
 
 class TableFactory(ClassicFactory):
     """Dict samples, a key for each column: an int, float or str; an unknown number is nan, an unknown text is empty.

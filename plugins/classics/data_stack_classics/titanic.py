@@ -5,8 +5,6 @@ from __future__ import annotations
 from data_stack import IteratorMeta
 from data_stack_classics.tables import TableFactory
 
-__all__ = ["TitanicFactory"]
-
 _FIELDS = """pclass:int64 survived:int64 name:str sex:str age:float64 sibsp:int64 parch:int64 ticket:str fare:float64
 cabin:str embarked:str boat:str body:float64 home.dest:str"""
 

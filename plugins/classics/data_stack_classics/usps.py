@@ -9,8 +9,6 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.io.archives import open_decompressed
 from data_stack_classics.arrays import ArraysFactory
 
-__all__ = ["USPSFactory"]
-
 
 class USPSFactory(ArraysFactory, dataset="usps"):
     """Handwritten digits of postal codes, 16 × 16 pixels.

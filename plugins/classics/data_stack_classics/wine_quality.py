@@ -8,8 +8,6 @@ from data_stack import PreparedResources, Resources
 from data_stack.formats import read_csv_matrix
 from data_stack_classics.arrays import ArraysFactory
 
-__all__ = ["WineQualityFactory"]
-
 
 class WineQualityFactory(ArraysFactory, dataset="wine-quality"):
     """Red and white Vinho Verde, to tell from eleven measurements how experts grade it.

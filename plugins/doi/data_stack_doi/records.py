@@ -15,8 +15,6 @@ from data_stack.exception import CatalogueAccessError, CatalogueError, Catalogue
 from data_stack.io.retriever import is_offline
 from data_stack.io.web_api import ask_json
 
-__all__ = ["Record", "RecordFile", "find_record"]
-
 _DOI: Final = re.compile(r"10\.\d{4,9}/[-._;()/:A-Za-z0-9]+", re.ASCII)
 _MOST_REDIRECTS: Final = 10
 

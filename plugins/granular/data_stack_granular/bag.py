@@ -18,8 +18,6 @@ from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 
-__all__ = ["BagReader", "BagWriter", "Closing", "local_path", "places"]
-
 _ENTRY = 8
 _Self = TypeVar("_Self", bound="Closing")
 

@@ -16,8 +16,6 @@ from data_stack.io.folder import Folder, folder_of
 from data_stack_granular import formats
 from data_stack_granular.bag import BagReader, BagWriter, Closing, local_path, places
 
-__all__ = ["DatasetReader", "DatasetWriter", "ShardedDatasetReader", "ShardedDatasetWriter"]
-
 _Functions = Mapping[str, Any]
 
 

@@ -13,8 +13,6 @@ import data_stack.loader
 from data_stack.loader import Transform
 from data_stack_granular.sources import convert
 
-__all__ = ["Loader"]
-
 
 class Loader:
     """Batches of a source: dicts of arrays of shape ``(batch, ...)``, with the dtypes and shapes of :attr:`spec`.

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Epochs", "Interleave", "Mix", "Sample", "Transform", "Truncate", "convert"]
-
 
 def convert(source: Any) -> Callable[[int], Any]:
     """A source as a function of a step: itself, or its ``[step]``.

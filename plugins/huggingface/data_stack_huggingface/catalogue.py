@@ -18,8 +18,6 @@ from data_stack_huggingface.columns import encoders_of, features_of_card, featur
 from data_stack_huggingface.hub import HubFile, HubFiles, api, ask
 from data_stack_huggingface.layout import converted_files, split_files
 
-__all__ = ["HubDataset", "HuggingFaceCatalogue"]
-
 #: How versions name commits of the Parquet files that the Hub makes of others.
 _CONVERTED = "parquet-"
 

@@ -21,8 +21,6 @@ from data_stack.formats.parquet import ParquetDataset
 from data_stack.util.request_limit import check_request
 from data_stack.util.stacked_values import stack_values
 
-__all__ = ["HubEncoder", "encoders_of", "features_of_card", "features_of_files", "parts_of"]
-
 #: Modes of images whose values are the pixels; palettes, inks and the like are converted.
 _MODES = ("L", "LA", "RGB", "RGBA", "I;16")
 

@@ -23,8 +23,6 @@ from data_stack import ResourceDefinition, StorageConnector, StreamedResource, e
 from data_stack.io.retriever import SourceError, Transfer, is_offline
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 
-__all__ = ["HubFile", "HubFiles", "api", "ask", "fetch"]
-
 _ATTEMPTS = 4
 #: A pause that the Hub asks for is waited up to so long.
 _MOST_WAIT_SECONDS = 60.0

@@ -16,8 +16,6 @@ from fsspec.utils import glob_translate
 from data_stack.exception import CatalogueError, RevisionNotFoundError
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["converted_files", "split_files"]
-
 _SHARD = re.compile(r"data/(\w+(?:\.\w+)*)-\d{5}-of-\d{5}[^/]*\.[^/]*")
 _WORDS = {"train": "train|training", "validation": "validation|valid|dev|val", "test": "test|testing|eval|evaluation"}
 _MARK = r"[-._ 0-9]"

@@ -9,8 +9,6 @@ from urllib.parse import quote
 from data_stack.exception import CatalogueAccessError, CatalogueError, DatasetNotFoundError
 from data_stack.io.web_api import ask_json
 
-__all__ = ["ask", "field_of"]
-
 _SERVER: Final = "https://www.openml.org/api/v1"
 #: Of errors: https://github.com/openml/OpenML/wiki/API-v1
 _UNKNOWN, _REFUSED = {"111", "273", "372", "373"}, {"112", "274"}

@@ -6,8 +6,6 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["shuffle"]
-
 
 def shuffle(rows: Iterator[Any], capacity: int, seed: object) -> Iterator[Any]:
     """The rows, drawn from a buffer of ``capacity`` of them.

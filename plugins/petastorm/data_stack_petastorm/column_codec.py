@@ -21,8 +21,6 @@ from data_stack.formats.parquet.types import FieldLike, arrow_for_spark, arrow_t
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-__all__ = ["DataframeColumnCodec", "UnischemaField", "UserCodec", "spark_type_named"]
-
 #: Classes of users by module and name: those that were imported.
 _classes: dict[str, type[DataframeColumnCodec]] = {}
 

@@ -11,8 +11,6 @@ import numpy as np
 from data_stack.formats.parquet import Field
 from data_stack_petastorm.schemas import as_schema
 
-__all__ = ["names_left_out", "nested_names"]
-
 
 def nested_names(fields: Mapping[str, Field]) -> frozenset[str]:
     """The names of structs, maps and nested lists among fields."""

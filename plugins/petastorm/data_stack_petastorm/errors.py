@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from data_stack.exception import ConfigError
 
-__all__ = ["NoDataAvailableError"]
-
 
 class NoDataAvailableError(ConfigError):
     """A shard of a reader would be empty."""

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["ListFrame", "ListSeries"]
-
 
 class ListSeries(pd.Series):
     """A Series that takes a list for an array."""

@@ -11,8 +11,6 @@ import pyarrow.fs as pafs
 
 from data_stack.exception import ConfigError
 
-__all__ = ["FilesystemResolver", "get_dataset_path", "get_filesystem_and_path_or_paths", "normalize_dir_url", "readable_source"]
-
 
 class FilesystemResolver:
     """The file system of a URL: pyarrow's for ``file`` and ``hdfs``, fsspec's for all others.

@@ -8,8 +8,6 @@ import numpy as np
 
 from data_stack_petastorm.unischema import Unischema
 
-__all__ = ["generate_datapoint"]
-
 #: Elements of dimensions whose size differs from value to value.
 LIST_SIZE = 13
 

@@ -21,8 +21,6 @@ from data_stack_petastorm.row_groups import RowGroups, parts_of_row_groups, perm
 from data_stack_petastorm.rows import RowMaker
 from data_stack_petastorm.schemas import as_unischema
 
-__all__ = ["Reader", "lanes_of", "n_rows_of"]
-
 #: Rows that are read together: as many as have so many bytes, within limits.
 _CHUNK_BYTES, _LARGEST_CHUNK = 4 << 20, 512
 #: What a size that differs from value to value is taken to be.

@@ -14,8 +14,6 @@ from data_stack.formats.parquet import Schema
 from data_stack_petastorm.schemas import as_unischema
 from data_stack_petastorm.unischema import Unischema, UnischemaField, match_unischema_fields
 
-__all__ = ["NGram"]
-
 
 class NGram:
     """Which rows make a sequence, and which of their fields are wanted.

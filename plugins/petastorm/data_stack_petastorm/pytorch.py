@@ -26,8 +26,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack_petastorm.pytorch", "torch", "torch") from error
 
-__all__ = ["BatchedDataLoader", "DataLoader", "InMemBatchedDataLoader", "LoaderBase", "decimal_friendly_collate"]
-
 #: What Petastorm makes of dtypes that torch lacked when it was written.
 _PROMOTED: Final = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.bool: torch.uint8}
 _PROMOTED_OF_ROWS: Final = {"u2": np.int32, "u4": np.int64, "b1": np.uint8}

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, sample_or_view
 
-__all__ = ["RowGroups", "parts_of_row_groups", "permute_rows", "the_one"]
-
 
 class RowGroups(DatasetIterator):
     """Sample ``i`` is ``read_batch`` of the rows of block ``i``: columns, as many rows as the block has.

@@ -13,8 +13,6 @@ from data_stack.util import named_rows
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.unischema import Unischema
 
-__all__ = ["RowMaker", "row_type"]
-
 #: A row of an array is a view of its chunk up to so many bytes; a larger one is copied, or keeping it would keep all of them.
 _LARGEST_VIEW = 1024
 #: The text of a row group is an array of fixed width up to so many bytes, or up to so much more than there are characters.

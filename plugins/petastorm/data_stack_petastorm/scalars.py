@@ -11,8 +11,6 @@ import numpy as np
 from data_stack.formats.parquet import ScalarCodec
 from data_stack.formats.parquet.types import FieldLike
 
-__all__ = ["LenientScalarCodec", "fit_number"]
-
 _NUMBERS = (bool, int, float, Decimal, np.number, np.bool_)
 
 

@@ -12,8 +12,6 @@ from data_stack_petastorm.codecs import as_column_codec, as_field_codec
 from data_stack_petastorm.scalars import LenientScalarCodec
 from data_stack_petastorm.unischema import Unischema, UnischemaField, default_spark_type
 
-__all__ = ["as_field", "as_schema", "as_unischema"]
-
 
 def as_schema(schema: Unischema | Schema) -> Schema:
     """The schema by which data_stack reads and writes the same rows.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
-__all__ = ["dataset_as_rdd"]
-
 
 def dataset_as_rdd(
     dataset_url: str, spark_session: SparkSession, schema_fields: Iterable[Any] | None = None, hdfs_driver: str = "libhdfs3"

@@ -24,8 +24,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack_petastorm.tf_utils", "tensorflow", "tensorflow") from error
 
-__all__ = ["make_petastorm_dataset", "tf_tensors"]
-
 #: What Petastorm makes of dtypes that TensorFlow's operations know little of.
 _PROMOTED: Final = {"u2": np.int32, "u4": np.int64}
 _ROWS_AT_ONCE: Final = 256

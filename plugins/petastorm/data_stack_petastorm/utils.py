@@ -11,8 +11,6 @@ import numpy as np
 from data_stack.exception import DataStackError
 from data_stack_petastorm.unischema import Unischema
 
-__all__ = ["DecodeFieldError", "decode_row"]
-
 
 class DecodeFieldError(DataStackError, RuntimeError):
     """A cell cannot be decoded."""

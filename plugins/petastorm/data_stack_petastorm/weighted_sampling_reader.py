@@ -13,8 +13,6 @@ from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.exception import ConfigError
 from data_stack_petastorm.iteration import Reader
 
-__all__ = ["WeightedSamplingReader"]
-
 
 class WeightedSamplingReader:
     """The next row of one of several readers, drawn for each row anew; a reader itself.

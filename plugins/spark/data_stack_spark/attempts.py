@@ -8,8 +8,6 @@ from typing import Any
 
 from data_stack.distributed.attempts import attempt
 
-__all__ = ["attempt_by_spark"]
-
 
 def attempt_by_spark(sent: Any, ends: Any, numbered: tuple[int, Any]) -> None:
     """Try a task in an executor.

@@ -22,8 +22,6 @@ from data_stack.formats.parquet.files import find_files
 from data_stack.util.logger import logger
 from data_stack_spark.session import local_path, readable_source, spark_session
 
-__all__ = ["WrittenFrame", "delete_at_exit", "delete_folder", "files_and_rows", "register_delete_dir_handler", "write_once"]
-
 _NAME: Final = re.compile(r"data-stack-converter-[0-9a-f]{16}")
 
 _handler: Callable[[str], Any] | None = None

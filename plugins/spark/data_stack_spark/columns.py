@@ -13,8 +13,6 @@ from pyspark.sql.types import DataType, StructField, StructType, UserDefinedType
 from data_stack.exception import ConfigError
 from data_stack.util.logger import logger
 
-__all__ = ["PRECISIONS", "convert_columns"]
-
 PRECISIONS: Final = (None, "float32", "float64")
 _VECTORS: Final = ("pyspark.ml.linalg", "pyspark.mllib.linalg")
 

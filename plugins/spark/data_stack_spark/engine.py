@@ -21,8 +21,6 @@ from data_stack.exception import ConfigError
 from data_stack.util.logger import logger
 from data_stack_spark.attempts import attempt_by_spark
 
-__all__ = ["SparkEngine"]
-
 Result = TypeVar("Result")
 
 _PROBLEM_CHARACTERS = 4000

@@ -8,8 +8,6 @@ from typing import Any
 from data_stack.exception import ConfigError
 from data_stack.plugins import hookimpl
 
-__all__ = ["data_stack_engines", "engine_on"]
-
 
 @hookimpl
 def data_stack_engines() -> dict[str, Callable[..., Any]]:

@@ -17,8 +17,6 @@ from data_stack.util.logger import logger
 from data_stack_spark.session import readable_source, spark_session
 from data_stack_spark.types import spark_schema
 
-__all__ = ["materialize_dataset", "writing_settings"]
-
 _TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 
 # The settings are the whole session's: one block changes them at a time, and puts back what it found.

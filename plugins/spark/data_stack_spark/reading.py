@@ -16,8 +16,6 @@ from data_stack.formats.parquet import Field, ParquetDataset
 from data_stack.util.named_rows import make_row_class
 from data_stack_spark.session import readable_source, spark_session
 
-__all__ = ["dataset_as_rdd"]
-
 #: Rows that are decoded together: few, because an image of a camera takes megabytes.
 _ROWS_AT_ONCE = 256
 

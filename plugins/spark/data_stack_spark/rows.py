@@ -19,8 +19,6 @@ from data_stack.formats.parquet.types import arrow_for_spark
 from data_stack_spark.session import spark_session
 from data_stack_spark.types import spark_schema
 
-__all__ = ["dict_to_spark_row", "encode_rows"]
-
 #: Rows whose values are encoded together.
 _ROWS_AT_ONCE = 256
 

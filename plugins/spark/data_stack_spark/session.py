@@ -11,8 +11,6 @@ from pyspark.sql import SparkSession
 from data_stack.exception import ConfigError
 from data_stack.io.url import StorageURL
 
-__all__ = ["local_path", "readable_source", "spark_session"]
-
 
 def spark_session(spark: SparkSession | None = None) -> SparkSession:
     """The given session, else the active one, else a new one with Spark's own configuration.

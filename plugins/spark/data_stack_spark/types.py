@@ -11,8 +11,6 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Schema
 from data_stack.formats.parquet.types import arrow_for_spark
 
-__all__ = ["spark_schema"]
-
 
 def spark_schema(schema: Schema) -> spark.StructType:
     """The columns of a DataFrame that holds the encoded cells of a schema.

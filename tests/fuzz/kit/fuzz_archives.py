@@ -22,8 +22,6 @@ from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import ResourceInfo
 
-__all__ = ["Archives"]
-
 _BLOCK = 512
 _MOST_SAMPLES = 40
 #: Fields of a header of a tar: where they begin, and how many bytes they have.

@@ -24,8 +24,6 @@ from data_stack.formats.parquet.codecs import CompressedNdarrayCodec, JpegCodec,
 from data_stack.formats.parquet.dataset_names import PARQUET_MANIFEST
 from data_stack.formats.parquet.selecting import col
 
-__all__ = ["Parquets"]
-
 Files = Mapping[str, bytes]
 _N_ROWS = 6
 #: Of a dataset that was damaged so that it states more rows, no more are read.

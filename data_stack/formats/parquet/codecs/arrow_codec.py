@@ -12,8 +12,6 @@ from data_stack.formats.parquet.codecs.checks import FieldValues, is_missing
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.types import FieldLike
 
-__all__ = ["ArrowCodec", "CellValueError"]
-
 #: What pyarrow and Python say of a value that does not suit a type.
 _UNSUITABLE = (pa.ArrowException, TypeError, ValueError, OverflowError, ArithmeticError)
 

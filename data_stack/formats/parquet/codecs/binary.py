@@ -18,8 +18,6 @@ from data_stack.formats.parquet.codecs.checks import FieldValues, check_array, c
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
 from data_stack.formats.parquet.types import FieldLike
 
-__all__ = ["BinaryCells"]
-
 #: Rows up to this size are copied together, without their headers: that takes less memory, and rows are taken out faster.
 _SMALL_ROW_BYTES = 1024
 _Array = npt.NDArray[Any]

@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["CellViews", "as_binary", "cell_bytes", "null_mask", "numbers", "plain_cells"]
-
 
 def plain_cells(cells: pa.Array) -> pa.Array:
     """Cells without what only says how they are stored: extension types and dictionaries."""

@@ -15,8 +15,6 @@ from data_stack.codecs.fitting import check_shape, fit_array
 from data_stack.dataset.iterator.stacking import as_array, exact_array
 from data_stack.formats.parquet.types import FieldLike, numpy_dtype
 
-__all__ = ["FieldValues", "check_array", "check_scalar", "is_missing", "same_time"]
-
 FieldValues: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
 """Values of a field: one each, or an array of shape ``(n, ...)``."""
 

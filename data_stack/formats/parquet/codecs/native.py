@@ -32,8 +32,6 @@ from data_stack.formats.parquet.columns import (
 )
 from data_stack.formats.parquet.types import FieldLike, describe_type, element_type, is_list, type_described
 
-__all__ = ["ListCodec", "NestedCodec", "ScalarCodec"]
-
 
 class _TypedCodec(ArrowCodec):
     """A codec that knows the type of the values or of their elements; None: what suits the dtype."""

@@ -14,8 +14,6 @@ from data_stack.formats.parquet.codecs.cells import as_binary, null_mask, number
 from data_stack.formats.parquet.columns import CellError, objects
 from data_stack.formats.parquet.types import FieldDtype, dtype_name, is_bytes, is_list, is_text
 
-__all__ = ["Values", "conform", "list_parts", "plain_objects", "plain_values", "time_dtype"]
-
 
 @dataclass(frozen=True, slots=True)
 class Values:

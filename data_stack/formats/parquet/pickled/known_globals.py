@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["KNOWN_GLOBALS", "SPARK_CLASSES", "KnownGlobal", "codec_makers", "find_global", "register_pickled_codec"]
-
 Role = Literal["schema", "field", "codec", "indexer", "spark_type", "numpy_type", "base", "function"]
 
 

@@ -20,8 +20,6 @@ import numpy as np
 from data_stack.formats.parquet.pickled.known_globals import KnownGlobal, find_global
 from data_stack.formats.parquet.plain_times import plain_time
 
-__all__ = ["DictNode", "DtypeNode", "ObjectNode", "PythonTwoString", "Refusal", "SetNode", "decode_pickle", "describe", "text_of"]
-
 #: An index of a million values takes 60 MB; Parquet's readers take no more than 100 MB of metadata.
 _MOST_BYTES: Final = 100_000_000
 #: A value of an index takes about ten. Each step makes one object at most; long strings and copies count for several.

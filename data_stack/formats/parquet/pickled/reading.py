@@ -29,8 +29,6 @@ from data_stack.formats.parquet.pickled.machine import (
 )
 from data_stack.formats.parquet.pickled.values import PickledCodec, PickledField, PickledIndex, PickledSchema
 
-__all__ = ["read_pickled_indexes", "read_pickled_schema"]
-
 _MAX_INDEXES = 1_000
 _MAX_DIMENSIONS = 64  # of numpy
 _MAX_ROW_GROUP = 2**31 - 1

@@ -15,8 +15,6 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet.pickled.known_globals import KNOWN_GLOBALS, SPARK_CLASSES
 from data_stack.formats.parquet.pickled.values import PickledCodec, PickledField, PickledIndex, PickledSchema
 
-__all__ = ["write_pickled_indexes", "write_pickled_schema"]
-
 #: What a Unischema has of its own; Petastorm makes an attribute of every other field.
 _OWN_ATTRIBUTES = frozenset(
     ("as_spark_schema", "create_schema_view", "fields", "from_arrow_schema", "make_namedtuple", "make_namedtuple_tf")

@@ -17,8 +17,6 @@ from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting.predicate import Bools, Columns, Predicate, PredicateError, as_times, column_of
 
-__all__ = ["ArrowPredicate", "could_match", "suits_bounds_of_floats"]
-
 #: A column of nulls alone does not tell its type, but functions need one.
 _TYPES_OF_NULLS: Final = (pa.null(), pa.string(), pa.float64(), pa.bool_(), pa.timestamp("us"))
 #: What pyarrow raises for an expression that does not suit the types of columns.

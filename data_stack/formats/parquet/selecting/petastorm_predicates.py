@@ -29,18 +29,6 @@ from data_stack.formats.parquet.columns import objects
 from data_stack.formats.parquet.selecting.expressions import ArrowPredicate
 from data_stack.formats.parquet.selecting.predicate import Bools, Columns, Predicate, PredicateError, as_times, column_of
 
-__all__ = [
-    "RowFunction",
-    "as_predicate",
-    "in_intersection",
-    "in_lambda",
-    "in_negate",
-    "in_pseudorandom_split",
-    "in_reduce",
-    "in_set",
-    "on_frames",
-]
-
 _N_BUCKETS = 2**63 - 1  # sys.maxsize of the machines that Petastorm runs on
 
 _ALL = (all, np.all, np.logical_and.reduce)

@@ -14,8 +14,6 @@ from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import objects
 
-__all__ = ["Bools", "Columns", "Predicate", "PredicateError", "as_times", "column_of"]
-
 Bools = npt.NDArray[np.bool_]
 Columns = Mapping[str, npt.NDArray[Any]]
 

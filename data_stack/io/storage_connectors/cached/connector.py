@@ -29,8 +29,6 @@ from data_stack.io.storage_connectors.connector import (
 )
 from data_stack.io.storage_connectors.writer import ResourceWriter
 
-__all__ = ["CacheInfo", "CachedStorageConnector"]
-
 _REMEMBERED = 1 << 16
 _NOTHING: Final = (-math.inf, False)
 

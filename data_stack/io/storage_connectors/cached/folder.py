@@ -32,8 +32,6 @@ from data_stack.io.storage_connectors.file_source import OpenedFile
 from data_stack.io.storage_connectors.owners import this_machine
 from data_stack.io.storage_connectors.writer import COPY_BYTES
 
-__all__ = ["WHOLE_BYTES", "CacheFolder", "Content"]
-
 logger = logging.getLogger(__name__)
 
 #: Resources up to this size come in one request. Their files are not synced, but verified again after the next boot.

@@ -24,8 +24,6 @@ from data_stack.io.storage_connectors.file_source import FileSource
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.util.forks import ForkLock
 
-__all__ = ["CachedSource", "Remote"]
-
 _Answer = TypeVar("_Answer")
 #: After an unanswered request, cached resources are served without asking for so many times its duration.
 _SILENCE_FACTOR, _MOST_SILENT_SECONDS = 10.0, 300.0

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-__all__ = ["is_credentials_error", "is_unreachable", "reason_of"]
-
 _BUSY: Final = {
     errno.EBUSY, errno.EAGAIN, errno.EREMOTEIO if hasattr(errno, "EREMOTEIO") else errno.EBUSY, errno.ETIMEDOUT, errno.EPIPE,
     errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN,

@@ -10,8 +10,6 @@ from data_stack.io.storage_connectors.blocks import Blocks
 from data_stack.io.storage_connectors.fsspec.pointer import PART_BYTES, Pointer, part_path
 from data_stack.io.storage_connectors.fsspec.remote import RemoteFile, RemoteFiles
 
-__all__ = ["ObjectBlocks", "adopt_blocks"]
-
 _ADOPTED_BLOCK_BYTES = 256 << 10
 
 

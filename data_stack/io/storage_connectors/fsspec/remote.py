@@ -41,8 +41,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("FsspecStorageConnector", "fsspec", "cloud") from error
 
-__all__ = ["RemoteFile", "RemoteFiles"]
-
 #: Folder of unfinished files on file systems that publish by renaming; names begin with that of the process and a dot.
 TEMPORARIES: Final = ".data_stack/temporaries"
 

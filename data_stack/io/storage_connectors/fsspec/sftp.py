@@ -19,8 +19,6 @@ from fsspec.implementations.sftp import SFTPFileSystem
 
 from data_stack.exception import ConfigError, StorageError
 
-__all__ = ["VerifiedSFTPFileSystem"]
-
 _KNOWN_HOSTS: Final = ("/etc/ssh/ssh_known_hosts", "~/.ssh/known_hosts")
 _LOG: Final = f"{__name__}.paramiko"
 # Our errors say the same; without a handler Python would print a traceback for each lost connection.

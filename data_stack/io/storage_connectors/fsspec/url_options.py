@@ -9,8 +9,6 @@ from data_stack.exception import ConfigError
 from data_stack.io.url import parse_option
 from data_stack.util.suggestions import did_you_mean
 
-__all__ = ["parse_options"]
-
 _KINDS: Final[dict[str, type]] = {"readOnly": bool, "anonymous": bool, "requesterPays": bool, "timeoutSeconds": float}
 _CONNECTOR_OPTIONS: Final = {"readOnly": "read_only", "timeoutSeconds": "timeout_seconds"}
 _S3: Final = {

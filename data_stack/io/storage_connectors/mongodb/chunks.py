@@ -22,8 +22,6 @@ from data_stack.util.executor import waiting
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-__all__ = ["FileChunks", "chunk_digest", "insert_chunks"]
-
 #: Size of one insert. The next batch is filled while one is being sent, so a writer holds about twice as much.
 _BATCH_BYTES: Final = 4 << 20
 _WANTED: Final = {"_id": 0, "n": 1, "data": 1, "digest": 1}

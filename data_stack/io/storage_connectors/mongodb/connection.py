@@ -37,8 +37,6 @@ from data_stack.exception import (
 from data_stack.io.storage_connectors.mongodb.settings import Settings
 from data_stack.util.forks import ForkLock, call_in_forks
 
-__all__ = ["Connection", "Documents", "connection_of"]
-
 Documents: TypeAlias = "Collection[dict[str, Any]]"
 
 _SERVER_SELECTION_MS: Final = 5_000

@@ -62,8 +62,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["MongoDBStorageConnector"]
-
 _ATTEMPTS: Final = 8
 
 

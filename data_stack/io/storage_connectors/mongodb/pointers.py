@@ -15,8 +15,6 @@ from data_stack.exception import DamagedBlockError, DatasetFileCorruptError
 from data_stack.io.integrity import block_digest
 from data_stack.io.storage_connectors.connector import ResourceInfo
 
-__all__ = ["Pointer"]
-
 FORMAT: Final = 2
 #: The types of the fields that all pointers have.
 _KINDS: Final[dict[str, type]] = {

@@ -11,8 +11,6 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 from data_stack.exception import ConfigError
 from data_stack.io.url import parse_option
 
-__all__ = ["DEFAULT_BUCKET", "DEFAULT_CHUNK_BYTES", "DEFAULT_INLINE_BYTES", "Settings", "parse_url"]
-
 DEFAULT_BUCKET: Final = "data_stack"
 DEFAULT_DATABASE: Final = "data_stack"
 #: GridFS's own default. A 4 KiB read costs 0.5 ms with 64 KiB chunks, 0.6 ms with these, 1.3 ms with 1 MiB.

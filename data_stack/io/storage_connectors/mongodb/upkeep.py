@@ -22,8 +22,6 @@ from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage
 from data_stack.io.storage_connectors.mongodb.connection import Connection
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
 
-__all__ = ["collect_garbage", "release_record", "sweep"]
-
 #: Without grace, an upload of another machine is given up after so long without a heartbeat.
 _LEAST_SILENCE_SECONDS: Final = 600.0
 _OBJECT_IDS: Final[dict[str, Any]] = {"$match": {"files_id": {"$type": "objectId"}}}

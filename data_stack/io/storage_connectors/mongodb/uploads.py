@@ -19,8 +19,6 @@ from data_stack.io.storage_connectors.mongodb.connection import Connection
 from data_stack.io.storage_connectors.mongodb.upkeep import release_record, sweep
 from data_stack.io.storage_connectors.owners import this_process
 
-__all__ = ["Upload"]
-
 _BEAT_SECONDS: Final = 5.0
 
 

@@ -16,8 +16,6 @@ from data_stack_petastorm.fs_utils import readable_source
 from data_stack_petastorm.schemas import as_schema
 from data_stack_petastorm.unischema import Unischema
 
-__all__ = ["generate_petastorm_metadata"]
-
 
 def generate_petastorm_metadata(
     spark: Any,

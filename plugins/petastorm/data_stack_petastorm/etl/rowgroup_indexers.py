@@ -8,8 +8,6 @@ from data_stack.formats.parquet import NotNullIndex, SingleFieldIndex
 from data_stack.formats.parquet.indexes import RowGroupIndex
 from data_stack_petastorm.etl import RowGroupIndexerBase
 
-__all__ = ["FieldNotNullIndexer", "SingleFieldIndexer", "as_indexer"]
-
 
 class _Indexer(RowGroupIndexerBase):
     """An index of data_stack; ``index`` is that."""

@@ -13,8 +13,6 @@ from data_stack_petastorm.etl.dataset_metadata import footers_of
 from data_stack_petastorm.etl.rowgroup_indexers import FieldNotNullIndexer, SingleFieldIndexer, as_indexer
 from data_stack_petastorm.fs_utils import readable_source
 
-__all__ = ["build_rowgroup_index", "get_row_group_indexes"]
-
 
 def build_rowgroup_index(
     dataset_url: str, spark_context: Any, indexers: Iterable[RowGroupIndexerBase], hdfs_driver: str = "libhdfs3"

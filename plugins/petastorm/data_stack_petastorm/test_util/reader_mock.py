@@ -11,8 +11,6 @@ import numpy as np
 from data_stack.exception import ConfigError
 from data_stack_petastorm.unischema import Unischema
 
-__all__ = ["ReaderMock", "schema_data_generator_example"]
-
 
 class ReaderMock:
     """An endless reader whose rows a function makes.

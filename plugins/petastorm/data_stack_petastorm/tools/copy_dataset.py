@@ -14,8 +14,6 @@ from data_stack_petastorm.etl.dataset_metadata import footers_of, get_schema_fro
 from data_stack_petastorm.fs_utils import readable_source
 from data_stack_petastorm.unischema import match_unischema_fields
 
-__all__ = ["copy_dataset"]
-
 
 def copy_dataset(
     spark: Any,

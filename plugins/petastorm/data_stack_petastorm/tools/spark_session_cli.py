@@ -10,8 +10,6 @@ from data_stack.exception import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["add_configure_spark_arguments", "configure_spark"]
-
 
 def add_configure_spark_arguments(argparser: ArgumentParser) -> None:
     """Add ``--master`` and ``--spark-session-config``, for :func:`configure_spark`."""
