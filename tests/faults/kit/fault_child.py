@@ -106,8 +106,9 @@ def child(request: dict[str, Any]) -> None:
         answer = json.dumps(run(request))
         sys.stdout.flush()
         sys.stderr.flush()
-        with open(request["output"] + ".answer", "w") as file:
+        with open(request["output"] + ".half", "w") as file:
             file.write(answer)
+        os.replace(request["output"] + ".half", request["output"] + ".answer")  # a kill leaves all of it or nothing
         status = 0
     except BaseException:
         traceback.print_exc()

@@ -292,6 +292,8 @@ class CacheFolder:
         try:
             if os.fstat(handle).st_size != size:
                 os.truncate(handle, size)
+            if os.path.exists(self.path_of_whole(content)):  # another process was faster: this file is for this reader alone
+                _remove(path)
             return handle
         except BaseException:
             os.close(handle)
