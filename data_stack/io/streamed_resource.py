@@ -7,7 +7,6 @@ import io
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Protocol, Union
 
 from data_stack.exception import ResourceChangedError, UnpicklableResourceError
@@ -309,14 +308,6 @@ class StreamedResource(io.BufferedIOBase):
         # IOBase would close the caller's buffer with the resource, e.g. after
         # set_resource(identifier, StreamedResource(identifier, buffer)).
         pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
         if self._connector is None:

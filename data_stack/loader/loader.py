@@ -9,7 +9,6 @@ import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
@@ -402,9 +401,7 @@ class Loader:
         self._session.keep_workers()
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
@@ -314,9 +313,7 @@ class ParquetWriter:
     def __enter__(self) -> ParquetWriter:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         if exc_type is None:
             if self._state != "abandoned":
                 self.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from data_stack.codecs import Codecs
@@ -134,9 +133,7 @@ class ShardedRecordWriter:
     def __enter__(self) -> ShardedRecordWriter:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         try:
             if exc_type is None:
                 self.close()

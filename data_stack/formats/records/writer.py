@@ -6,7 +6,6 @@ import contextlib
 import time
 import weakref
 from collections.abc import Collection, Mapping
-from types import TracebackType
 from typing import Any, NoReturn
 
 from data_stack.codecs import Codecs, codec_of
@@ -214,9 +213,7 @@ class RecordWriter:
     def __enter__(self) -> RecordWriter:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         if exc_type is None:
             try:
                 self.close()

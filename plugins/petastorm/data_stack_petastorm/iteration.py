@@ -7,7 +7,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
@@ -158,9 +157,7 @@ class Reader:
             self.reset()
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _next_rows(self) -> Iterator[Any]:

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from bson import ObjectId
@@ -144,9 +143,7 @@ class MongoDBStorageConnector(StorageConnector):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ------------------------------------------------------------------ reading
