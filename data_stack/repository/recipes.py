@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from data_stack.codecs.plain_data import from_plain, shorten
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF
-from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
+from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS, import_all
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
 from data_stack.dataset.recipes.functions import function_at, register_function
 from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, describe_layer, node_digests, samples_content
@@ -56,6 +56,7 @@ def import_layers() -> dict[str, type[DatasetIteratorIF]]:
         import data_stack.formats.parquet.transformed  # noqa: F401  # they put their layers in
 
         OPERATIONS["from_csv"]  # as the module of this does, which is above this one
+    import_all()
     return LAYERS
 
 

@@ -12,23 +12,37 @@ from typing import Any, TypeVar
 _Layer = TypeVar("_Layer", bound=type[Any])
 _Operation = TypeVar("_Operation", bound=Callable[..., Any])
 
-LAYERS: dict[str, type[Any]] = {}
-"""Classes of iterators by the name that stands for them in a recipe."""
+
+class _Layers(dict[str, type[Any]]):
+    """Classes by name. The modules of all are imported when one is asked for that is not there: a worker needs few of them."""
+
+    def __missing__(self, name: str) -> type[Any]:
+        import_all()
+        if name not in self:
+            raise KeyError(name)
+        return self[name]
 
 
 class _Operations(dict[str, Callable[..., Any]]):
-    """Functions by name. One that no module put in is the package's public function of that name, from any layer."""
+    """Functions by name, imported likewise. One that no module puts in is the package's public function of that name."""
 
     def __missing__(self, name: str) -> Callable[..., Any]:
-        package = sys.modules[
-            __name__.partition(".")[0]
-        ]  # imported before each of its modules; it names its functions in its stub
-        found: Callable[..., Any] = getattr(package, name)
+        import_all()
+        # The package is imported before each of its modules; it names its functions in its stub.
+        found: Callable[..., Any] = self[name] if name in self else getattr(sys.modules[__name__.partition(".")[0]], name)
         return found
 
 
+LAYERS: dict[str, type[Any]] = _Layers()
+"""Classes of iterators by the name that stands for them in a recipe."""
+
 OPERATIONS: dict[str, Callable[..., Any]] = _Operations()
 """Functions of an iterator by the name of the method that calls them."""
+
+
+def import_all() -> None:
+    """Import the modules of all layers and operations, which put them in."""
+    sys.modules[__name__.rpartition(".")[0]].import_all()
 
 
 def layer(name: str) -> Callable[[_Layer], _Layer]:
