@@ -67,7 +67,7 @@ class ParquetFileRecord(NamedTuple):
             name, size, groups, digest, kind = fields
             n_rows = tuple(map(int, groups.split(","))) if groups else ()
             record = cls(name, size, n_rows, digest, columns[kind])
-            has_numbers = {type(size), type(kind)} == {int} and 0 <= min(size, kind, *n_rows) <= max(size, 0, *n_rows) < 1 << 63
+            has_numbers = type(size) is type(kind) is int and min(size, kind, *n_rows) >= 0 and max(size, *n_rows, 0) < 1 << 63
             is_safe = not _LEADS_ELSEWHERE.search(name) and _DIGEST.fullmatch(digest)
         except (TypeError, ValueError, AttributeError, IndexError):
             has_numbers = is_safe = False
