@@ -61,8 +61,7 @@ class DatasetFactory(BaseDatasetFactory):
     All resources are stored below ``card.name/card.version``, so several versions coexist. A dataset is *ready* when its
     ``manifest.json`` is valid: it has this name and version, was prepared from sources of these digests, and all resources that
     it lists are stored. Otherwise the first use, or :meth:`prepare`, prepares it. A preparation that died resumes at its step
-    if the code is the same; sources are not fetched again. A dataset that is stored below ``card.name`` alone, by an earlier
-    data_stack or by the original DataStack, is used there.
+    if the code is the same; sources are not fetched again.
 
     Without ``preprocess``, ``open`` reads the sources; without sources either, nothing is stored.
 
@@ -290,7 +289,7 @@ class DatasetFactory(BaseDatasetFactory):
                 f"dataset {definition.card.name!r} needs a store: {type(self).__name__}(FileStorageConnector(folder)), "
                 f"or data_stack.load({definition.card.name!r}), which has a default"
             )
-        return StoredDataset.find(self.storage_connector, definition)
+        return StoredDataset(self.storage_connector, definition)
 
     def _make_ready(
         self,
@@ -339,6 +338,5 @@ class DatasetFactory(BaseDatasetFactory):
 
 
 def dataset_folder(factory: DatasetFactory) -> str:
-    """The folder of a factory's dataset in its store: ``name/version``, or ``name`` if it is stored there."""
-    definition = factory._check_definition()
-    return factory._find_stored(definition).definition.folder if definition.needs_store else definition.folder
+    """The folder of a factory's dataset in its store: ``name/version``, or ``name`` if the dataset keeps no versions."""
+    return factory._check_definition().folder

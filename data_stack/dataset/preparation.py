@@ -113,7 +113,7 @@ class Preparation:
             manifest = self._wait_for(lease, lease_timeout_seconds)
             if manifest is not None:
                 return manifest, PreparationReport((), manifest.adopted, already_ready=True)
-            self._remove_abandoned()
+            self._connector.remove_abandoned(f"{self._definition.folder}/")
             readiness = self.stored.readiness(None if self.keep_steps else self.code)
             if readiness.reason is not None and not readiness.resumes:
                 logger.warning("dataset %r is prepared again: %s", self._name, readiness.reason)
@@ -143,13 +143,8 @@ class Preparation:
     def _end(self) -> None:
         """Remove temporary resources, and the journal last."""
         self.stored.remove_staged()
-        self._remove_abandoned()
+        self._connector.remove_abandoned(f"{self._definition.folder}/")
         self.stored.remove_journal()
-
-    def _remove_abandoned(self) -> None:
-        card = self._definition.card
-        if self._definition.folder != card.name or not card.keeps_versions:  # otherwise other versions lie below it
-            self._connector.remove_abandoned(f"{self._definition.folder}/")
 
     # ------------------------------------------------------------------ alone or not
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from data_stack.dataset.code_digest import find_changed_module, module_digests
@@ -117,7 +117,7 @@ class EnginePreparation:
         n_done = len(shards) - len(left)
         if n_done:
             logger.info("dataset %r: %d of %d shards were prepared before", name, n_done, len(shards))
-        work = ShardWork(factory, raw, opening, module_digests(factory), stored.folder, self._has_shards)
+        work = ShardWork(factory, raw, opening, module_digests(factory), self._has_shards)
         bar = {"desc": f"{name}: preparing", "unit": "shard", "total": len(shards), "initial": n_done}
         try:
             nothing = (each for each in dict[str, Step | None]().items())  # an engine is not started for no tasks
@@ -159,7 +159,6 @@ class ShardWork:
         raw: the sources.
         opening: token of the leading process, see :meth:`StoredDataset.open_shards`.
         digests: of the modules with the author's code.
-        folder: of the dataset in the store.
         has_shards: False if ``preprocess`` is the one shard.
     """
 
@@ -167,7 +166,6 @@ class ShardWork:
     raw: Resources
     opening: str
     digests: Mapping[str, str]
-    folder: str
     has_shards: bool
 
     def __repr__(self) -> str:
@@ -187,8 +185,7 @@ class ShardWork:
                 f"module {changed!r} differs between the process that prepares a shard and the one that started the preparation; "
                 f"install the same code everywhere, and prepare the dataset again"
             )
-        definition = replace(self.factory._check_definition(), folder=self.folder)
-        stored = StoredDataset(self.factory.storage_connector, definition)
+        stored = StoredDataset(self.factory.storage_connector, self.factory._check_definition())
         if not stored.wants_shards(self.opening):
             return None
         prepared = ShardResources(stored, self.opening)

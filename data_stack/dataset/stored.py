@@ -6,7 +6,7 @@ import contextlib
 import io
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from data_stack.dataset.definition import DatasetDefinition
 from data_stack.dataset.journal import Journal
@@ -72,28 +72,6 @@ class StoredDataset:
     def __init__(self, connector: StorageConnector, definition: DatasetDefinition) -> None:
         self.connector, self.definition, self.folder = connector, definition, definition.folder
         self.outdated: Manifest | None = None
-
-    @classmethod
-    def find(cls, connector: StorageConnector, definition: DatasetDefinition) -> StoredDataset:
-        """The dataset in ``name/version``, or in ``name`` if an earlier data_stack or the original DataStack stored it there.
-
-        That is so if ``name`` has a manifest of this version, or all resources without a manifest.
-        """
-        stored, card = cls(connector, definition), definition.card
-        older = cls(connector, replace(definition, folder=card.name))
-        if definition.folder == card.name or stored.has_manifest():
-            return stored
-        manifest = older.manifest()
-        if manifest is not None:
-            return older if (manifest.name, manifest.version) == (card.name, card.version) else stored
-        declared = definition.prepared_resources
-        is_left_by_the_original = (
-            declared is not None
-            and all(older.stat(name) is not None for name in declared)
-            and not older.was_begun()
-            and not stored.was_begun()
-        )
-        return older if is_left_by_the_original else stored
 
     # ------------------------------------------------------------------ readiness
 

@@ -163,7 +163,7 @@ def plan(
     readiness = factory.readiness()
     if readiness.manifest is not None or factory.is_ready():
         return replace(base, is_ready=True, steps=("open",), bytes_needed=0)
-    sources = _sources(StoredDataset.find(connector, definition), offline, timeout_seconds)
+    sources = _sources(StoredDataset(connector, definition), offline, timeout_seconds)
     return _with_needs(replace(base, reason=readiness.reason, sources=sources), definition, connector, resumes=readiness.resumes)
 
 

@@ -71,7 +71,7 @@ def publish(
     _check(manifest)
     _refuse_another(folder, manifest)
     connector: Any = factory.storage_connector
-    stored = StoredDataset.find(connector, DatasetDefinition.of(factory, DatasetFactory))
+    stored = StoredDataset(connector, DatasetDefinition.of(factory, DatasetFactory))
     blocks = {}
     for record in manifest.prepared:
         with connector.get_resource(stored.identifier(record.identifier)) as resource:

@@ -481,6 +481,7 @@ class TestAdopting:
     @pytest.fixture
     def adopting(self, numbers: type[NumbersFactory]) -> type[NumbersFactory]:
         class AdoptingNumbersFactory(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            card = DatasetCard(name="numbers", version="1.0.0", keeps_versions=False)
             prepared_resources = ALL
 
         return AdoptingNumbersFactory

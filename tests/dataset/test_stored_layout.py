@@ -1,15 +1,14 @@
-"""Versions of a dataset lie side by side in a store, and what was stored before stays readable where it lies."""
+"""Versions of a dataset lie side by side in a store."""
 
 from __future__ import annotations
 
 import hashlib
-import shutil
 import threading
 from pathlib import Path
 
 import pytest
 
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources, dataset_folder
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.io.resource_definition import ResourceDefinition
@@ -56,18 +55,6 @@ def store(tmp_path: Path) -> FileStorageConnector:
     return FileStorageConnector(tmp_path / "store")
 
 
-@pytest.fixture
-def flat(store: FileStorageConnector) -> FileStorageConnector:
-    """A store with version 1.0 in the layout of before."""
-    Older(store).prepare()
-    root = Path(store.root_path)
-    for path in list((root / "letters/1.0").iterdir()):
-        path.rename(root / "letters" / path.name)
-    (root / "letters/1.0").rmdir()
-    shutil.rmtree(root / ".data_stack", ignore_errors=True)
-    return store
-
-
 def test_versions_used_by_turns_are_prepared_once_each(store: FileStorageConnector) -> None:
     reports = [kind(store).prepare() for kind in (Older, Newer, Older, Newer)]
 
@@ -99,31 +86,6 @@ def test_an_interrupted_version_goes_on_while_another_is_prepared_between(store:
 
     assert store.list_resources("letters/2.0/") == left
     assert not Newer(store).is_ready()
-
-
-def test_a_dataset_in_the_layout_of_before_is_used_where_it_lies(flat: FileStorageConnector) -> None:
-    before = flat.list_resources()
-
-    assert Older(flat).prepare().already_ready
-    assert (sample(Older(flat)), dataset_folder(Older(flat))) == ("1.0 one", "letters")
-    assert flat.list_resources() == before
-
-
-def test_damage_in_the_layout_of_before_is_found_and_mended_there(flat: FileStorageConnector) -> None:
-    flat.set_resource("letters/prepared/letters.txt", b"other")
-
-    (finding,) = Older(flat).verify()
-    assert finding.identifier == "letters/prepared/letters.txt"
-    assert sample(Older(flat)) == "1.0 one"
-    assert Older(flat).verify() == []
-
-
-def test_a_complete_store_without_manifest_is_adopted_where_it_lies(flat: FileStorageConnector) -> None:
-    flat.delete_resource("letters/manifest.json")
-
-    assert Older(flat).prepare().adopted
-    assert dataset_folder(Older(flat)) == "letters"
-    assert not Newer(flat).is_ready()
 
 
 def test_a_source_that_another_version_has_is_not_retrieved_again(store: FileStorageConnector, tmp_path: Path) -> None:
