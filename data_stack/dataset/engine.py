@@ -1,33 +1,13 @@
-"""Interfaces of a preparation in parts: the author of the parts, and the engine that runs them."""
+"""The interface of engines, which run the parts of a preparation."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeVar
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, ClassVar, TypeVar
 
-from data_stack.dataset.definition import DatasetDefinition
-from data_stack.dataset.prepared import PreparedResources, Resources
-from data_stack.io.storage_connectors.connector import StorageConnector
 
 Result = TypeVar("Result")
-
-
-class ShardAuthor(Protocol):
-    """The methods of :class:`data_stack.dataset.declarative.DatasetFactory` that preparing shards uses."""
-
-    @property
-    def storage_connector(self) -> StorageConnector: ...
-
-    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None: ...
-
-    def preparation_shards(self, raw: Resources) -> Sequence[Any]: ...
-
-    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None: ...
-
-    def finish_preparation(self, raw: Resources, prepared: PreparedResources) -> None: ...
-
-    def _check_definition(self) -> DatasetDefinition: ...
 
 
 class PreparationEngine(ABC):

@@ -6,12 +6,12 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from data_stack.dataset.code_digest import find_changed_module, module_digests
-from data_stack.dataset.engine import PreparationEngine, ShardAuthor
+from data_stack.dataset.engine import PreparationEngine
 from data_stack.dataset.journal import Journal, Step
 from data_stack.dataset.prepared import PreparedResources, Resources, Superseded
 from data_stack.dataset.stored import StoredDataset
@@ -23,21 +23,8 @@ from data_stack.util.logger import logger
 _SHOWN_CHARACTERS = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """An independent part of a preparation.
-
-    Attributes:
-        value: the author's description of it, plain JSON data.
-        name: for messages and the journal, e.g. ``shard {"file": "raw/part-0.csv"}``.
-    """
-
-    value: Any
-    name: str
-
-
-def check_shards(values: Any, who: str) -> tuple[Shard, ...]:
-    """The shards of an author's ``preparation_shards``.
+def check_shards(values: Any, who: str) -> dict[str, Any]:
+    """The shards of an author's ``preparation_shards``, by names for messages and the journal: ``shard {"file": "part-0"}``.
 
     Values go through JSON (tuples become lists), so that they are the same wherever the shard is prepared.
 
@@ -46,30 +33,29 @@ def check_shards(values: Any, who: str) -> tuple[Shard, ...]:
     """
     if isinstance(values, (str, bytes, dict)) or not isinstance(values, Iterable):
         raise ConfigError(f"preparation_shards() of {who} must return a list of plain JSON values, got {values!r:.80}")
-    shards: dict[str, Shard] = {}
+    shards: dict[str, Any] = {}
     for value in values:
         try:
             text = json.dumps(value, sort_keys=True, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise ConfigError(f"preparation_shards() of {who} must return plain JSON values ({error}): {value!r:.80}") from error
         digest = hashlib.sha256(text.encode("ascii")).hexdigest()
-        if digest in shards:
+        name = "shard " + (text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}... ({digest[:8]})")
+        if name in shards:
             raise ConfigError(f"preparation_shards() of {who} returned one shard twice: {text:.200}")
-        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}... ({digest[:8]})"
-        shards[digest] = Shard(json.loads(text), f"shard {shown}")
-    return tuple(shards.values())
+        shards[name] = json.loads(text)
+    return shards
 
 
-def prepare_in_turn(factory: ShardAuthor, raw: Resources, prepared: PreparedResources) -> None:
+def prepare_in_turn(factory: Any, raw: Resources, prepared: PreparedResources) -> None:
     """Prepare all shards in this process; takes over those that an interrupted engine completed."""
     shards = check_shards(factory.preparation_shards(raw), type(factory).__qualname__)
-    by_name = {shard.name: shard for shard in shards}
-    for name in prepared.steps(by_name):
-        factory.prepare_shard(by_name[name].value, raw, prepared)
+    for name in prepared.steps(shards):
+        factory.prepare_shard(shards[name], raw, prepared)
     _finish(factory, raw, prepared)
 
 
-def _finish(factory: ShardAuthor, raw: Resources, prepared: PreparedResources) -> None:
+def _finish(factory: Any, raw: Resources, prepared: PreparedResources) -> None:
     """Call the author's ``finish_preparation``."""
     try:
         factory.finish_preparation(raw, prepared)
@@ -91,7 +77,7 @@ class EnginePreparation:
         ConfigError: the tasks cannot reach the store of the factory.
     """
 
-    def __init__(self, factory: ShardAuthor, engine: PreparationEngine, *, has_shards: bool) -> None:
+    def __init__(self, factory: Any, engine: PreparationEngine, *, has_shards: bool) -> None:
         self._factory, self._engine, self._has_shards = factory, engine, has_shards
         if engine.leaves_process and isinstance(factory.storage_connector, InMemoryStorageConnector):
             raise ConfigError(
@@ -110,10 +96,10 @@ class EnginePreparation:
         if self._has_shards:
             shards = check_shards(factory.preparation_shards(raw), type(factory).__qualname__)
         else:
-            shards = (Shard(None, "preprocess()"),)
+            shards = {"preprocess()": None}
         name, started = stored.definition.card.name, time.perf_counter()
         opening = stored.open_shards(prepared.journal.attempt)
-        left = {shard.name: shard for shard in shards if prepared.step_that_made(shard.name) is None}
+        left = {each: (each, value) for each, value in shards.items() if prepared.step_that_made(each) is None}
         n_done = len(shards) - len(left)
         if n_done:
             logger.info("dataset %r: %d of %d shards were prepared before", name, n_done, len(shards))
@@ -131,11 +117,14 @@ class EnginePreparation:
             stored.write_journal(prepared.journal)
             raise
         stored.write_journal(prepared.journal)
-        _check_apart(shards, prepared)
-        for shard in shards:
-            if not prepared.take_over(shard.name):
-                raise Superseded  # it was there when it was noted: another process without a lease has replaced or removed it
-        prepared.timings.append((f"{len(shards)} shards" if len(shards) != 1 else shards[0].name, time.perf_counter() - started))
+        for each in shards:
+            try:
+                if not prepared.take_over(each):
+                    raise Superseded  # it was there when it was noted: another process without a lease has replaced it
+            except ConfigError as error:
+                raise ConfigError(f"{error}. {each} made it too; each shard needs names of its own") from error
+        title = f"{len(shards)} shards" if len(shards) != 1 else next(iter(shards))
+        prepared.timings.append((title, time.perf_counter() - started))
         if self._has_shards:
             _finish(factory, raw, prepared)
 
@@ -162,7 +151,7 @@ class ShardWork:
         has_shards: False if ``preprocess`` is the one shard.
     """
 
-    factory: ShardAuthor
+    factory: Any
     raw: Resources
     opening: str
     digests: Mapping[str, str]
@@ -171,8 +160,8 @@ class ShardWork:
     def __repr__(self) -> str:
         return f"the factory {type(self.factory).__qualname__}"
 
-    def __call__(self, shard: Shard) -> Step | None:
-        """Prepare the shard.
+    def __call__(self, shard: tuple[str, Any]) -> Step | None:
+        """Prepare a shard, given by its name and value.
 
         Returns:
             Its resources; None if shards are no longer accepted.
@@ -188,10 +177,11 @@ class ShardWork:
         stored = StoredDataset(self.factory.storage_connector, self.factory._check_definition())
         if not stored.wants_shards(self.opening):
             return None
+        name, value = shard
         prepared = ShardResources(stored, self.opening)
         try:
             if self.has_shards:
-                self.factory.prepare_shard(shard.value, self.raw, prepared)
+                self.factory.prepare_shard(value, self.raw, prepared)
             else:
                 self.factory.preprocess(self.raw, prepared)
             prepared.check_wanted()  # see open_shards
@@ -200,7 +190,7 @@ class ShardWork:
             if isinstance(error, Superseded):
                 return None
             raise
-        return prepared.step_of(shard.name, prepared)
+        return prepared.step_of(name, prepared)
 
 
 class ShardResources(PreparedResources):
@@ -220,15 +210,3 @@ class ShardResources(PreparedResources):
 
     def note(self, done: Step) -> None:
         """A shard has no steps."""
-
-
-def _check_apart(shards: Sequence[Shard], prepared: PreparedResources) -> None:
-    """Raise ConfigError if two shards made the same resource."""
-    makers: dict[str, Shard] = {}
-    for shard in shards:
-        step = prepared.journal.step(shard.name)
-        for record in () if step is None else step.resources:
-            name = record.identifier
-            other = makers.setdefault(name.casefold(), shard)
-            if other is not shard:
-                raise ConfigError(f"both {other.name} and {shard.name} make the resource {name!r}; each needs names of its own")
