@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator, column_names
+from data_stack.dataset.iterator.deep_stacks import walk_stack
 from data_stack.dataset.iterator.registry import OPERATIONS
 from data_stack.dataset.iterator.stacking import as_array, value_of
 from data_stack.dataset.positions import as_index_array
@@ -113,7 +114,7 @@ class _Reporter:
         self._columns: dict[tuple[SampleAccess, ColumnKey], npt.NDArray[Any]] = {}
 
     def report(self, iterator: Any) -> DatasetIteratorReport:
-        nodes = _find_below(iterator)
+        nodes = list(walk_stack(iterator, lambda node: list(getattr(node, "underlying_iterators", ()))))
         reports = {id(node): self._bare_report(node) for node, _ in nodes}
         for node, underlying in nodes:
             reports[id(node)].sub_reports += [reports[id(each)] for each in underlying]
@@ -170,19 +171,6 @@ def _columns_of(iterator: Any) -> tuple[ColumnReport, ...]:
     return column_statistics.columns_of_samples(
         samples, getattr(iterator, "dataset_meta", None), column_names(iterator), declared
     )
-
-
-def _find_below(root: Any) -> list[tuple[Any, list[Any]]]:
-    """All iterators of a stack with their underlying iterators, each once, from below as far as possible."""
-    found: dict[int, tuple[Any, list[Any]]] = {}
-    waiting = [root]
-    while waiting:
-        iterator = waiting.pop()
-        if id(iterator) not in found:
-            below = list(getattr(iterator, "underlying_iterators", ()))
-            found[id(iterator)] = iterator, below
-            waiting += below
-    return list(reversed(found.values()))
 
 
 def _is_no_class(target: Any) -> bool:

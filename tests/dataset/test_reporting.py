@@ -322,27 +322,6 @@ def test_a_shared_iterator_stands_once_in_json_and_is_referred_to_then() -> None
         assert view["sub_reports"] == [second]
 
 
-def test_an_iterator_that_is_stacked_on_itself_is_reported() -> None:
-    class Circle(DatasetIterator):
-        dataset_meta = META
-
-        def __len__(self) -> int:
-            return 1
-
-        def __getitem__(self, index: int) -> Any:
-            return 0, 0
-
-        @property
-        def underlying_iterators(self) -> list[DatasetIteratorIF]:
-            return [self]
-
-    report = Circle().report()
-
-    assert report.sub_reports[0] is report
-    assert json.loads(Circle().report("json"))["sub_reports"][0]["see_report"] == 1
-    assert all(Circle().report(each.value) for each in FORMATS)
-
-
 def statistics_of(column: Any) -> Any:
     return InMemoryDatasetIterator([(value,) for value in column]).report(statistics=True).columns[0].statistics
 

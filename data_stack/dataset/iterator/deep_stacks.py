@@ -1,9 +1,11 @@
-"""Pickles stacks of thousands of layers, where pickle itself would exceed Python's limit of recursion."""
+"""Walks through stacks of thousands of layers and pickles them, where recursion would exceed Python's limit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, SupportsIndex
+
+from data_stack.exception import ConfigError
 
 _MOST_NESTED: Final = 100
 
@@ -17,7 +19,7 @@ class _Below(NamedTuple):
 def reduce_stack(top: Any, protocol: SupportsIndex) -> str | tuple[Any, ...]:
     """``__reduce_ex__`` of layers: more than 100 on each other are reduced to a list of them, the lowest first."""
     depths: dict[int, int] = {}
-    for layer, below in _walk(top, vars):
+    for layer, below in walk_stack(top, lambda layer: _layers_in(vars(layer))):
         depths[id(layer)] = 1 + max((depths[id(each)] for each in below), default=0)
     if depths[id(top)] <= _MOST_NESTED:
         return object.__reduce_ex__(top, protocol)
@@ -32,7 +34,7 @@ def reduce_stack(top: Any, protocol: SupportsIndex) -> str | tuple[Any, ...]:
 
     numbers: dict[int, int] = {}
     listed = []
-    for layer, _ in _walk(top, state_of):  # a state may lack what the layer has been made with
+    for layer, _ in walk_stack(top, lambda layer: _layers_in(state_of(layer))):
         *made, state = parts[id(layer)]
         if isinstance(state, dict):
             state = {name: _replace(value, numbers) for name, value in state.items()}
@@ -41,19 +43,27 @@ def reduce_stack(top: Any, protocol: SupportsIndex) -> str | tuple[Any, ...]:
     return _restore, (listed,)
 
 
-def _walk(top: Any, state_of: Callable[[Any], Mapping[str, Any]]) -> Iterator[tuple[Any, list[Any]]]:
-    """The layers of a stack, each once, with those that it is stacked on, which come before it."""
-    done: set[int] = set()
-    pending = [(top, _layers_in(state_of(top)))]
+def walk_stack(top: Any, below_of: Callable[[Any], list[Any]]) -> Iterator[tuple[Any, list[Any]]]:
+    """The layers of a stack, each once, with those that it is stacked on, which come before it; no recursion.
+
+    Raises:
+        ConfigError: a layer is stacked on itself.
+    """
+    done: dict[int, Any] = {}  # with the objects, lest another one gets the id of one
+    below = below_of(top)
+    pending = {id(top): (top, below, iter(below))}
     while pending:
-        layer, below = pending[-1]
-        left = [each for each in below if id(each) not in done]
-        if left:
-            pending.append((left[0], _layers_in(state_of(left[0]))))
+        layer, below, left = next(reversed(pending.values()))
+        following = next((each for each in left if id(each) not in done), done)
+        if following is done:
+            done[pending.popitem()[0]] = layer
+            yield layer, below
             continue
-        pending.pop()
-        done.add(id(layer))
-        yield layer, below
+        if id(following) in pending:
+            kind = f"{type(following).__module__}.{type(following).__qualname__}"
+            raise ConfigError(f"{kind} is stacked on itself: its underlying_iterators lead back to it")
+        below = below_of(following)
+        pending[id(following)] = following, below, iter(below)
 
 
 def _layers_in(state: Mapping[str, Any]) -> list[Any]:

@@ -12,6 +12,7 @@ import numpy as np
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF, _AdaptedIterator, as_iterator
+from data_stack.dataset.iterator.deep_stacks import walk_stack
 from data_stack.dataset.iterator.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import operation
@@ -208,24 +209,12 @@ def _layers_below(top: Any, *, probed: bool = True) -> list[Layer]:
         ConfigError: something is stacked on itself.
     """
     found: dict[int, Layer] = {}
-    finished: list[Layer] = []
-    done: set[int] = set()
-    to_do = [top]
-    while to_do:  # no recursion: a stack may be deeper than Python's
-        iterator = to_do[-1]
-        if id(iterator) in done:
-            to_do.pop()
-        elif id(iterator) in found:
-            to_do.pop()
-            done.add(id(iterator))
-            finished.append(found[id(iterator)])
-        else:
-            layer = found[id(iterator)] = describe_layer(iterator, probed)
-            for below in layer.of:
-                if id(below) in found and id(below) not in done:
-                    raise ConfigError(f"{class_name(below)} is stacked on itself: its underlying_iterators lead back to it")
-            to_do += [below for below in reversed(layer.of) if id(below) not in done]
-    return finished
+
+    def below(iterator: Any) -> list[Any]:
+        layer = found[id(iterator)] = describe_layer(iterator, probed)
+        return layer.of
+
+    return [found[id(iterator)] for iterator, _ in walk_stack(top, below)]
 
 
 def describe_layer(iterator: Any, probed: bool = True) -> Layer:
