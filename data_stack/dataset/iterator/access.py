@@ -11,7 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.stacking import Batch, Column, column_of, empty_like, stack_samples, stack_values, value_of
+from data_stack.dataset.iterator.stacking import (
+    Batch,
+    Column,
+    column_of,
+    empty_like,
+    map_columns,
+    stack_samples,
+    stack_values,
+    value_of,
+)
 from data_stack.dataset.positions import (
     ComputedPositions,
     IndexArrayOfInts,
@@ -326,13 +335,11 @@ class Ways(NamedTuple):
 
     Attributes:
         has_access: it has an access, and no subclass redefined ``__getitem__`` or ``__len__`` since.
-        is_in_place: it has an access, and no subclass redefined ``__len__`` since.
         own: public methods that must be called because a subclass redefined them.
         defaults: public methods whose inherited version, called by ``super()``, reads through the access.
     """
 
     has_access: bool
-    is_in_place: bool
     own: frozenset[str]
     defaults: frozenset[str]
 
@@ -348,23 +355,19 @@ class Ways(NamedTuple):
         def depth_of(name: str) -> int:
             return next((depth for depth, ancestor in enumerate(mro) if name in vars(ancestor)), len(mro))
 
-        access, lengths = depth_of("make_access"), depth_of("__len__")
-        samples = min(depth_of("__getitem__"), lengths)
+        access = depth_of("make_access")
+        samples = min(depth_of("__getitem__"), depth_of("__len__"))
         has_access = access < len(mro) and access <= samples
         own = {name for name in _WAYS if (depth_of(name) < access if has_access else depth_of(name) <= samples)}
         # a class that redefines a way along with __getitem__ calls its parent's by super()
-        redefined = {name: {depth_of("__getitem__"), lengths} - {depth_of(name)} for name in _WAYS}
+        redefined = {name: {depth_of("__getitem__"), depth_of("__len__")} - {depth_of(name)} for name in _WAYS}
         defaults = {name for name in _WAYS if access < len(mro) and access <= min(redefined[name], default=access)}
-        return cls(has_access, access < len(mro) and access <= lengths, frozenset(own), frozenset(defaults))
+        return cls(has_access, frozenset(own), frozenset(defaults))
 
 
-def _new(batch: Any) -> Any:
-    """A batch or column with copied arrays, as the client's class may keep the originals."""
-    if isinstance(batch, dict):
-        return {key: _new(column) for key, column in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple(map(_new, batch))
-    return batch.copy() if isinstance(batch, np.ndarray) else batch
+def _new(column: Any) -> Any:
+    """A copied column, as the client's class may keep the original."""
+    return column.copy() if isinstance(column, np.ndarray) else column
 
 
 class DefaultAccess(SampleAccess):
@@ -399,7 +402,7 @@ class DefaultAccess(SampleAccess):
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if "read_batch" in self._ways.own:
-            batch: Batch = _new(self._iterator.read_batch(positions))
+            batch: Batch = map_columns(_new, self._iterator.read_batch(positions))
             return batch
         return self._brought().batch(positions) if self._ways.has_access else super().batch(positions)
 
@@ -419,18 +422,6 @@ class DefaultAccess(SampleAccess):
         if "__iter__" in self._ways.own and start == 0:
             return itertools.islice(self._iterator, stop)
         return self._brought().iterate(start, stop) if self._ways.has_access else super().iterate(start, stop)
-
-    # Samples that a subclass changes lie where they lay before.
-
-    def blocks(self) -> npt.NDArray[np.int64] | None:
-        return self._brought().blocks() if self._ways.is_in_place else None
-
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
-        if self._ways.is_in_place:
-            self._brought().prefetch(positions, keys)
-
-    def locate(self, position: int) -> str | None:
-        return self._brought().locate(position) if self._ways.is_in_place else None
 
     def _brought(self) -> SampleAccess:
         return brought_access(self._iterator)

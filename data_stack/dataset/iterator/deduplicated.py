@@ -15,6 +15,7 @@ from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, a
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.stacking import keys_of
 from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 
 
@@ -73,13 +74,5 @@ def equal_groups(digests: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.intp], 
     Returns:
         Arrays of shape ``(n_distinct,)`` and ``(n,)``, such that ``digests[first][number] == digests``.
     """
-    low, high = digests.view(np.uint64).T if len(digests) else np.empty((2, 0), dtype=np.uint64)
-    order = np.lexsort((low, high))  # stable: equal ones in their old order
-    starts = np.ones(len(order), dtype=bool)
-    starts[1:] = (low[order[1:]] != low[order[:-1]]) | (high[order[1:]] != high[order[:-1]])
-    firsts = order[starts]
-    rank = np.empty(len(firsts), dtype=np.intp)
-    rank[np.argsort(firsts)] = np.arange(len(firsts))
-    numbers = np.empty(len(order), dtype=np.intp)
-    numbers[order] = rank[np.cumsum(starts) - 1]
-    return np.sort(firsts), numbers
+    classes = class_numbers(digests.view(f"V{DIGEST_BYTES}").reshape(len(digests)), "")
+    return classes.first, classes.numbers.astype(np.intp)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from data_stack.dataset.iterator.contract import (
     Sample,
 )
 from data_stack.dataset.iterator.ownership import copy_objects, detach
-from data_stack.dataset.iterator.stacking import stack_samples, stack_values
+from data_stack.dataset.iterator.stacking import list_columns, list_samples, map_columns, stack_samples, stack_values
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
 
@@ -83,11 +84,7 @@ class GroupedAccess(SampleAccess):
         batch = self._groups_at(positions) if len(positions) > 1 else None
         if batch is None:
             return [self.sample(position) for position in positions.tolist()]
-        if isinstance(batch, dict):
-            return [{key: column[row] for key, column in batch.items()} for row in range(len(positions))]
-        if isinstance(batch, tuple):
-            return [tuple([column[row] for column in batch]) for row in range(len(positions))]
-        return list(batch)
+        return list_samples(batch)
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) == 0:
@@ -103,13 +100,9 @@ class GroupedAccess(SampleAccess):
         slots = self.slots_at(positions)
         if slots is None or (not all(isinstance(key, str) for key in keys) and self._groups_are_bare()):
             return super().columns(keys, positions)
-        wanted, inverse = distinct(slots)
-        wanted = self.positions_of(wanted)
-        columns = []
-        for key, column in zip(keys, detach(tuple(self.below.columns(keys, wanted))), strict=True):
-            grouped = _group(repeat_values(column, inverse), slots.shape)
-            columns.append(self._column_one_by_one(key, positions) if grouped is None else grouped)
-        return columns
+        groups = self._read_groups(slots, lambda wanted: tuple(self.below.columns(keys, wanted)))
+        pairs = zip(keys, groups, strict=True)
+        return [self._column_one_by_one(key, positions) if column is None else column for key, column in pairs]
 
     def _column_one_by_one(self, key: ColumnKey, positions: IndexArrayOfInts) -> Column:
         groups = [self.positions_of(self.slots_of(position)) for position in positions.tolist()]
@@ -120,18 +113,14 @@ class GroupedAccess(SampleAccess):
         slots = self.slots_at(positions)
         if slots is None:
             return None
+        groups: Batch = self._read_groups(slots, self.below.batch)
+        return None if any(column is None for column in list_columns(groups)) else groups
+
+    def _read_groups(self, slots: IndexArrayOfInts, read: Callable[[IndexArrayOfInts], Batch]) -> Any:
+        """What ``read`` gives for all of the groups in one request, with None in place of columns that :func:`_group` refuses."""
         wanted, inverse = distinct(slots)
-        batch = detach(self.below.batch(self.positions_of(wanted)))
-        columns = list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, tuple) else [batch]
-        grouped = []
-        for column in columns:
-            groups = _group(repeat_values(column, inverse), slots.shape)
-            if groups is None:
-                return None
-            grouped.append(groups)
-        if isinstance(batch, dict):
-            return dict(zip(batch, grouped, strict=True))
-        return tuple(grouped) if isinstance(batch, tuple) else grouped[0]
+        batch = detach(read(self.positions_of(wanted)))
+        return map_columns(lambda column: _group(repeat_values(column, inverse), slots.shape), batch)
 
     def _groups_are_bare(self) -> bool:
         """Whether a group is one array, so that an int finds a sample in it and no column; found out once, by one sample."""

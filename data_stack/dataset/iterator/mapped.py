@@ -19,7 +19,7 @@ from data_stack.dataset.iterator.contract import (
 )
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.iterator.stacking import as_array, column_of, join_columns, stack_values
+from data_stack.dataset.iterator.stacking import as_array, column_of, join_columns, list_samples, stack_values
 from data_stack.dataset.positions import IndexArrayOfInts, Positions, take
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
 from data_stack.exception import ConfigError
@@ -178,10 +178,10 @@ class BatchMapAccess(_MapAccess):
     """Access to what a function gives for batches; there is never an empty one."""
 
     def sample(self, position: int) -> Sample:
-        return _rows(self.map_batch(np.array([position], dtype=np.intp)))[0]
+        return list_samples(self.map_batch(np.array([position], dtype=np.intp)))[0]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return _rows(self.map_batch(positions)) if len(positions) else []
+        return list_samples(self.map_batch(positions)) if len(positions) else []
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         return self.map_batch(positions) if len(positions) else self.empty_batch()
@@ -231,15 +231,6 @@ def grow_reads(read: Callable[[IndexArrayOfInts], list[Sample]], start: int, sto
         end = min(start + n_ahead, stop)
         yield from read(np.arange(start, end, dtype=np.intp))
         start, n_ahead = end, min(2 * n_ahead, _MOST_READ_AHEAD)
-
-
-def _rows(batch: Batch) -> list[Sample]:
-    """The samples of a batch; numbers as numpy scalars, arrays as views of their column."""
-    if isinstance(batch, dict):
-        return [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-    if isinstance(batch, tuple):
-        return list(zip(*batch, strict=True))
-    return list(batch)
 
 
 def _as_column(values: Any) -> Column | None:

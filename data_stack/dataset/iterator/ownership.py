@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from data_stack.dataset.iterator.sample_columns import is_plain_tensor
+from data_stack.dataset.iterator.stacking import Column, list_columns, map_columns
 from data_stack.util.large_arrays import has_own_memory
 
 _Batch = TypeVar("_Batch")
@@ -46,13 +47,10 @@ def copy_value(value: Any) -> Any:
 def copy_objects(batch: _Batch) -> _Batch:
     """A batch, or a column; in its columns of objects, which must not be shared, values are replaced by copies."""
     given: Any = batch
-    if isinstance(given, (dict, tuple)):
-        for column in given.values() if isinstance(given, dict) else given:
-            copy_objects(column)
-    elif given.dtype == object:
-        for place in np.ndindex(given.shape):
-            if type(given[place]) not in _CONSTANT:
-                given[place] = copy_value(given[place])
+    for column in list_columns(given):
+        for place in np.ndindex(column.shape) if column.dtype == object else ():
+            if type(column[place]) not in _CONSTANT:
+                column[place] = copy_value(column[place])
     return batch
 
 
@@ -62,10 +60,10 @@ def detach(batch: Any) -> Any:
     Accesses give new arrays. Parts of other arrays, such as of a mapped file or of what a reader keeps, are copied, and so are
     the values in columns of objects.
     """
-    if isinstance(batch, dict):
-        return {key: detach(column) for key, column in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple(map(detach, batch))
-    whole = batch.base if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes else batch
-    is_new = batch.flags.writeable and has_own_memory(whole)
-    return copy_objects(batch if is_new else batch.copy())
+    return map_columns(_detach_column, batch)
+
+
+def _detach_column(column: Column) -> Column:
+    whole = column.base if isinstance(column.base, np.ndarray) and column.base.nbytes == column.nbytes else column
+    is_new = column.flags.writeable and has_own_memory(whole)
+    return copy_objects(column if is_new else column.copy())

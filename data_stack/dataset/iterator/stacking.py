@@ -24,7 +24,9 @@ __all__ = [
     "join_batches",
     "join_columns",
     "keys_of",
-    "reorder",
+    "list_columns",
+    "list_samples",
+    "map_columns",
     "stack_samples",
     "stack_values",
     "value_of",
@@ -137,18 +139,28 @@ def keys_of(columns: int | str | Sequence[int | str]) -> list[int | str]:
         raise ConfigError(f"columns are named by a position, a key, or a list of these, not by {columns!r:.80}") from None
 
 
-def empty_like(batch: Batch) -> Batch:
-    """The same columns with no sample in them."""
-    return reorder(batch, slice(0, 0))
-
-
-def reorder(batch: Batch, order: npt.NDArray[np.intp] | slice) -> Batch:
-    """The samples of a batch at ``order``."""
+def map_columns(function: Callable[[Column], Any], batch: Batch) -> Any:
+    """What ``function`` gives for each column, in the form of the batch."""
     if isinstance(batch, dict):
-        return {key: column[order] for key, column in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple(column[order] for column in batch)
-    return batch[order]
+        return {key: function(column) for key, column in batch.items()}
+    return tuple(map(function, batch)) if isinstance(batch, tuple) else function(batch)
+
+
+def list_columns(batch: Batch) -> list[Column]:
+    """The columns of a batch; a batch of bare values is one."""
+    return list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, tuple) else [batch]
+
+
+def list_samples(batch: Batch) -> list[Any]:
+    """The samples of a batch; numbers as numpy scalars, arrays as views of their column."""
+    if isinstance(batch, dict):
+        return [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+    return list(zip(*batch, strict=True)) if isinstance(batch, tuple) else list(batch)
+
+
+def empty_like(batch: Batch) -> Any:
+    """The same columns with no sample in them."""
+    return map_columns(lambda column: column[:0], batch)
 
 
 def _structure(sample: Any) -> str:

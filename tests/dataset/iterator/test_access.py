@@ -142,19 +142,6 @@ def test_a_source_that_releases_the_gil_gets_threads_and_no_processes() -> None:
 # ---------------------------------------------------------------------- subclasses, and clients
 
 
-def test_a_subclass_that_redefines_samples_keeps_their_places() -> None:
-    class Doubled(Negated):
-        def __getitem__(self, index: Any) -> Any:
-            return {"x": 2 * super().__getitem__(index)["x"]}
-
-    doubled: Any = Doubled(Pages())
-
-    assert doubled.read_batch([4])["x"].tolist() == [-8]
-    assert access_to(DatasetIteratorView(doubled, [2])).samples(np.array([0])) == [{"x": -4}]
-    assert access_to(DatasetIteratorView(doubled, [2])).locate(0) == "line 2 of page 0"
-    assert access_to(doubled).tell_content() is None
-
-
 def test_a_redefinition_that_calls_the_default_by_super_gets_what_the_class_above_reads() -> None:
     class Shifted(SequenceDatasetIterator):
         def read_batch(self, indices: Any) -> Any:
