@@ -158,9 +158,10 @@ def list_samples(batch: Batch) -> list[Any]:
     return list(zip(*batch, strict=True)) if isinstance(batch, tuple) else list(batch)
 
 
-def empty_like(batch: Batch) -> Any:
+def empty_like(batch: Batch) -> Batch:
     """The same columns with no sample in them."""
-    return map_columns(lambda column: column[:0], batch)
+    empty: Batch = map_columns(lambda column: column[:0], batch)
+    return empty
 
 
 def _structure(sample: Any) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from layer_laws import Samples
@@ -56,17 +55,6 @@ class Transformation:
         self.factor = factor
 
     def __call__(self, sample: Any) -> Any:
-        return doubled(sample)
-
-    def method(self, sample: Any) -> Any:
-        return doubled(sample)
-
-    @classmethod
-    def of_class(cls, sample: Any) -> Any:
-        return doubled(sample)
-
-    @staticmethod
-    def static(sample: Any) -> Any:
         return doubled(sample)
 
 
@@ -208,49 +196,6 @@ def test_a_dataset_without_digests_or_of_the_program_is_also_what_its_factory_op
 # ---------------------------------------------------------------------- functions
 
 
-@pytest.mark.parametrize(
-    ("function", "form"),
-    [
-        (doubled, {"function": f"{__name__}:doubled"}),
-        (Transformation.static, {"function": f"{__name__}:Transformation.static"}),
-        (str.upper, {"function": "builtins:str.upper"}),
-        (np.log, {"function": "numpy:log"}),
-        (
-            functools.partial(functools.partial(scaled, 2), offset=0.5),
-            {
-                "partial": {
-                    "function": {"function": f"{__name__}:scaled"},
-                    "arguments": [2],
-                    "keywords": {"offset": 0.5},
-                }
-            },
-        ),
-    ],
-)
-def test_functions_are_written_by_their_name(function: Callable[..., Any], form: Any) -> None:
-    recipe = source().map(function).recipe()
-
-    assert recipe["nodes"][-1]["arguments"]["function"] == form
-    assert recipe["reproducible"]
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda sample: sample,
-        Transformation(2),
-        functools.partial(lambda factor, sample: sample, 2),
-        functools.partial(scaled, 1, offset=lambda sample: sample),  # type: ignore[arg-type]  # it is never called
-    ],
-)
-def test_a_function_without_a_name_makes_the_recipe_say_so_and_why(function: Callable[..., Any]) -> None:
-    recipe = source().map(function).recipe()
-
-    assert not recipe["reproducible"]
-    (why,) = recipe["why_not"]
-    assert why.startswith("node 1 (mapped): ")
-
-
 def in_a_new_process(*arguments: str, **environment: str) -> str:
     path = str(Path(data_stack.__file__).parent.parent)
     done = subprocess.run(
@@ -276,24 +221,6 @@ def test_a_name_is_given_once() -> None:
 
 
 class TestLeaves:
-    @pytest.mark.parametrize(
-        ("column", "form"),
-        [
-            (range(3), {"range": [0, 3, 1]}),
-            (
-                torch.tensor([1.5], dtype=torch.bfloat16, requires_grad=True),
-                {"tensor": {"dtype": "bfloat16", "values": to_plain(np.array([1.5], np.float32))}},
-            ),
-            (pd.Series([3, 4], index=[7, 8]), to_plain(np.array([3, 4]))),
-        ],
-        ids=["range", "bfloat16", "series"],
-    )
-    def test_small_ones_stand_in_the_recipe(self, column: Any, form: Any) -> None:
-        recipe = SequenceDatasetIterator([column]).recipe()
-
-        assert recipe["nodes"][0]["arguments"] == {"dataset_sequences": [form]}
-        assert recipe["reproducible"]
-
     def test_large_arrays_stand_there_by_their_digest(self) -> None:
         pictures = np.arange(MOST_EMBEDDED_BYTES, dtype=np.uint8).reshape(-1, 64)
 
@@ -312,13 +239,6 @@ class TestLeaves:
         assert node["arguments"]["n_samples"] == 3
         assert len(node["arguments"]["probe"]) == 64
         assert not recipe["reproducible"]
-
-    @pytest.mark.parametrize("samples", [[1, 2], [1, 2, 4]])
-    def test_other_samples_have_another_probe(self, samples: list[int]) -> None:
-        one, other, same = Samples([1, 2, 3]), Samples(samples), Samples((1, 2, 3))
-
-        assert one.fingerprint() != other.fingerprint()
-        assert one.fingerprint() == same.fingerprint()
 
     @pytest.mark.parametrize(("iterator", "n_samples"), [(RandomIterator(), 3), (BrokenIterator(), None)])
     def test_what_cannot_be_probed_has_no_probe(self, iterator: DatasetIteratorIF, n_samples: int | None) -> None:
@@ -538,11 +458,6 @@ class TestAtEpoch:
         assert list(later.at_epoch(0)) == list(stack)
         assert later.at_epoch(0).recipe() == stack.recipe()
 
-    def test_where_nothing_is_random_the_stack_is_its_own(self) -> None:
-        stack = InformedDatasetIterator(source()[:3].combine(source().map(doubled)), META)
-
-        assert stack.at_epoch(3) is stack
-
     def test_what_lies_below_and_beside_is_shared(self) -> None:
         values = source()
         beside = values[:3]
@@ -574,8 +489,3 @@ class TestAtEpoch:
         loaded = InformedDatasetIterator(source().shuffle(1), META, origin=origin)
 
         assert loaded.at_epoch(5) is loaded
-
-    @pytest.mark.parametrize("epoch", [-1, 1.5])
-    def test_an_epoch_is_a_whole_number(self, epoch: Any) -> None:
-        with pytest.raises(ConfigError):
-            source().shuffle(1).at_epoch(epoch)
