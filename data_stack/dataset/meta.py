@@ -69,43 +69,31 @@ class DatasetMetaIF(IdentifiyingInfoIF):
     def tag_pos(self) -> Any:
         """Position or key of the tag (int or str)."""
 
-    @property
-    def target_kind(self) -> TargetKind | None:
-        """The kind of the targets: labels, one-hot vectors of labels, or real numbers; None if unknown."""
-        return None
+    target_kind: TargetKind | None = None
+    """The kind of the targets: labels, one-hot vectors of labels, or real numbers; None if unknown."""
 
-    @property
-    def class_names(self) -> tuple[Any, ...] | None:
-        """The classes of the targets, in the order of their numbers; None if unknown."""
-        return None
+    class_names: tuple[Any, ...] | None = None
+    """The classes of the targets, in the order of their numbers; None if unknown."""
 
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the values in the sample proper, in their order; None if unknown."""
-        return None
+    feature_names: tuple[str, ...] | None = None
+    """Names of the values in the sample proper, in their order; None if unknown."""
 
-    @property
-    def column_names(self) -> tuple[str, ...] | None:
-        """Names of the columns of tuple samples, in their order.
+    column_names: tuple[str, ...] | None = None
+    """Names of the columns of tuple samples, in their order.
 
-        After a map that changes the number of columns they are invalid; :func:`data_stack.dataset.iterator.column_names` checks.
-        """
-        return None
+    After a map that changes the number of columns they are invalid; :func:`data_stack.dataset.iterator.column_names` checks.
+    """
 
-    @property
-    def column_kinds(self) -> tuple[tuple[int | str, str], ...] | None:
-        """Pairs of a column (its name or key, or position) and what it is shown as, where its values do not tell it.
+    column_kinds: tuple[tuple[int | str, str], ...] | None = None
+    """Pairs of a column (its name or key, or position) and what it is shown as, where its values do not tell it.
 
-        ``"mask"`` and ``"boxes"`` (x and y of two corners) or ``"boxes xywh"`` are drawn over the picture of the sample, in its
-        pixels; ``"audio 16000"`` is sound of that many samples a second; ``"image"``, ``"series"``, ``"array"`` and ``"text"``
-        decide where several would be possible. See ``docs/display.md``.
-        """
-        return None
+    ``"mask"`` and ``"boxes"`` (x and y of two corners) or ``"boxes xywh"`` are drawn over the picture of the sample, in its
+    pixels; ``"audio 16000"`` is sound of that many samples a second; ``"image"``, ``"series"``, ``"array"`` and ``"text"``
+    decide where several would be possible. See ``docs/display.md``.
+    """
 
-    @property
-    def provenance(self) -> tuple[str, ...]:
-        """The layers above the loaded dataset, lowest first; of more than 100 the last ones, and ``mapped`` if there is a map."""
-        return ()
+    provenance: tuple[str, ...] = ()
+    """The layers above the loaded dataset, lowest first; of more than 100 the last ones, and ``mapped`` if there is a map."""
 
 
 @dataclass(frozen=True)

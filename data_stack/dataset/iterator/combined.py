@@ -107,6 +107,7 @@ class CombinedAccess(SampleAccess):
 
     def __init__(self, given: Sequence[SampleAccess], lengths: Sequence[int]) -> None:
         self.n_samples = sum(lengths)
+        self.releases_gil = bool(given) and all(part.releases_gil for part in given)
         self.parts: list[tuple[SampleAccess, int]] = []
         for part, length in zip(given, lengths, strict=True):
             source, positions = part.unwrap()
@@ -188,10 +189,6 @@ class CombinedAccess(SampleAccess):
             first += length
 
     # ------------------------------------------------------------------ what is known of them
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return bool(self.parts) and all(part.releases_gil for part, _ in self.parts)
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         found = [part.blocks() for part, _ in self.parts]

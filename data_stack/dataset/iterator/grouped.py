@@ -49,7 +49,7 @@ class GroupedAccess(SampleAccess):
     """
 
     def __init__(self, below: SampleAccess, n_samples: int) -> None:
-        self.below, self.n_samples = below, n_samples
+        self.below, self.n_samples, self.releases_gil = below, n_samples, below.releases_gil
         self._bare: bool | None = None
 
     @abstractmethod
@@ -65,10 +65,6 @@ class GroupedAccess(SampleAccess):
     def positions_of(self, slots: IndexArrayOfInts) -> IndexArrayOfInts:
         """Positions below for what the two above gave, shape ``(m,)``."""
         return slots
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.below.releases_gil
 
     def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
         firsts = np.array([self.slots_of(position)[0] for position in positions.tolist()], dtype=np.intp)

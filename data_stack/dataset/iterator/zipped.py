@@ -96,11 +96,8 @@ class _ZippedAccess(SampleAccess):
 
     def __init__(self, parts: Sequence[SampleAccess], n_samples: int) -> None:
         self._parts, self.n_samples = parts, n_samples
+        self.releases_gil = any(part.releases_gil for part in parts)
         self._places: dict[ColumnKey, _Place] | None = None
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return any(part.releases_gil for part in self._parts)
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         return next((blocks for part in self._parts if (blocks := part.blocks()) is not None), None)
