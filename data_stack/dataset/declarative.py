@@ -177,9 +177,9 @@ class DatasetFactory(BaseDatasetFactory):
         """
         definition = self._check_definition()
         split, options = definition.check_config(config)
-        if not definition.needs_store:
+        stored = self._find_stored()
+        if stored is None:
             return self._open_split(definition, split, Resources(None, definition.folder, ()), options), definition.iterator_meta
-        stored = self._find_stored(definition)
         attempts_left = _ATTEMPTS
         while True:
             attempts_left -= 1
@@ -227,10 +227,9 @@ class DatasetFactory(BaseDatasetFactory):
             PreparationError: the author's code failed, see its cause. After an error in ``preprocess`` or one of its parts, only
                 the sources are kept, unless ``keep_steps``; after one in ``open``, all is kept.
         """
-        definition = self._check_definition()
-        if not definition.needs_store:
+        stored = self._find_stored()
+        if stored is None:
             return PreparationReport((), adopted=False, already_ready=True)
-        stored = self._find_stored(definition)
         options = {"offline": offline, "progress": progress, "again": again, "keep_steps": keep_steps}
         return self._make_ready(stored, lease_timeout_seconds, engine=engine, **options)[1]
 
@@ -239,25 +238,20 @@ class DatasetFactory(BaseDatasetFactory):
 
         A complete store without a manifest becomes ready when its first use adopts it.
         """
-        definition = self._check_definition()
-        return not definition.needs_store or self.manifest() is not None
+        return self._find_stored() is None or self.manifest() is not None
 
     def readiness(self) -> Readiness:
         """Whether the dataset is ready, and if not, why its stored resources cannot be used."""
-        definition = self._check_definition()
-        if not definition.needs_store:
+        stored = self._find_stored()
+        if stored is None:
             return Readiness()
-        stored = self._find_stored(definition)
         unwritten = self._intact_unwritten_manifest(stored)
         return Readiness(unwritten) if unwritten is not None else stored.readiness(lambda: code_digest(self))
 
     def manifest(self) -> Manifest | None:
         """The resources of the dataset and its sources; None if it is not ready, or stores nothing."""
-        definition = self._check_definition()
-        if not definition.needs_store:
-            return None
-        stored = self._find_stored(definition)
-        return stored.ready_manifest() or self._intact_unwritten_manifest(stored)
+        stored = self._find_stored()
+        return None if stored is None else stored.ready_manifest() or self._intact_unwritten_manifest(stored)
 
     def verify(self, deep: bool = True) -> list[Finding]:
         """Compare the stored resources with the manifest.
@@ -268,10 +262,9 @@ class DatasetFactory(BaseDatasetFactory):
         Returns:
             The differences. Sources that were not kept are listed, but are not a fault.
         """
-        definition = self._check_definition()
-        if not definition.needs_store:
+        stored = self._find_stored()
+        if stored is None:
             return []
-        stored = self._find_stored(definition)
         manifest = stored.manifest() or self._unwritten_manifest
         if manifest is None:
             problem = stored.readiness(lambda: code_digest(self)).reason or "the dataset is not prepared: it has no manifest"
@@ -283,7 +276,11 @@ class DatasetFactory(BaseDatasetFactory):
     def _check_definition(self) -> DatasetDefinition:
         return DatasetDefinition.of(self, DatasetFactory)
 
-    def _find_stored(self, definition: DatasetDefinition) -> StoredDataset:
+    def _find_stored(self) -> StoredDataset | None:
+        """The dataset in its store; None if it stores nothing."""
+        definition = self._check_definition()
+        if not definition.needs_store:
+            return None
         if self.storage_connector is None:
             raise ConfigError(
                 f"dataset {definition.card.name!r} needs a store: {type(self).__name__}(FileStorageConnector(folder)), "

@@ -122,7 +122,8 @@ class Preparation:
                 # Without a lease, other processes may replace a resource meanwhile. Each then waits for a random time, so that
                 # one of them finishes undisturbed.
                 started = time.monotonic()
-                manifest = self._ready_within(wait) or self._adopt() or self._prepare()
+                time.sleep(wait)
+                manifest = self.stored.ready_manifest() or self._adopt() or self._prepare()
                 if manifest is not None and self.stored.damage(manifest) is None:
                     return manifest, PreparationReport(
                         tuple(self._timings), manifest.adopted, already_ready=False, reason=readiness.reason
@@ -167,14 +168,6 @@ class Preparation:
             time.sleep(min(pause, left))
             pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
         return self.stored.ready_manifest()
-
-    def _ready_within(self, seconds: float) -> Manifest | None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            if (manifest := self.stored.ready_manifest()) is not None:
-                return manifest
-            time.sleep(min(_LONGEST_PAUSE_SECONDS, left, 0.05 + seconds / 10))
-        return None
 
     # ------------------------------------------------------------------ adoption
 

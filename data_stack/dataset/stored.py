@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from data_stack.dataset.definition import DatasetDefinition
 from data_stack.dataset.journal import Journal
-from data_stack.dataset.manifest import Manifest, ResourceRecord, SourceRecord
+from data_stack.dataset.manifest import Manifest, ResourceRecord
 from data_stack.dataset.resource_names import JOURNAL, MANIFEST, STAGED
 from data_stack.dataset.strict_json import MAX_BYTES
 from data_stack.exception import (
@@ -249,16 +249,18 @@ class StoredDataset:
         """Compare the store and the definition with a manifest; ``deep`` reads every byte."""
         difference = self.difference(manifest)
         findings = [] if difference is None else [Finding(self.identifier(MANIFEST), difference)]
-        findings += self._changes(manifest.prepared)
         opened = {record.identifier for record in manifest.prepared}
-        kept = [source for source in manifest.sources if source.identifier not in opened]
-        findings += self._source_changes(kept)
-        if deep:
-            reported = {finding.identifier for finding in findings}
-            listed = [(record.identifier, record.sha256) for record in manifest.prepared]
-            for name, sha256 in [*listed, *((source.identifier, source.sha256) for source in kept)]:
-                if self.identifier(name) not in reported:
-                    findings += self._check_bytes(self.identifier(name), sha256)
+        records = list(manifest.prepared)
+        for source in manifest.sources:
+            if source.identifier not in opened and self.stat(source.identifier) is None:
+                findings.append(Finding(self.identifier(source.identifier), "raw not kept", is_fault=False))
+            elif source.identifier not in opened and source.size is not None:
+                records.append(ResourceRecord(source.identifier, source.size, source.sha256))
+        findings += self._changes(records)
+        reported = {finding.identifier for finding in findings}
+        for record in records if deep else ():
+            if self.identifier(record.identifier) not in reported:
+                findings += self._check_bytes(self.identifier(record.identifier), record.sha256)
         return findings
 
     def identifier(self, name: str) -> str:
@@ -292,7 +294,7 @@ class StoredDataset:
             with contextlib.suppress(ResourceNotFoundError):  # another process was faster
                 self.connector.delete_resource(self.identifier(name))
 
-    def _changes(self, records: tuple[ResourceRecord, ...], *, read_touched: bool = False) -> Iterator[Finding]:
+    def _changes(self, records: Iterable[ResourceRecord], *, read_touched: bool = False) -> Iterator[Finding]:
         for record in records:
             identifier = self.identifier(record.identifier)
             info = self.stat(record.identifier)
@@ -302,16 +304,6 @@ class StoredDataset:
             elif read_touched and self.connector.knows_digests and info is not None and info.sha256 is None:
                 logger.info("%r has no recorded digest; reading its %d bytes once", identifier, record.size)
                 yield from self._check_bytes(identifier, record.sha256)
-
-    def _source_changes(self, sources: list[SourceRecord]) -> Iterator[Finding]:
-        for source in sources:
-            info = self.stat(source.identifier)
-            if info is None:
-                yield Finding(self.identifier(source.identifier), "raw not kept", is_fault=False)
-            elif source.size is not None:
-                problem = _difference(ResourceRecord(source.identifier, source.size, source.sha256), info)
-                if problem is not None:
-                    yield Finding(self.identifier(source.identifier), f"{self.identifier(source.identifier)!r} {problem}")
 
     def _check_bytes(self, identifier: str, sha256: str | None) -> Iterator[Finding]:
         try:

@@ -104,19 +104,20 @@ def _read(column: Any, positions: IndexArrayOfInts | None) -> Column:
         try:
             array = as_array(column)
         except TypeError:  # a tensor of a dtype that numpy lacks
-            rows = range(len(column)) if positions is None else positions.tolist()
-            if len(rows) == 0 and len(column):
-                return stack_values([column[0]])[:0]
-            return stack_values([column[row] for row in rows])
+            return _stack(column, positions)
         return array if positions is None else array.take(positions, axis=0)
     if positions is None:
         positions = np.arange(len(column), dtype=np.intp)
     if hasattr(column, "dtype") and hasattr(column, "shape") and _is_run(positions):
         values = column[int(positions[0]) : int(positions[-1]) + 1]  # h5py and its like: one read
         return values if isinstance(values, np.ndarray) and values.dtype != object else stack_values(list(values))
-    if len(positions) == 0 and len(column):
-        return stack_values([column[0]])[:0]
-    return stack_values([column[position] for position in positions.tolist()])
+    return _stack(column, positions)
+
+
+def _stack(column: Any, positions: IndexArrayOfInts | None) -> Column:
+    """Values read one by one; for no positions with the dtype and shape of the first."""
+    rows = range(len(column)) if positions is None else positions.tolist()
+    return stack_values([column[row] for row in rows or [0] * bool(len(column))])[: len(rows)]
 
 
 def _is_run(positions: IndexArrayOfInts) -> bool:

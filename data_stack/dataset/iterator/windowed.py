@@ -233,7 +233,8 @@ class OffsetsAccess(_WindowedAccess):
         samples_of: dict[int, Sequence[Sample]] = {}
         whole = [offset for offset, keys in offsets.items() if keys is None]
         if whole:
-            wanted, inverse = distinct(self._slots_of_offsets(positions, whole))
+            places = np.array(whole, dtype=np.intp) - min(self._offsets)
+            wanted, inverse = distinct(self.starts_at(positions)[:, np.newaxis] + places)
             samples = self.below.samples(self.positions_of(wanted))
             if inverse is not None:
                 samples = [samples[place] for place in inverse.tolist()]
@@ -273,9 +274,6 @@ class OffsetsAccess(_WindowedAccess):
                     its_own = slice(number * n_windows, (number + 1) * n_windows)
                     found[offset, key] = column[its_own] if inverse is None else repeat_values(column, inverse[its_own])
         return found
-
-    def _slots_of_offsets(self, positions: IndexArrayOfInts, offsets: Sequence[int]) -> IndexArrayOfInts:
-        return self.starts_at(positions)[:, np.newaxis] + (np.array(offsets, dtype=np.intp) - min(self._offsets))
 
 
 # ---------------------------------------------------------------------- arguments

@@ -132,14 +132,6 @@ def shorten(function: Any) -> str:
     return f"{_module_of(function) or 'unknown module'}:{name}"
 
 
-def why_unnamed(function: Any) -> str:
-    """Why a function has no name in a recipe, and what to do."""
-    return (
-        f"{shorten(function)} cannot be imported by that name; define it with def in a module, "
-        f"or give it a name with @data_stack.named_function"
-    )
-
-
 def describe_unnamed(value: Any, content: Callable[[Any], Any]) -> str:
     """A digest of an unnamed function or an object of any class.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -14,8 +15,9 @@ from data_stack.codecs.plain_data import canonical_json, to_plain
 from data_stack.dataset.digests import sample_digest
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import ComputedPositions, as_index_array, narrow
-from data_stack.dataset.recipes.functions import describe_unnamed, shorten, why_unnamed, write_function
+from data_stack.dataset.recipes.functions import describe_unnamed, shorten, write_function
 from data_stack.exception import ConfigError, DataStackError
+from data_stack.util.exact import as_array
 
 _MOST_COMPUTED_POSITIONS = 1 << 24
 _BYTES_AT_ONCE = 1 << 24
@@ -139,7 +141,10 @@ def _describe(value: Any, plain: Callable[[Any], Any], why_not: list[str], *, to
         name = write_function(value, plain)
         if name is not None:
             return name
-        note(why_unnamed(value))
+        note(
+            f"{shorten(value)} cannot be imported by that name; define it with def in a module, "
+            f"or give it a name with @data_stack.named_function"
+        )
         content = describe_unnamed(value, content_if_known)
         return {"unnamed": {"function": shorten(value), "content": content} if to_rebuild else content}
     content, is_told = _content_of_unknown(value)
@@ -234,14 +239,12 @@ def _array_of(value: Any) -> tuple[str, npt.NDArray[Any]] | None:
 
 def _array_of_tensor(tensor: Any) -> tuple[str, npt.NDArray[Any]] | None:
     dtype = str(tensor.dtype).rpartition(".")[2]
-    try:
-        tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+    with contextlib.suppress(TypeError, RuntimeError, NotImplementedError):  # sparse, quantized
         try:
-            return dtype, tensor.numpy()
+            return dtype, as_array(tensor)
         except TypeError:  # bfloat16, which numpy lacks, and all smaller floats are exact in float32
-            return dtype, tensor.float().numpy()
-    except (TypeError, RuntimeError, NotImplementedError):  # sparse, quantized
-        return None
+            return dtype, as_array(tensor.float())
+    return None
 
 
 def _dtype_of(array: npt.NDArray[Any]) -> Any:
