@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from data_stack.dataset.iterator.sample_columns import is_plain_tensor
-from data_stack.dataset.iterator.stacking import Column, list_columns, map_columns
+from data_stack.dataset.iterator.stacking import list_columns, map_columns
 from data_stack.util.large_arrays import has_own_memory
 
 _Batch = TypeVar("_Batch")
@@ -60,10 +60,8 @@ def detach(batch: Any) -> Any:
     Accesses give new arrays. Parts of other arrays, such as of a mapped file or of what a reader keeps, are copied, and so are
     the values in columns of objects.
     """
-    return map_columns(_detach_column, batch)
-
-
-def _detach_column(column: Column) -> Column:
-    whole = column.base if isinstance(column.base, np.ndarray) and column.base.nbytes == column.nbytes else column
-    is_new = column.flags.writeable and has_own_memory(whole)
-    return copy_objects(column if is_new else column.copy())
+    if isinstance(batch, (dict, tuple)):
+        return map_columns(detach, batch)  # n-grams have batches in batches
+    whole = batch.base if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes else batch
+    is_new = batch.flags.writeable and has_own_memory(whole)
+    return copy_objects(batch if is_new else batch.copy())
