@@ -149,11 +149,7 @@ def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
 def _blocks(iterator: DatasetIteratorIF, keys: list[ColumnKey]) -> Iterator[tuple[int, list[Any]]]:
     """Columns in blocks of some megabytes, with the position of the first value of each."""
     source = access_to(iterator)
-    # A bare value is its own column 0.
-    is_bare = keys in ([0], [-1]) and source.n_samples and isinstance(source.batch(np.zeros(1, dtype=np.intp)), np.ndarray)
-    return in_blocks(
-        source.n_samples, lambda positions: [source.batch(positions)] if is_bare else source.columns(keys, positions)
-    )
+    return in_blocks(source.n_samples, lambda positions: source.columns(keys, positions))
 
 
 def _meta_of(iterator: Any) -> Any:

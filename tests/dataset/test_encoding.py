@@ -75,7 +75,6 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "named_tuples": lambda: fitted(
         Samples([Point(x, y) for x, y in zip(NUMBERS, WORDS, strict=True)]), {1: CategoricalEncoder("ordinal")}
     ),
-    "bare_arrays": lambda: fitted(Samples(list(NUMBERS)), {0: ContinuousEncoder()}),
     "mapped_to_words": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes({(0, 1): "low"}),
     "dropped": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({1: 0, 2: 1}, unmapped="drop")),
     "sklearn": lambda: fitted(SequenceDatasetIterator([NUMBERS, LABELS]), {0: StandardScaler()}),

@@ -37,8 +37,8 @@ class EncodedDatasetIterator(LayerDatasetIterator):
     """The samples of ``dataset_iterator`` with some columns encoded.
 
     A column is encoded whenever it is read, a batch in one call; other columns pass through untouched, and reading one column
-    reads only that one. Samples keep their form: tuples, lists and named tuples, dicts, or bare values, which count as their
-    own column 0. Shapes and dtypes are those that each encoder states; a single sample is a row of a batch.
+    reads only that one. Samples keep their form: tuples, lists and named tuples, or dicts. Shapes and dtypes are those that
+    each encoder states; a single sample is a row of a batch.
 
     Args:
         dataset_iterator: the samples; it stays the caller's to close.
@@ -133,8 +133,6 @@ class EncodedAccess(OneToOneAccess):
         if not samples:
             return []
         structure = self._structure_of(samples[0])
-        if structure.is_bare:
-            return list(self._transform(0, structure.encoders[0], stack_values(samples), positions))
         columns = {
             key: self._transform(key, encoder, stack_values([value_of(sample, key) for sample in samples]), positions)
             for key, encoder in structure.encoders.items()
@@ -146,22 +144,16 @@ class EncodedAccess(OneToOneAccess):
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         batch = self.below.batch(positions)
-        if isinstance(batch, np.ndarray):
-            return self._encode(0, self._structure_of(batch).encoders[0], batch, positions)
-        if self.n_samples == 0 and not batch:
+        if self.n_samples == 0 and not len(batch):
             return batch
         encoders = self._structure_of(batch).encoders
-        encoded = {key: self._encode(key, encoder, column_of(batch, key), positions) for key, encoder in encoders.items()}
+        encoded = {key: self._encode(key, encoder, column_of(batch, key), positions) for key, encoder in encoders.items()}  # type: ignore[arg-type]  # not bare
         if isinstance(batch, dict):
             return {key: encoded.get(key, column) for key, column in batch.items()}
         return tuple(encoded.get(number, column) for number, column in enumerate(batch))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         structure = self._find_structure(keys) if self.n_samples else None
-        if structure is not None and structure.is_bare:
-            whole = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
-            rows = list(self.batch(whole)) or [self.sample(0)]
-            return [stack_values([value_of(row, key) for row in rows])[: len(whole)] for key in keys]
         columns = self.below.columns(keys, positions)
         if structure is None:
             encoders = [self.encoders.get(key) for key in keys]
@@ -179,9 +171,7 @@ class EncodedAccess(OneToOneAccess):
             return encoded
         if len(encoded) == 0:  # only an encoded sample has its shape
             first = np.zeros(1, dtype=np.intp)
-            is_bare = self._structure is not None and self._structure.is_bare
-            column = stack_values(self.below.samples(first)) if is_bare else self.below.columns([key], first)[0]
-            return self._encode(key, encoder, column, first)[:0]
+            return self._encode(key, encoder, self.below.columns([key], first)[0], first)[:0]
         types = set(map(type, encoded.tolist()))
         return encoded if types <= {str, bytes, type(None)} else stack_values(list(encoded))
 
@@ -199,7 +189,7 @@ class EncodedAccess(OneToOneAccess):
 
     def _find_structure(self, keys: Sequence[ColumnKey]) -> _Structure | None:
         """The structure of samples; None where it is not needed, so that no sample is read to find out."""
-        if self._structure is None and needs_a_sample([*self.encoders, *keys], list(self.encoders)):
+        if self._structure is None and any(not isinstance(key, str) and key < 0 for key in (*self.encoders, *keys)):
             return self._structure_of(self.below.sample(0))
         return self._structure
 
@@ -214,20 +204,17 @@ class _Structure:
     """The structure of samples, and so which column each encoder is for.
 
     Attributes:
-        is_bare: samples are values without columns.
         encoders: by columns as they are written in a sample: positions from 0 on, or keys.
     """
 
     def __init__(self, sample: Any, encoders: Mapping[ColumnKey, Encoder]) -> None:
         self._n_columns = len(sample) if isinstance(sample, (tuple, list)) else None
-        self.is_bare = self._n_columns is None and not isinstance(sample, Mapping)
+        if self._n_columns is None and not isinstance(sample, Mapping):
+            raise ConfigError("samples are bare values without columns to encode; make tuples: map(lambda value: (value,))")
         self.encoders: dict[Any, Encoder] = {}
         for key, encoder in encoders.items():
-            if self.is_bare and (key not in (0, -1) or len(encoders) > 1):
-                raise ConfigError(f"samples are bare values: encode the one column 0, there is no column {key!r}")
-            column = 0 if self.is_bare else self.normal(key)
-            if not self.is_bare:
-                value_of(sample, column)  # raises where it has no such column
+            column = self.normal(key)
+            value_of(sample, column)  # raises where it has no such column
             if column in self.encoders:
                 raise ConfigError(f"two encoders are for one column: {key!r} is column {column!r}")
             self.encoders[column] = encoder
@@ -249,11 +236,6 @@ class _Structure:
         if type(sample) is list:
             return changed
         return sample._make(changed) if hasattr(sample, "_make") else tuple(changed)
-
-
-def needs_a_sample(keys: Sequence[ColumnKey], encoded: Sequence[ColumnKey]) -> bool:
-    """Whether it takes a sample to know what columns ``keys`` mean: negative ones, or if samples may be bare values."""
-    return list(encoded) in ([0], [-1]) or any(hasattr(key, "__index__") and operator.index(key) < 0 for key in keys)
 
 
 def check_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:
