@@ -16,7 +16,7 @@ from data_stack.dataset.iterator.contract import (
     as_iterator,
 )
 from data_stack.dataset.iterator.registry import OPERATIONS, layer
-from data_stack.dataset.iterator.stored_samples import OtherVersionError, StoredSamples, write_samples
+from data_stack.dataset.iterator.stored_samples import StoredSamples, write_samples
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.io.identifiers import check_identifier
@@ -171,9 +171,6 @@ class _StoredCacheAccess(OneToOneAccess):
         try:
             stored = StoredSamples(self._storage, identifier)
         except ResourceNotFoundError:  # removed in between
-            return None
-        except OtherVersionError as error:
-            logger.info("%s; the samples are stored anew", error)
             return None
         if (stored.fingerprint, len(stored)) != (self._fingerprint(), self.n_samples):
             held = f"{len(stored)} samples with fingerprint {stored.fingerprint}"

@@ -26,7 +26,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice
+from itertools import accumulate
 from typing import IO, Any
 
 import numpy as np
@@ -51,16 +51,13 @@ _LENGTH = struct.Struct("<Q")
 
 #: A block takes about so much memory: enough that a request costs little per byte, and little to read along with one sample.
 _BLOCK_BYTES = 1 << 18
+_MOST_IN_BLOCK = 1 << 16
 _MOST_FETCHED_BYTES = 32 << 20
 
 _DTYPE = re.compile(r"[<>|][biufcmMSU]\d+(\[\w+\])?")
 
 #: What decoding raises for bytes that no encoder wrote; RecursionError is a RuntimeError.
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RuntimeError, MemoryError, struct.error)
-
-
-class OtherVersionError(DatasetFileCorruptError):
-    """Samples were stored in another version of the format."""
 
 
 # ---------------------------------------------------------------------- one sample
@@ -130,9 +127,7 @@ _CODEC = _SampleCodec()
 # ---------------------------------------------------------------------- writing
 
 
-def write_samples(
-    file: IO[bytes] | Any, samples: Iterable[Sample], n_samples: int, fingerprint: str, *, most_in_block: int = 1 << 16
-) -> None:
+def write_samples(file: IO[bytes] | Any, samples: Iterable[Sample], n_samples: int, fingerprint: str) -> None:
     """Write samples to ``file``, from its start, with a block of them in memory at a time.
 
     Args:
@@ -140,7 +135,6 @@ def write_samples(
         samples: as many as stated.
         n_samples: how many.
         fingerprint: what they are samples of.
-        most_in_block: the most samples of a block, which takes about 256 KiB or one sample.
 
     Raises:
         ConfigError: a sample has a value that cannot be written, or there are more or fewer samples.
@@ -148,7 +142,7 @@ def write_samples(
     blocks: list[tuple[int, int, int, bytes]] = []
     n_written, position = 0, _HEAD.size
     file.write(_HEAD.pack(_MAGIC, _VERSION, 0))
-    for block in _blocks(samples, most_in_block):
+    for block in _blocks(samples):
         records = [_encode(sample, n_written + number) for number, sample in enumerate(block)]
         data = np.cumsum(list(map(len, records)), dtype="<u8").tobytes() + b"".join(records)
         file.write(data)
@@ -164,20 +158,16 @@ def write_samples(
     file.write(_TRAILER.pack(position, len(index), block_digest(index), _MAGIC))
 
 
-def _blocks(samples: Iterable[Sample], most_in_block: int) -> Iterator[list[Sample]]:
-    """Samples in lists that take about as much memory as a block should; as many in each where samples are alike."""
-    source = iter(samples)
-    first = list(islice(source, 1))
-    most = max(1, min(most_in_block, _BLOCK_BYTES // max(1, estimate_bytes(first))))
+def _blocks(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
+    """Samples in lists that take about as much memory as a block should, or one sample."""
     block: list[Sample] = []
     n_bytes = 0
-    for sample in chain(first, source):
-        sample_bytes = estimate_bytes(sample)
-        if block and (len(block) == most or n_bytes + sample_bytes > 2 * _BLOCK_BYTES):
+    for sample in samples:
+        block.append(sample)
+        n_bytes += estimate_bytes(sample)
+        if n_bytes >= _BLOCK_BYTES or len(block) == _MOST_IN_BLOCK:
             yield block
             block, n_bytes = [], 0
-        block.append(sample)
-        n_bytes += sample_bytes
     if block:
         yield block
 
@@ -207,8 +197,7 @@ class StoredSamples:
     Raises:
         ResourceNotFoundError: it does not exist.
         ConfigError: it is something else.
-        OtherVersionError: it was written in another version of the format.
-        DatasetFileCorruptError: it is damaged; also raised when a damaged part is first read.
+        DatasetFileCorruptError: it is damaged, or of another version of the format; also when a damaged part is first read.
     """
 
     def __init__(self, storage: StorageConnector, identifier: str) -> None:
@@ -223,7 +212,7 @@ class StoredSamples:
                     f"give the cache another identifier"
                 )
             if len(head) == _HEAD.size and (version := _HEAD.unpack(head)[1]) != _VERSION:
-                raise OtherVersionError(f"{self._name} are in version {version} of their format; this is version {_VERSION}")
+                raise DatasetFileCorruptError(f"{self._name} are of format {version}, not {_VERSION}; delete the resource")
             if size < _HEAD.size + _TRAILER.size or trailer[-len(_MAGIC) :] != _MAGIC:
                 raise self._damage_error(f"it ends after {size:,} bytes, before its end")
             end, index_bytes, digest, _ = _TRAILER.unpack(trailer)
@@ -329,8 +318,6 @@ class StoredSamples:
 
 def _read_at(resource: StreamedResource, offset: int, size: int) -> bytes:
     """A range of a resource, also of a third party's that can only seek."""
-    if hasattr(resource, "read_at"):
-        return resource.read_at(offset, size)
     resource.seek(offset)
     return resource.read(size)
 

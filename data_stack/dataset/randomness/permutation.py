@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import Network, permute_array
-from data_stack.exception import ConfigError
 
 # Up to so many positions an order is written out at its first use.
 _MOST_WRITTEN_OUT = 1 << 16
@@ -26,16 +25,9 @@ class KeyedPermutation(ComputedPositions):
     Args:
         n: number of positions, less than 2**63.
         key: 64 bits, as :func:`data_stack.dataset.randomness.seeds.derive_seed` gives them.
-
-    Raises:
-        ConfigError: ``n`` or ``key`` is out of range.
     """
 
     def __init__(self, n: int, key: int) -> None:
-        if not 0 <= n < 2**63:
-            raise ConfigError(f"a permutation has from 0 to 2**63 - 1 positions, got {n}")
-        if not 0 <= key < 2**64:
-            raise ConfigError(f"the key of a permutation has 64 bits, got {key}; derived_seed makes one of any number")
         self._n, self._key = int(n), int(key)
         self._network = Network(self._n, self._key) if n > _MOST_WRITTEN_OUT else None
         self._written: tuple[npt.NDArray[np.int32], Any] | None = None
