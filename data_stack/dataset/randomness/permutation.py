@@ -35,16 +35,8 @@ class KeyedPermutation(ComputedPositions):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._n, self._key)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._n}, key={self._key:#x})"
-
     def __len__(self) -> int:
         return self._n
-
-    @property
-    def key(self) -> int:
-        """What decides the order."""
-        return self._key
 
     def at(self, index: int) -> int:
         """The position at ``0 <= index < n``."""
