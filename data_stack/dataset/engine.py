@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, ClassVar, TypeVar
 
-
 Result = TypeVar("Result")
 
 
