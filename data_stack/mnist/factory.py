@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from data_stack.dataset.factory import DatasetCard, DatasetFactory
@@ -37,7 +40,7 @@ class MNISTFactory(DatasetFactory):
         ),
         keeps_versions=False,
     )
-    sources = (
+    sources: Sequence[ResourceDefinition] = (  # type: ignore[misc]  # a ClassVar there; resource_definitions sets it on instances
         _source(
             "raw/samples_train.gz",
             "train-images-idx3-ubyte.gz",
@@ -78,12 +81,12 @@ class MNISTFactory(DatasetFactory):
         # Here and in open(), so that the dataset can be listed and described where torch is not installed.
         from data_stack.mnist.preprocessor import write_samples, write_targets
 
-        sources = {"train": ("samples_train.gz", "labels_train.gz"), "test": ("samples_test.gz", "targets.gz")}
+        names = dict(zip(self.splits, _pairs(self.sources), strict=True))
         for split in prepared.steps(self.splits):
-            samples, targets = sources[split]
-            with raw[f"raw/{samples}"] as resource, prepared.create(f"preprocessed/{split}/samples.pt") as file:
+            samples, targets = (definition.identifier for definition in names[split])
+            with raw[samples] as resource, prepared.create(f"preprocessed/{split}/samples.pt") as file:
                 n_samples = write_samples(resource, file)
-            with raw[f"raw/{targets}"] as resource, prepared.create(f"preprocessed/{split}/targets.pt") as file:
+            with raw[targets] as resource, prepared.create(f"preprocessed/{split}/targets.pt") as file:
                 write_targets(resource, file, n_samples)
 
     def open(self, split: str, prepared: Resources) -> MNISTIterator:
@@ -91,3 +94,42 @@ class MNISTFactory(DatasetFactory):
         from data_stack.mnist.iterator import MNISTIterator
 
         return MNISTIterator(prepared[f"preprocessed/{split}/samples.pt"], prepared[f"preprocessed/{split}/targets.pt"])
+
+    # ------------------------------------------------------------------ as the original had it
+
+    raw_path = "mnist/raw/"
+    preprocessed_path = "mnist/preprocessed/"
+
+    @property
+    def resource_definitions(self) -> dict[str, list[ResourceDefinition]]:
+        """For each split the definitions of its images and labels, under their identifiers in the store.
+
+        Assign another such dict to have the files from elsewhere; changing the one that was returned has no effect.
+        """
+        return {
+            split: [replace(definition, identifier=f"{self.card.name}/{definition.identifier}") for definition in pair]
+            for split, pair in zip(self.splits, _pairs(self.sources), strict=True)
+        }
+
+    @resource_definitions.setter
+    def resource_definitions(self, definitions: Mapping[str, Sequence[ResourceDefinition]]) -> None:
+        self.sources = tuple(
+            replace(definition, identifier=str(PurePosixPath(definition.identifier).relative_to(self.card.name)))
+            for split in self.splits
+            for definition in definitions[split]
+        )
+
+    def check_exists(self) -> bool:
+        """Whether all tensors are in the store, so that nothing will be retrieved."""
+        return self.is_ready() or (
+            not self.storage_connector.has_resource(f"{self.card.name}/manifest.json")
+            and all(self.storage_connector.has_resource(f"{self.card.name}/{name}") for name in self.prepared_resources)
+        )
+
+    def _get_resource_id(self, data_type: str, split: str, element: str) -> str:
+        return f"{self.card.name}/{data_type}/{split}/{element}"
+
+
+def _pairs(sources: Sequence[ResourceDefinition]) -> list[tuple[ResourceDefinition, ResourceDefinition]]:
+    """Images and labels of each split; they are listed in this order."""
+    return list(zip(sources[::2], sources[1::2], strict=True))

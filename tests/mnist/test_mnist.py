@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import re
 import subprocess
@@ -68,10 +69,16 @@ def published(tmp_path: Path) -> Path:
     return folder
 
 
-def from_files(store: StorageConnector, folder: Path) -> MNISTFactory:
-    """A factory that retrieves the four files out of a folder."""
-    sources = tuple(ResourceDefinition(f"raw/{name}", str(folder / name)) for names in RAW.values() for name in names)
-    return type("FromFiles", (MNISTFactory,), {"sources": sources})(store)  # type: ignore[no-any-return]  # one of these
+def definitions(folder: Path) -> dict[str, list[ResourceDefinition]]:
+    return {
+        split: [
+            ResourceDefinition(
+                f"mnist/raw/{name}", (folder / name).as_uri(), hashlib.md5((folder / name).read_bytes()).hexdigest()
+            )
+            for name in names
+        ]
+        for split, names in RAW.items()
+    }
 
 
 @pytest.fixture
@@ -81,7 +88,9 @@ def store(tmp_path: Path) -> FileStorageConnector:
 
 @pytest.fixture
 def factory(store: FileStorageConnector, published: Path) -> MNISTFactory:
-    return from_files(store, published)
+    factory = MNISTFactory(store)
+    factory.resource_definitions = definitions(published)
+    return factory
 
 
 def as_the_original(split: str) -> torch.Tensor:
@@ -108,8 +117,12 @@ def test_an_unknown_split_is_the_error_that_the_original_raised(factory: MNISTFa
 
 
 def test_the_store_has_the_layout_of_the_original(factory: MNISTFactory, store: FileStorageConnector) -> None:
+    assert not factory.check_exists()
     factory.prepare()
 
+    assert factory.check_exists()
+    assert (factory.raw_path, factory.preprocessed_path) == ("mnist/raw/", "mnist/preprocessed/")
+    assert factory._get_resource_id("preprocessed", "train", "samples.pt") == "mnist/preprocessed/train/samples.pt"
     stored = set(store.list_resources())
     assert stored >= {*PREPARED, *(f"mnist/raw/{name}" for names in RAW.values() for name in names)}
     tensors = {name: plain_load(store.get_resource(name)) for name in PREPARED}
@@ -118,10 +131,12 @@ def test_the_store_has_the_layout_of_the_original(factory: MNISTFactory, store: 
 
 
 def test_the_published_definitions_name_what_the_original_stored() -> None:
-    found = MNISTFactory.sources
+    found = MNISTFactory(InMemoryStorageConnector()).resource_definitions
 
-    assert [definition.identifier for definition in found] == [f"raw/{name}" for names in RAW.values() for name in names]
-    for definition in found:
+    assert {split: [definition.identifier for definition in pair] for split, pair in found.items()} == {
+        split: [f"mnist/raw/{name}" for name in names] for split, names in RAW.items()
+    }
+    for definition in (definition for pair in found.values() for definition in pair):
         assert all(re.fullmatch(r"https://[^ ]+/mnist/[a-z0-9-]+-ubyte\.gz", source) for source in definition.sources)
         assert None not in (definition.md5_sum, definition.sha256, definition.size)
 
@@ -137,7 +152,12 @@ def of_the_original(store: FileStorageConnector) -> FileStorageConnector:
 
 
 def test_a_store_of_the_original_is_used_as_it_is(of_the_original: FileStorageConnector, tmp_path: Path) -> None:
-    factory = from_files(of_the_original, tmp_path / "nowhere")  # nothing could be fetched
+    factory = MNISTFactory(of_the_original)
+    factory.resource_definitions = {  # nothing could be fetched
+        split: [ResourceDefinition(f"mnist/raw/{name}", str(tmp_path / "nowhere")) for name in names]
+        for split, names in RAW.items()
+    }
+    assert factory.check_exists()
 
     iterator, _ = factory.get_dataset_iterator({"split": "test"})
 
