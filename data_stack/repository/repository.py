@@ -386,11 +386,8 @@ def _add_meta(
 ) -> InformedDatasetIteratorIF:
     from data_stack.dataset.declarative import DatasetFactory
     from data_stack.dataset.iterator import InformedDatasetIterator, InformedDatasetIteratorIF
-    from data_stack.dataset.iterator.view import InformedDatasetIteratorView
     from data_stack.dataset.meta import IteratorMeta, MetaFactory
 
-    if type(given) is InformedDatasetIteratorView:  # the factory may return slices of one iterator
-        return InformedDatasetIterator(given, given.dataset_meta, origin=origin)
     if isinstance(given, InformedDatasetIteratorIF):
         with contextlib.suppress(TypeError):  # a client's class may have no __dict__
             vars(given)["_origin"] = vars(given).get("_origin") or dict(origin)  # for its recipe

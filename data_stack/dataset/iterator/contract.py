@@ -307,8 +307,7 @@ def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
         return iterator[check_index(index, len(iterator))]
     if not isinstance(index, (slice, list, range)) and getattr(index, "ndim", 0) != 1:
         raise TypeError(f"a sample is found by an integer, a slice, or a list or array of integers, not by {index!r}")
-    layer = "informed_view" if isinstance(iterator, InformedDatasetIteratorIF) else "view"
-    return LAYERS[layer]._rebuilt([iterator], {"indices": index})
+    return iterator._stack_layer("view", indices=index)
 
 
 def column_names(iterator: Any) -> tuple[str, ...]:

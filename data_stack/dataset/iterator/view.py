@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import NamedAccess, RearrangedAccess, SampleAccess, brought_access
+from data_stack.dataset.iterator.access import RearrangedAccess, SampleAccess, brought_access
 from data_stack.dataset.iterator.contract import (
     DatasetIteratorIF,
     IndexArray,
-    InformedDatasetIteratorIF,
     LayerDatasetIterator,
     as_iterator,
-    column_key,
 )
 from data_stack.dataset.iterator.indices import check_positions
 from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array
 
 
@@ -80,17 +76,3 @@ class DatasetIteratorView(LayerDatasetIterator):
     def view_tags(self) -> dict[str, Any] | None:
         """What the view was tagged with; None if nothing."""
         return self._view_tags
-
-
-@layer("informed_view")
-class InformedDatasetIteratorView(DatasetIteratorView, InformedDatasetIteratorIF):
-    """What slicing an informed iterator gives: a view that is still of that dataset."""
-
-    @property
-    def dataset_meta(self) -> DatasetMetaIF:
-        """The meta of the iterator that was sliced."""
-        meta: DatasetMetaIF = self._dataset_iterator.dataset_meta  # type: ignore[attr-defined]  # sample_or_view made it
-        return meta
-
-    def make_access(self) -> SampleAccess:
-        return NamedAccess(super().make_access(), partial(column_key, self._dataset_iterator))

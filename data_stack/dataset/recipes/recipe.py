@@ -116,9 +116,9 @@ def fingerprint(iterator: DatasetIteratorIF) -> str:
             continue
         if layer.name == TABLE_FILE:  # the same wherever the file lies
             layer = _describe_source(layer.iterator, probed=True)
-        name = "view" if layer.name == "informed_view" else layer.name
-        arguments = {key: _argument_content(name, key, value) for key, value in layer.arguments.items() if key != "view_tags"}
-        content = {"fingerprint": _FINGERPRINT_VERSION, "layer": name, "of": of, "arguments": arguments}
+        given = layer.arguments.items()
+        arguments = {key: _argument_content(layer.name, key, value) for key, value in given if key != "view_tags"}
+        content = {"fingerprint": _FINGERPRINT_VERSION, "layer": layer.name, "of": of, "arguments": arguments}
         digests[id(layer.iterator)] = content_digest(content)
     return digests[id(layers[-1].iterator)]
 

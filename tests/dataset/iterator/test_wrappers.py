@@ -217,7 +217,7 @@ def test_an_iterator_shows_what_it_is_even_a_broken_one() -> None:
     informed = InformedDatasetIterator(SequenceDatasetIterator([list(range(1437))]), meta)
 
     assert repr(informed) == "<InformedDatasetIterator: 1,437 samples of 'digits/train'>"
-    assert repr(informed[:3]) == "<InformedDatasetIteratorView: 3 samples of 'digits/train'>"
+    assert repr(informed[:3]) == "<InformedDatasetIterator: 3 samples of 'digits/train'>"
     assert repr(Broken()) == "<Broken: unknown length>"
 
 

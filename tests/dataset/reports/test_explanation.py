@@ -121,9 +121,9 @@ def test_shared_iterators_are_drawn_once() -> None:
     text = str(CombinedDatasetIterator([shared[:5], shared[5:]]).explain())
 
     assert text.count("licence CC-BY-4.0\n") == 1
-    assert "├─ informed_view(indices=range(0, 5))  5 samples" in text
+    assert "├─ view(indices=range(0, 5))  5 samples" in text
     assert "│  [3] sequence  10 samples\n" in text
-    assert "└─ informed_view(indices=range(5, 10))  5 samples" in text
+    assert "└─ view(indices=range(5, 10))  5 samples" in text
     assert "   [3] sequence  10 samples, as above" in text
 
 
