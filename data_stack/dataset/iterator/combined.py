@@ -68,11 +68,8 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
 
     def _take_lengths(self) -> None:
         self._lengths = [len(as_iterator(iterator)) for iterator in self._iterators]
-        self._n_samples = sum(self._lengths)
-        if self._n_samples > sys.maxsize:
-            raise ConfigError(
-                f"{len(self._iterators)} iterators have {self._n_samples} samples in all, more than Python can count"
-            )
+        if sum(self._lengths) > sys.maxsize:
+            raise ConfigError(f"{len(self._lengths)} iterators have {sum(self._lengths)} samples, more than Python can count")
 
     def make_access(self) -> SampleAccess:
         return CombinedAccess([access_to(as_iterator(iterator)) for iterator in self._iterators], self._lengths)
@@ -84,9 +81,6 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
         self._iterators = state["_iterators"]
         self._take_lengths()
         brought_access(self)
-
-    def __len__(self) -> int:
-        return self._n_samples
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         return share_meta(meta, self._iterators)

@@ -15,8 +15,22 @@ from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.exception import ConfigError
 
 
+class ViewOfSeveral(DatasetIteratorView):
+    """A base class of layers that look through a combination of the iterators given."""
+
+    _takes_list = True
+
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        return share_meta(meta, self.underlying_iterators)
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterators given."""
+        return self._dataset_iterator.underlying_iterators
+
+
 @layer("interleaved")
-class InterleavedDatasetIterator(DatasetIteratorView):
+class InterleavedDatasetIterator(ViewOfSeveral):
     """One sample of each iterator in turn, each iterator's in its own order.
 
     A round takes the next sample of every iterator, in the order given. With ``stop="longest"`` those that are exhausted are
@@ -33,8 +47,6 @@ class InterleavedDatasetIterator(DatasetIteratorView):
         ConfigError: ``stop`` is neither, or all together have more than ``sys.maxsize`` samples.
     """
 
-    _takes_list = True
-
     def __init__(self, iterators: Sequence[DatasetIteratorIF], *, stop: Literal["longest", "shortest"] = "longest") -> None:
         if stop not in ("longest", "shortest"):
             raise ConfigError(f"stop must be 'longest' or 'shortest', got {stop!r}")
@@ -47,11 +59,3 @@ class InterleavedDatasetIterator(DatasetIteratorView):
         positions = np.repeat(starts, lengths) + rounds if lengths else rounds
         super().__init__(combined, positions[np.argsort(rounds, kind="stable")])
         self._made_with = {"stop": stop}
-
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        return share_meta(meta, self.underlying_iterators)
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterators given."""
-        return self._dataset_iterator.underlying_iterators

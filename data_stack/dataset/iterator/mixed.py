@@ -13,12 +13,11 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.combined import CombinedDatasetIterator, share_meta
+from data_stack.dataset.iterator.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.interleaved import ViewOfSeveral
 from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.iterator.view import DatasetIteratorView
-from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import hash_array, hash_of, high_product_array, permute_array
 from data_stack.dataset.randomness.seeds import derive_seed
@@ -31,7 +30,7 @@ _POSITIONS_AT_ONCE = 1 << 20
 
 
 @layer("mixed")
-class MixedDatasetIterator(DatasetIteratorView):
+class MixedDatasetIterator(ViewOfSeveral):
     """Samples of several iterators in stated proportions, at every length.
 
     The samples come in blocks of ``block_size``, which is 1 divided by the smallest proportion, rounded up: 10 for 7 : 2 : 1.
@@ -56,8 +55,6 @@ class MixedDatasetIterator(DatasetIteratorView):
         ConfigError: there are no iterators, or not as many proportions; a proportion is not allowed, or less than a 2**20-th
             of their sum; an iterator with a positive proportion is empty; ``n_samples`` is negative.
     """
-
-    _takes_list = True
 
     def __init__(
         self,
@@ -90,14 +87,6 @@ class MixedDatasetIterator(DatasetIteratorView):
     def block_size(self) -> int:
         """After how many samples the proportions are exact, up to one sample of each iterator."""
         return self._block_size
-
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        return share_meta(meta, self.underlying_iterators)
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterators given."""
-        return self._dataset_iterator.underlying_iterators
 
 
 def exact_parts(

@@ -94,25 +94,23 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         group_by: ColumnKey | None = None,
         offsets: Mapping[int, Sequence[ColumnKey] | None] | None = None,
     ) -> None:
-        super().__init__(dataset_iterator)
         self._length = check_integer("length", length, at_least=1)
-        self._stride = check_integer("stride", stride, at_least=1)
-        self._order_by, self._group_by, self._overlap = order_by, group_by, overlap
         if max_gap is not None and order_by is None:
             raise ConfigError("max_gap is a difference of a column's values: say by order_by of which")
         self._max_gap = None if max_gap is None else check_gap(max_gap)
         self._offsets = None if offsets is None else _check_offsets(offsets, self._length)
-        self._made_with = {
-            "length": self._length,
-            "stride": self._stride,
-            "order_by": order_by,
-            "max_gap": self._max_gap,
-            "overlap": overlap,
-            "group_by": group_by,
-            "offsets": self._offsets,
-        }
+        super().__init__(
+            dataset_iterator,
+            length=self._length,
+            stride=check_integer("stride", stride, at_least=1),
+            order_by=order_by,
+            max_gap=self._max_gap,
+            overlap=overlap,
+            group_by=group_by,
+            offsets=self._offsets,
+        )
         self._order: IndexArrayOfInts | None = None
-        self._starts: range | IndexArrayOfInts = self._find_starts()
+        self._starts: range | IndexArrayOfInts = self._find_starts(order_by, group_by, overlap)
 
     def make_access(self) -> SampleAccess:
         if self._offsets is None:
@@ -121,30 +119,30 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
 
     # ------------------------------------------------------------------ where windows are
 
-    def _find_starts(self) -> range | IndexArrayOfInts:
+    def _find_starts(self, order_by: ColumnKey | None, group_by: ColumnKey | None, overlap: bool) -> range | IndexArrayOfInts:
         """Where in the order windows start; sets the order, if it is another one than that of the iterator."""
         below = self._below()
         n_below = below.n_samples
-        step = self._stride if self._overlap else max(self._stride, self._length)
-        if n_below < self._length or (self._order_by is None and self._group_by is None):
+        step = self._made_with["stride"] if overlap else max(self._made_with["stride"], self._length)
+        if n_below < self._length or (order_by is None and group_by is None):
             return range(0, max(0, n_below - self._length + 1), step)
-        keys = [key for key in (self._order_by, self._group_by) if key is not None]
+        keys = [key for key in (order_by, group_by) if key is not None]
         columns = dict(zip(keys, below.columns(keys), strict=True))
         order, starts_run = np.arange(n_below, dtype=np.intp), np.zeros(n_below, dtype=bool)
         starts_run[0] = True
-        if self._order_by is not None:
-            order = _order(columns[self._order_by], self._order_by)
-        if self._group_by is not None:
-            groups = group_numbers(columns[self._group_by])[order]
+        if order_by is not None:
+            order = _order(columns[order_by], order_by)
+        if group_by is not None:
+            groups = group_numbers(columns[group_by])[order]
             by_group = np.argsort(groups, kind="stable")
             order, groups = order[by_group], groups[by_group]
             starts_run[1:] = groups[1:] != groups[:-1]
         follows_equal = None
-        if self._order_by is not None:
-            values = columns[self._order_by][order]
+        if order_by is not None:
+            values = columns[order_by][order]
             if self._max_gap is not None:
-                starts_run[1:] |= exceeds_gap(values, self._max_gap, ~starts_run[1:], self._order_by, order)
-            if not self._overlap:
+                starts_run[1:] |= exceeds_gap(values, self._max_gap, ~starts_run[1:], order_by, order)
+            if not overlap:
                 follows_equal = ~starts_run
                 follows_equal[1:] &= equals_last(values)
         if not bool((order == np.arange(n_below)).all()):

@@ -64,9 +64,6 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
     def make_access(self) -> SampleAccess:
         return _ZippedAccess([access_to(as_iterator(iterator)) for iterator in self._iterators], self._n_samples)
 
-    def __len__(self) -> int:
-        return self._n_samples
-
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         positions: list[ColumnKey] = [meta.sample_pos, meta.target_pos, meta.tag_pos]
         if self._n_samples and any(not isinstance(position, str) and position < 0 for position in positions):
