@@ -22,7 +22,6 @@ class ComputedPositions(ABC):
     @abstractmethod
     def __len__(self) -> int:
         """Number of positions."""
-        raise NotImplementedError
 
     def at(self, index: int) -> int:
         """The position at ``0 <= index < len(self)``."""
@@ -31,7 +30,6 @@ class ComputedPositions(ABC):
     @abstractmethod
     def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         """The positions at ``indices``, shape ``(n,)``, each index in ``[0, len(self))``."""
-        raise NotImplementedError
 
     def __getitem__(self, index: int) -> int:
         """Like a list: negative indices count from the end."""

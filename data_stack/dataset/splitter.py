@@ -29,12 +29,10 @@ class SplitterIF(ABC):
     @abstractmethod
     def split(self, dataset_iterator: DatasetIteratorIF) -> Any:
         """The parts as views of ``dataset_iterator``."""
-        raise NotImplementedError
 
     @abstractmethod
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> Any:
         """The positions of the parts' samples, as lists of ints, arranged as :meth:`split` arranges the views."""
-        raise NotImplementedError
 
 
 class Splitter(SplitterIF):

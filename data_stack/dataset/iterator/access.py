@@ -30,21 +30,6 @@ from data_stack.dataset.positions import (
     take,
 )
 
-__all__ = [
-    "DeclaredColumn",
-    "DefaultAccess",
-    "NamedAccess",
-    "OneToOneAccess",
-    "RearrangedAccess",
-    "SampleAccess",
-    "SourceAccess",
-    "Ways",
-    "access_to",
-    "brought_access",
-    "default_access",
-    "stack_columns",
-]
-
 _POSITIONS_AT_ONCE = 1 << 16
 
 
@@ -90,7 +75,6 @@ class SampleAccess(ABC):
     @abstractmethod
     def sample(self, position: int) -> Any:
         """One sample."""
-        raise NotImplementedError
 
     def samples(self, positions: IndexArrayOfInts) -> list[Any]:
         """The samples at ``positions``, in that order."""

@@ -72,7 +72,6 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
     @abstractmethod
     def __len__(self) -> int:
         """Number of samples, exact, known without reading them."""
-        raise NotImplementedError
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any:
@@ -81,13 +80,11 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
         Raises:
             DatasetOutOfBoundsError: the position lies outside; it is an IndexError.
         """
-        raise NotImplementedError
 
     @property
     @abstractmethod
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
         """The iterators that this one is stacked on; empty at a source."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         try:
@@ -217,7 +214,6 @@ class AccessedDatasetIterator(DatasetIterator):
 
         Where a subclass redefines ``__getitem__``, ``read_batch`` and the like, these are called instead.
         """
-        raise NotImplementedError
 
     def __len__(self) -> int:
         return brought_access(self).n_samples

@@ -55,12 +55,10 @@ class GroupedAccess(SampleAccess):
     @abstractmethod
     def slots_of(self, position: int) -> IndexArrayOfInts:
         """What a group is made of, shape ``(k,)``, see :meth:`positions_of`."""
-        raise NotImplementedError
 
     @abstractmethod
     def slots_at(self, positions: IndexArrayOfInts) -> IndexArrayOfInts | None:
         """The same for several, shape ``(n, k)``; None where they do not have as many each."""
-        raise NotImplementedError
 
     def positions_of(self, slots: IndexArrayOfInts) -> IndexArrayOfInts:
         """Positions below for what the two above gave, shape ``(m,)``."""
