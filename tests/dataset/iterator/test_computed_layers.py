@@ -1,19 +1,15 @@
-"""What all layers promise whose positions are drawn or computed: to be lists, to cross processes, to be rebuilt."""
+"""What all layers promise whose positions are drawn or computed: one request, the same draws, any number of samples."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
 import pytest
-from layer_laws import Samples as Client
-from layer_laws import as_plain
 
 from data_stack.dataset.iterator import (
-    CombinedDatasetIterator,
     DatasetIterator,
     DatasetIteratorIF,
     DatasetIteratorView,
@@ -26,9 +22,7 @@ from data_stack.dataset.iterator.repeated import RepeatedDatasetIterator
 from data_stack.dataset.iterator.resampled import ResampledDatasetIterator
 from data_stack.dataset.iterator.sharded import ShardedDatasetIterator
 from data_stack.dataset.iterator.shuffled import ShuffledDatasetIterator
-from data_stack.dataset.iterator.stacking import stack_samples, stack_values
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
-from data_stack.testing.iterators import assert_same
 
 N = 11
 
@@ -59,15 +53,6 @@ class CountingIterator(SequenceDatasetIterator):
 
 LABELS = [0, 1, 1, 0, 2, 1, 1, 1, 0, 1, 1]
 
-SOURCES: dict[str, Callable[[], DatasetIteratorIF]] = {
-    "arrays": lambda: SequenceDatasetIterator([np.arange(N * 4, dtype=np.float32).reshape(N, 2, 2), np.array(LABELS)]),
-    "lists with texts": lambda: SequenceDatasetIterator([[f"text {i}" for i in range(N)], LABELS, [[0] * i for i in range(N)]]),
-    "a client's dicts": lambda: Client([{1: label, "text": f"{i}"} for i, label in enumerate(LABELS)]),
-    "a combination": lambda: CombinedDatasetIterator(
-        [SequenceDatasetIterator([list(range(5)), LABELS[:5]]), Client([(i, 1) for i in range(5, N)])]
-    ),
-}
-
 LAYERS: dict[str, Callable[[DatasetIteratorIF], DatasetIteratorIF]] = {
     "shuffled": lambda it: ShuffledDatasetIterator(it, 1, epoch=2),
     "repeated": lambda it: RepeatedDatasetIterator(it, 3),
@@ -83,52 +68,6 @@ LAYERS: dict[str, Callable[[DatasetIteratorIF], DatasetIteratorIF]] = {
     "sharded": lambda it: ShardedDatasetIterator(it, 1, 3, uneven="pad"),
     "sharded beyond the end": lambda it: ShardedDatasetIterator(it, 2, 3, contiguous=True, uneven="pad"),
 }
-
-STACKS = [(layer, source) for layer in LAYERS for source in SOURCES]
-
-
-def below(layer: DatasetIteratorIF) -> list[Any]:
-    """The samples of all iterators that a layer is stacked on, one after the other."""
-    return [iterator[position] for iterator in layer.underlying_iterators for position in range(len(iterator))]
-
-
-@pytest.mark.parametrize(("layer", "source"), STACKS)
-def test_every_way_of_reading_gives_the_samples_of_a_list(layer: str, source: str) -> None:
-    iterator: Any = LAYERS[layer](SOURCES[source]())
-    samples = [below(iterator)[position] for position in iterator.indices]
-    n_samples = len(samples)
-
-    assert n_samples > 0
-    assert len(iterator) == n_samples
-    assert as_plain([iterator[index] for index in range(n_samples)]) == as_plain(samples)
-    assert as_plain(list(iterator)) == as_plain(samples)
-    assert as_plain([iterator[index] for index in (-1, np.int32(0), np.int64(-n_samples))]) == as_plain(
-        [samples[index] for index in (-1, 0, 0)]
-    )
-    for indices in (
-        [0, -1, 0, 2],
-        range(3),
-        slice(None, None, -2),
-        np.array([1, 1], np.uint8),
-        [i == 2 for i in range(n_samples)],
-    ):
-        chosen = np.arange(n_samples)[indices if isinstance(indices, slice) else np.asarray(indices)].tolist()
-        expected = [samples[index] for index in chosen]
-        assert as_plain(iterator.__getitems__(indices)) == as_plain(expected)
-        assert_same(iterator.read_batch(indices), stack_samples(expected))
-        assert as_plain(iterator.read_column(1, indices)) == as_plain(stack_values([sample[1] for sample in expected]))
-        if not isinstance(indices, range):
-            assert as_plain(list(iterator[indices])) == as_plain(expected)
-    assert as_plain(iterator.read_column(1)) == as_plain(stack_values([sample[1] for sample in samples]))
-    assert len(iterator.__getitems__([])) == len(iterator.read_column(1, [])) == 0
-
-
-def test_all_layers_cross_into_a_spawned_process(spawned: Pool) -> None:
-    iterators = [layer(SOURCES["a combination"]()) for layer in LAYERS.values()]
-
-    there = spawned.map(list, iterators)
-
-    assert there == [list(iterator) for iterator in iterators]
 
 
 @pytest.mark.parametrize("layer", LAYERS)
