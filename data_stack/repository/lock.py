@@ -240,17 +240,10 @@ class LockFile:
             if isinstance(factory, DatasetFactory):
                 for each in entry["configurations"]:
                     factory._check_definition().check_config(each["config"])
-        except DatasetNotFoundError as error:
-            what = "version" if "without version" in str(error) else "plugin"
+        except (DatasetNotFoundError, PluginError, ConfigError) as error:
+            what = "version" if isinstance(error, DatasetNotFoundError) and "without version" in str(error) else "plugin"
             yield Difference(
                 name, what, f"{error} The lock names the plugin {entry.get('plugin', 'of your own program')}: {_install(entry)}"
-            )
-            return
-        except (PluginError, ConfigError) as error:
-            yield Difference(
-                name,
-                "plugin",
-                f"{error} The lock names the plugin {entry.get('plugin', 'of your own program')}: {_install(entry)}",
             )
             return
         sources = {each["identifier"]: each for each in _sources_of(factory)}

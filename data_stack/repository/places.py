@@ -188,16 +188,11 @@ def open_as(
     return iterator if columns is None else iterator.select(*columns)
 
 
-def _open_csv(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
-    from data_stack.exchange.tables.files import from_csv
+def _open_table(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
+    from data_stack.exchange.tables.files import from_csv, from_jsonl
 
-    return from_csv(place.path or place.open(), target=target, **options)
-
-
-def _open_jsonl(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
-    from data_stack.exchange.tables.files import from_jsonl
-
-    return from_jsonl(place.path or place.open(), target=target, **options)
+    opened: Any = place.path or place.open()
+    return from_csv(opened, target=target, **options) if kind == "csv" else from_jsonl(opened, target=target, **options)
 
 
 def _open_npy(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
@@ -222,8 +217,8 @@ def _open_stored(place: Location, kind: str, target: str | None, options: Mappin
 
 
 _OPENERS: Final[Mapping[str, Callable[[Location, str, str | None, Mapping[str, Any]], DatasetIteratorIF]]] = {
-    "csv": _open_csv,
-    "jsonl": _open_jsonl,
+    "csv": _open_table,
+    "jsonl": _open_table,
     "npy": _open_npy,
     "images": _open_images,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -194,10 +195,11 @@ class _VerifiedBlocks(Blocks):
         self.size, self.sha256 = info.size, info.sha256
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        return [block for run in _runs(numbers) for block in self._fetch_run(run)]
+        runs = itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0])
+        return [block for _, run in runs for block in self._fetch_run([number for _, number in run])]
 
-    def _fetch_run(self, run: range) -> Iterator[bytes]:
-        start, stop = run.start * BLOCK_BYTES, min(run.stop * BLOCK_BYTES, self.size)
+    def _fetch_run(self, run: Sequence[int]) -> Iterator[bytes]:
+        start, stop = run[0] * BLOCK_BYTES, min((run[-1] + 1) * BLOCK_BYTES, self.size)
         data = memoryview(self._files.read(self._file, start, stop))
         for number in run:
             block = bytes(data[number * BLOCK_BYTES - start : (number + 1) * BLOCK_BYTES - start])
@@ -208,16 +210,3 @@ class _VerifiedBlocks(Blocks):
                     self._file, repr(self._files), number, BLOCK_BYTES, expected.hex(), found.hex(), "sha256 (16 bytes)"
                 )
             yield block
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[range]:
-    """Ascending numbers as ranges of consecutive ones."""
-    start = stop = None
-    for number in numbers:
-        if start is None or stop is None or number != stop:
-            if start is not None and stop is not None:
-                yield range(start, stop)
-            start = number
-        stop = number + 1
-    if start is not None and stop is not None:
-        yield range(start, stop)
