@@ -6,6 +6,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Final
 
 from data_stack.exception import MalformedIdentifierError, MaliciousFilePathError
@@ -92,7 +93,11 @@ class FileTree:
 
     def walk(self, prefix: str) -> Iterator[str]:
         """The identifiers of all files that may begin with ``prefix``, skipping other folders."""
-        pending = [""]
+        folder = ""
+        with contextlib.suppress(MalformedIdentifierError):
+            folder = check_identifier(prefix.rpartition("/")[0])  # others are not even looked at
+        links = (os.path.islink(os.path.join(self.root_path, path)) for path in accumulate(folder.split("/"), "{}/{}".format))
+        pending = [] if any(links) else [folder]
         while pending:
             above = pending.pop()
             try:

@@ -294,3 +294,14 @@ connector.set_resource("d/x", b"new" * 1000)
 
 
 # ---------------------------------------------------------------------- leases, pickling
+
+
+def test_a_prefix_never_leads_out(connector: FileStorageConnector, root: Path) -> None:
+    for name in ("a/b/1", "a/b/2", "a/c", "other/1"):
+        connector.set_resource(name, b"")
+    (root / "link").symlink_to("a")
+
+    assert connector.list_resources("a/b/") == ["a/b/1", "a/b/2"]
+    assert connector.list_resources("a/b/2") == ["a/b/2"]
+    for prefix in ("link/", "link/b/", f"{root}/", f"{root}/a/", "/etc/", "../", "a/../a/", "missing/"):
+        assert connector.list_resources(prefix) == []
