@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -10,7 +9,20 @@ from data_stack.browse.query import compare
 from data_stack.browse.table import Table as Samples
 from data_stack.dataset.display.page import IteratorPage
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.reports.markup import Beside, Block, Facts, Fold, Heading, Paragraph, Rich, Table, as_html, bar, readable
+from data_stack.dataset.reports.markup import (
+    Beside,
+    Block,
+    Facts,
+    Fold,
+    Heading,
+    Paragraph,
+    Rich,
+    Table,
+    as_html,
+    bar,
+    readable,
+    whole_page,
+)
 from data_stack.display.report import DatasetReport
 
 _N_SAMPLES: Final = 48
@@ -20,29 +32,6 @@ _MOST_VALUES: Final = 24
 _MOST_SPLITS: Final = 6
 _COLUMN_SECONDS: Final = 2.0
 _WIDTH, _HEIGHT = 240, 48
-
-_PAGE: Final = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8"/>
-<meta name="viewport" content="width=device-width, initial-scale=1"/>
-<meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"/>
-<title>{title}</title>
-<style>
-:root {{color-scheme: light dark}}
-body {{font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; max-width: 1100px; margin: 0 auto;
-  padding: 24px 16px 48px}}
-.data-stack h3 {{font-size: 20px !important}}
-.data-stack h4 {{font-size: 15px !important; margin-top: 2em !important}}
-.data-stack rect {{fill: var(--accent)}}
-</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
 
 
 def page_of(report: DatasetReport) -> str:
@@ -58,7 +47,7 @@ def page_of(report: DatasetReport) -> str:
     if columns := _columns({name: iterator for name, iterator in shown.items() if len(iterator)}):
         blocks += [Heading(2, "Columns"), Beside(columns)]
     blocks.append(Fold("Report: shapes, classes, files and checksums", report.document(2)))
-    return _PAGE.format(title=html.escape(about.name), body=as_html(blocks))
+    return whole_page(about.name, as_html(blocks))
 
 
 def _columns(splits: Mapping[str, DatasetIteratorIF]) -> list[list[Block]]:
@@ -101,4 +90,6 @@ def _chart(counts: Sequence[int]) -> Rich:
         f'<rect x="{place * width:.1f}" y="{_HEIGHT - height:.1f}" width="{width - 1:.1f}" height="{height:.1f}"/>'
         for place, height in enumerate(heights)
     )
-    return Rich(" ".join(map(str, counts)), f'<svg width="{_WIDTH}" height="{_HEIGHT}">{columns}</svg>')
+    return Rich(
+        " ".join(map(str, counts)), f'<svg width="{_WIDTH}" height="{_HEIGHT}" style="fill: var(--accent)">{columns}</svg>'
+    )

@@ -24,7 +24,7 @@ def test_documents_are_printed_in_markdown_and_html(command: Any) -> None:
 
     assert markdown.count("# Report on digits") == 2
     assert "# Duplicates" in markdown
-    assert html.startswith('<!DOCTYPE html>\n<html><head><meta charset="utf-8"/>')
+    assert html.startswith('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>')
     ElementTree.fromstring(html.replace("<style scoped>", "<style>"))
 
 

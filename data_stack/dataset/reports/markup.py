@@ -42,6 +42,15 @@ _STYLE = """\
 </style>
 """
 
+# Of a page of its own, in which nothing runs or is fetched.
+_HEAD = """\
+<meta charset="utf-8"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"/>
+<style>:root {color-scheme: light dark}
+body {font-family: system-ui, sans-serif; max-width: 1100px; margin: 0 auto; padding: 24px 16px 48px}</style>"""
+
 # On each cell, as Jupyter aligns all cells right, and some viewers remove <style>.
 _LEFT, _RIGHT = 'style="text-align: left"', 'style="text-align: right"'
 
@@ -274,8 +283,8 @@ def as_html(blocks: Iterable[Block]) -> str:
 
 def whole_page(title: str, body: str) -> str:
     """A file of HTML with this title, and the HTML of a document."""
-    head = f'<head><meta charset="utf-8"/><title>{html.escape(title)}</title></head>'
-    return f"<!DOCTYPE html>\n<html>{head}<body>\n{body}\n</body></html>"
+    head = f"<head>{_HEAD}<title>{html.escape(title)}</title></head>"
+    return f'<!DOCTYPE html>\n<html lang="en">{head}\n<body>\n{body}\n</body></html>\n'
 
 
 def _markdown_lines(block: Block) -> Iterator[str]:
