@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -184,41 +184,25 @@ def open_as(
             )
     if ".tsv" in place.name.lower():
         options = {"delimiter": "\t", **options}
-    iterator: DatasetIteratorIF = _OPENERS.get(kind, _open_stored)(place, kind, target, options)
+    iterator = _open(place, kind, target, options)
     return iterator if columns is None else iterator.select(*columns)
 
 
-def _open_table(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
-    from data_stack.exchange.tables.files import from_csv, from_jsonl
+def _open(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
+    from data_stack.exchange.arrays import from_folder, with_target
 
-    opened: Any = place.path or place.open()
-    return from_csv(opened, target=target, **options) if kind == "csv" else from_jsonl(opened, target=target, **options)
+    if kind in ("csv", "jsonl"):
+        from data_stack.exchange.tables.files import from_csv, from_jsonl
 
+        opened: Any = place.path or place.open()
+        return from_csv(opened, target=target, **options) if kind == "csv" else from_jsonl(opened, target=target, **options)
+    if kind == "images":
+        return from_folder(place.as_folder(), target=target)
+    if kind == "npy":
+        from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 
-def _open_npy(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
-    from data_stack.exchange.arrays import with_target
-    from data_stack.formats.numpy_arrays import NumpyDatasetIterator
-
-    return with_target(NumpyDatasetIterator([place.open()]), place.name, [0], target)
-
-
-def _open_images(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
-    from data_stack.exchange.arrays import from_folder
-
-    return from_folder(place.as_folder(), target=target)
-
-
-def _open_stored(place: Location, kind: str, target: str | None, options: Mapping[str, Any]) -> DatasetIteratorIF:
-    from data_stack.exchange.arrays import with_target
+        return with_target(NumpyDatasetIterator([place.open()]), place.name, [0], target)
     from data_stack.formats.conversion.source import open_source
 
     source = open_source(place, kind)
     return with_target(source.values, place.name, list(source.keys.values()), target)
-
-
-_OPENERS: Final[Mapping[str, Callable[[Location, str, str | None, Mapping[str, Any]], DatasetIteratorIF]]] = {
-    "csv": _open_table,
-    "jsonl": _open_table,
-    "npy": _open_npy,
-    "images": _open_images,
-}
