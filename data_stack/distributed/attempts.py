@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from data_stack.exception import ConfigError, TaskError
-from data_stack.loader.workers.channel import Parcel
-from data_stack.loader.workers.child_process import begin_as_child
+from data_stack.loader.workers.channel import Channel, Parcel
 from data_stack.loader.workers.pickling import dump, dump_error, load
 
 
@@ -67,9 +66,9 @@ def attempt(packed: bytes, argument: Any) -> tuple[Any, Failure | None]:
         return None, Failure(f"{problem} (process {os.getpid()} of {socket.gethostname()})", text, dump_error(error))
 
 
-def main(descriptor: int, parent: int, is_of_main_thread: int) -> NoReturn:
-    """Attempt tasks for the process that started this one, see :func:`begin_as_child`."""
-    channel = begin_as_child(descriptor, parent, is_of_main_thread)
+def main(descriptor: int) -> NoReturn:
+    """Attempt tasks for the process that started this one."""
+    channel = Channel(socket.socket(fileno=descriptor))
     while (message := channel.receive()) is not None:
         (sys.argv[:],), parcel = message
         if parcel is None:

@@ -26,9 +26,9 @@ _GRACE_SECONDS = 0.25  # for processes to end by themselves
 class ProcessEngine(PreparationEngine):
     """Runs tasks in processes of this machine; it replaces a process that dies, and attempts its task again.
 
-    Each is a fresh interpreter with this one's ``sys.path``, current folder and environment. It does not import the user's
-    script, so scripts need no ``if __name__ == "__main__"`` and notebooks work: functions and classes of a script or a cell are
-    pickled by value. Output of tasks goes to standard error. The processes end with this one.
+    Each is a fork of a fresh interpreter, with this process's ``sys.path``, current folder and environment. It does not import
+    the user's script, so scripts need no ``if __name__ == "__main__"`` and notebooks work: functions and classes of a script or
+    a cell are pickled by value. Output of tasks goes to standard error. The processes end with this one.
 
     Args:
         n_processes: how many at once; None: one for each processor of this process.

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from data_stack.util import fork_server
+
 
 def children(pid: int | None = None) -> list[int]:
-    """Processes of which ``pid`` (this one) is the parent, zombies too."""
-    parent = str(os.getpid() if pid is None else pid)
+    """Processes of which ``pid`` is the parent, zombies too; None: this process, and its fork servers, which do not count."""
+    servers = set() if pid is not None else {str(server.pid) for server in fork_server._servers}
+    parents = {str(os.getpid() if pid is None else pid), *servers}
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -21,7 +24,7 @@ def children(pid: int | None = None) -> list[int]:
                 fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
             except OSError:
                 continue
-            if fields[1] == parent:
+            if fields[1] in parents and folder.name not in servers:
                 found.append(int(folder.name))
     return sorted(found)
 
@@ -59,7 +62,8 @@ class Census(NamedTuple):
 
 
 def census() -> Census:
-    """What this process has now."""
+    """What this process has now, a fork server included."""
+    fork_server.hold([])
     maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     threads = sorted(thread.name for thread in threading.enumerate() if not thread.name.startswith(_STAYING))
     return Census(children(), threads, descriptors(), [line for line in maps if "/dev/shm" in line or "batches" in line])

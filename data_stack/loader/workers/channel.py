@@ -8,6 +8,7 @@ import os
 import pickle
 import resource
 import socket
+import sys
 import tempfile
 import threading
 import weakref
@@ -23,8 +24,8 @@ _SMALL_BYTES = 1 << 14  # up to this size a message is cheaper than shared memor
 _ALIGNMENT_BYTES = 64  # a cache line; wide instructions want no less
 _MOST_MAPS = 64  # of batches that the receiver keeps; each takes a descriptor
 
-#: Shared memory that holds values of this process.
-_maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+#: Shared memory that holds values of this process, or did. (A WeakSet runs code when a map is freed, which swallows Ctrl-C.)
+_maps: list[weakref.ref[mmap.mmap]] = []
 
 
 class Parcel:
@@ -75,13 +76,13 @@ class Parcel:
         if self.descriptor is None:
             return load(self.content[0], self.content[1:])
         size = self.content[-1][1]
-        if is_private or len(_maps) < min(_MOST_MAPS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4):
+        if is_private or _n_maps() < min(_MOST_MAPS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4):
             options = (
                 {"access": mmap.ACCESS_COPY} if is_private else {"flags": mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)}
             )
             mapped = mmap.mmap(self.descriptor, size, **options)
             if not is_private:
-                _maps.add(mapped)
+                _maps.append(weakref.ref(mapped))
             memory = memoryview(mapped)
         else:
             memory = np.empty(size, dtype=np.uint8).data
@@ -100,6 +101,11 @@ class Parcel:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _n_maps() -> int:
+    _maps[:] = [each for each in _maps if each() is not None]
+    return len(_maps)
 
 
 class Channel:
@@ -143,19 +149,21 @@ class Channel:
         Raises:
             OSError: too many files are open to receive the parcel's memory.
         """
-        descriptors: list[int] = []
-        flags, body = 0, bytearray()
+        memory, received, body = Parcel(None), list[Any](), bytearray()
         try:
-            length, descriptors, flags, _ = socket.recv_fds(self._connection, _LENGTH_BYTES, 1, _CLOSE_ON_EXEC)
-            n_bytes = int.from_bytes(length, "little")
+            try:  # without bytecode between the call and the list, where Ctrl-C could lose the descriptor
+                received.extend(map(self._connection.recvmsg, [_LENGTH_BYTES], [socket.CMSG_SPACE(4)], [_CLOSE_ON_EXEC]))
+            finally:
+                if received and received[0][1]:
+                    memory.descriptor = int.from_bytes(received[0][1][0][2], sys.byteorder)
+            n_bytes = int.from_bytes(received[0][0], "little")
             while n_bytes > len(body) and (part := self._connection.recv(n_bytes - len(body))):
                 body += part
             self.is_ended |= len(body) < max(1, n_bytes)
         except OSError:
             self.is_ended = True
-        if flags & socket.MSG_CTRUNC:
+        if received and received[0][2] & socket.MSG_CTRUNC:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        memory = Parcel(None, descriptors[0] if descriptors else None)  # closes the descriptor in any case
         if self.is_ended:
             return None
         head, memory.content = load(body)

@@ -1,4 +1,4 @@
-"""Batches made by worker processes, fresh interpreters that return batches in shared memory."""
+"""Batches made by worker processes, which return them in shared memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from data_stack.loader.workers.channel import Parcel
 from data_stack.loader.workers.child_process import ChildProcess
 from data_stack.loader.workers.pickling import dump, load
 from data_stack.loader.workers.workers import PrefetchingWorkers
+from data_stack.util.fork_server import hold
 from data_stack.util.forks import call_in_forks
 
+_WORKER = "data_stack.loader.workers.worker_process"
 _LOOK_SECONDS = 0.25  # interval of the checks whether the workers live
 _LOOKS_UNTIL_STUCK = 16
 _WARN_SECONDS = 5.0
@@ -29,10 +31,11 @@ _AGAIN = "All workers of this loader have ended; iterating again starts new ones
 class ProcessWorkers(PrefetchingWorkers):
     """Worker processes, each of which makes whole batches.
 
-    Each is a fresh interpreter with this one's ``sys.path``, current folder and environment. It does not import the user's
-    script, so scripts need no ``if __name__ == "__main__"`` and notebooks work: functions and classes of a script or a cell are
-    pickled by value. All workers share one copy of the arrays that the iterator holds. Shared memory has no name in ``/dev/shm``
-    or elsewhere, so the system frees it even if a process is killed.
+    Each is a fork of the fork server, a fresh interpreter that holds imports; the first loader of a process starts it. It has
+    this process's ``sys.path``, current folder and environment. It does not import the user's script, so scripts need no
+    ``if __name__ == "__main__"`` and notebooks work: functions and classes of a script or a cell are pickled by value. All
+    workers share one copy of the arrays that the iterator holds. Shared memory has no name in ``/dev/shm`` or elsewhere, so the
+    system frees it even if a process is killed.
 
     While the consumer waits for a batch, it watches the workers. If one died or was stopped, it raises an error within 5 s and
     ends all of them; if a batch takes longer than 5 s, it warns. (Only Linux tells stopped workers from slow ones;
@@ -66,12 +69,11 @@ class ProcessWorkers(PrefetchingWorkers):
         if self._workers:
             return
         try:
-            # Started first: they import numpy while this process pickles the iterator.
+            hold([_WORKER])  # the imports take their time, as does pickling
+            package = _pack(self._maker)
             for number in range(self.n_workers):
                 self._workers.append(_Worker(number, self.n_workers))
-            package = _pack(self._maker)
-            for worker in self._workers:
-                worker.process.channel.send(("package",), package)
+                self._workers[-1].process.channel.send(("package",), package)
         except BaseException:
             self.close()
             raise
@@ -199,7 +201,7 @@ class _Worker:
     """One worker process, its jobs by number, the current one first, and whether it is ready to do them."""
 
     def __init__(self, number: int, n_workers: int) -> None:
-        self.process = ChildProcess("data_stack.loader.workers.worker_process", n_workers)
+        self.process = ChildProcess(_WORKER, n_workers)
         self.name = f"worker process {number + 1} (pid {self.process.pid})"
         self.jobs: dict[int, Job] = {}
         self.is_ready = False
@@ -219,6 +221,7 @@ class _Worker:
         head, parcel = message
         if head[0] == "ready":
             self.is_ready = True
+            hold(head[1])
         elif head[0] == "unfit":
             problem = f"could not unpickle the dataset or a function: {head[1]}; try worker_kind='threads'"
             self.failure = WorkerError(self.name, f"{problem}. {_AGAIN}\n\nIn the worker:\n{head[2]}")

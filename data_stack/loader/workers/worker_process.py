@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import socket
 import sys
 import threading
 import traceback
@@ -14,14 +15,14 @@ from typing import Any, NoReturn
 from data_stack.exception import LoadingError
 from data_stack.loader.jobs import BatchMaker, Job
 from data_stack.loader.workers.channel import Channel, Parcel
-from data_stack.loader.workers.child_process import begin_as_child
+from data_stack.loader.workers.child_process import loaded_modules
 from data_stack.loader.workers.pickling import dump_error
 from data_stack.util.processors import be_one_of
 
 
-def main(channel: int, parent: int, is_of_main_thread: int, n_workers: int) -> NoReturn:
+def main(channel: int, n_workers: int) -> NoReturn:
     """Work for the process that started this one, as one of ``n_workers``."""
-    worker = _Worker(begin_as_child(channel, parent, is_of_main_thread))
+    worker = _Worker(Channel(socket.socket(fileno=channel)))
     be_one_of(n_workers)
     threading.Thread(target=worker.listen, name="listener", daemon=True).start()
     status = 0
@@ -68,7 +69,7 @@ class _Worker:
         except Exception as error:  # noqa: BLE001  # an object cannot be unpickled
             self._channel.send(("unfit", f"{type(error).__name__}: {error}", _traceback_of(error)))
         else:
-            self._channel.send(("ready",))
+            self._channel.send(("ready", loaded_modules()))
 
     def _do(self, number: int, job: Job) -> None:
         if self._maker is None or number < self._first_wanted:

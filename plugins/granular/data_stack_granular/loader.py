@@ -27,7 +27,7 @@ class Loader:
         workers: processes; 0 for none; None for one for each processor.
         recycle_after: has no meaning here: a batch is the caller's own.
         shard_id, num_shards: this rank, and how many there are.
-        mp: has no meaning here: workers are fresh interpreters, wherever they are started.
+        mp: has no meaning here: workers are forks of a fresh interpreter, wherever they are started.
 
     Attributes:
         consumed: how many datapoints all ranks together have received.
