@@ -59,8 +59,8 @@ class Loader:
     **Workers.** Gathers are fastest in the consumer's own thread, decoders that release the GIL in threads, Python code in
     processes; "auto" measures the first batches, keeps the fastest kind, and chooses again when an epoch begins. Worker
     processes are forks of a fresh interpreter, which the first loader starts; they get the pickled iterator and functions, also
-    functions of a notebook or script. Their batches arrive in anonymous shared memory, without a copy. Workers end with the iteration; inside of ``with`` they stay for
-    the next one.
+    functions of a notebook or script. Their batches arrive in anonymous shared memory, without a copy. Workers end with the
+    iteration; inside of ``with`` they stay for the next one.
 
     Args:
         iterator: any stack of iterators, also a :class:`~data_stack.loader.sources.StepSource`, or an object with ``len`` and
