@@ -1,20 +1,21 @@
 """Reading and writing an object store through FsspecStorageConnector, against fsspec itself.
 
 Run: python benchmarks/object_stores.py [--memory]. The server is moto's, on loopback, in a process of its own. Random reads are
-measured on loopback and through a proxy that answers 20 ms later, as a server elsewhere does: on loopback, requests at once only
-share moto's one core, and what counts there is that a part of 4 MiB is cheaper to serve from than an object of 256 MiB. Targets:
+measured on loopback and, from two processes with the same objects, through a proxy that answers 20 ms later, as a server
+elsewhere does: on loopback, requests at once only share moto's one core, and what counts there is that a part of 4 MiB is cheaper
+to serve from than an object of 256 MiB. Targets:
 sequential at least as fast as fsspec's default reader; 64 random reads of 4 KiB at least 5 × as fast as one request after the
 other; memory of reading or writing 1 GiB less than 64 MiB above the start (``--memory``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
-import socket
+import subprocess
 import sys
 import tempfile
-import threading
-import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from harness import MIB, SUPPORT, Results, compare, grown_mib, machine, parser_of
@@ -26,32 +27,35 @@ from s3_server import S3Server
 
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 
+#: Answers ``seconds`` later than the servers behind it, to which connections go in turn.
+PROXY = """
+import itertools, socket, sys, threading, time
+def hand_on(source, target, seconds):
+    try:
+        while data := source.recv(1 << 18):
+            time.sleep(seconds)
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        target.close()
+listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+print(listener.getsockname()[1], flush=True)
+for port in itertools.cycle(map(int, sys.argv[2:])):
+    client, _ = listener.accept()
+    server = socket.create_connection(("127.0.0.1", port))
+    threading.Thread(target=hand_on, args=(client, server, float(sys.argv[1])), daemon=True).start()
+    threading.Thread(target=hand_on, args=(server, client, 0.0), daemon=True).start()
+"""
 
-class Delay:
-    """A proxy that hands on what the server says ``seconds`` later."""
 
-    def __init__(self, port: int, seconds: float) -> None:
-        self._target, self._seconds = port, seconds
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            client, _ = self._listener.accept()
-            server = socket.create_connection(("127.0.0.1", self._target))
-            threading.Thread(target=self._hand_on, args=(client, server, self._seconds), daemon=True).start()
-            threading.Thread(target=self._hand_on, args=(server, client, 0.0), daemon=True).start()
-
-    @staticmethod
-    def _hand_on(source: socket.socket, target: socket.socket, seconds: float) -> None:
-        try:
-            while data := source.recv(1 << 18):
-                time.sleep(seconds)
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-        except OSError:
-            target.close()
+@contextlib.contextmanager
+def far_away(ports: Sequence[int]) -> Iterator[int]:
+    """The port of a proxy in a process of its own, 20 ms away."""
+    command = [sys.executable, "-c", PROXY, "0.02", *map(str, ports)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as proxy:
+        assert proxy.stdout is not None
+        yield int(proxy.stdout.readline())
+        proxy.kill()
 
 
 SETUP = """
@@ -72,6 +76,15 @@ with connector.get_resource("big") as resource:
 """
 
 
+def copy_objects(server: S3Server, other: S3Server, bucket: str) -> None:
+    """Give another server the same objects."""
+    other.client.create_bucket(Bucket=bucket)
+    for page in server.client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+        for found in page["Contents"]:
+            content = server.client.get_object(Bucket=bucket, Key=found["Key"])
+            other.client.put_object(Bucket=bucket, Key=found["Key"], Body=content["Body"].read(), Metadata=content["Metadata"])
+
+
 def drain(file: Any) -> None:
     """Read to the end in pieces of 1 MiB."""
     with file:
@@ -86,7 +99,8 @@ def main() -> None:
     given, results = parser.parse_args(), Results()
     n_mib, rounds = 16 if given.small else 256, given.rounds
     print(machine())
-    with S3Server() as server, tempfile.TemporaryFile(dir=given.folder) as source:
+    with contextlib.ExitStack() as stack, tempfile.TemporaryFile(dir=given.folder) as source:
+        server, other = stack.enter_context(S3Server()), stack.enter_context(S3Server())
         for _ in range(n_mib):
             source.write(random.randbytes(MIB))
         bucket = server.new_bucket()
@@ -107,7 +121,8 @@ def main() -> None:
         }
         compare(f"sequential read of {n_mib} MiB", ways, results, rounds=rounds, at_least={"fsspec": 1})
         ranges = [(random.randrange(n_mib * MIB - 4096), 4096) for _ in range(64)]
-        away = {**server.options(), "endpoint_url": f"http://127.0.0.1:{Delay(server.port, 0.02).port}"}
+        copy_objects(server, other, bucket)
+        away = server.options(stack.enter_context(far_away([server.port, other.port])))
         far = FsspecStorageConnector(f"s3://{bucket}/ours", **away)
         plain_far = s3fs.S3FileSystem(**away, skip_instance_cache=True)
         for where, store, files in (("loopback", connector, plain), ("20 ms away", far, plain_far)):
@@ -127,6 +142,8 @@ def main() -> None:
 
             ways = {"ours, at once": at_once, "fsspec, one by one": one_by_one, "ours, one by one": ours_one_by_one}
             compare(f"64 random 4 KiB, {where}", ways, results, rounds=rounds, at_least={"fsspec, one by one": 5})
+            if store is far:
+                results.at_least("64 requests at once", f"64 random 4 KiB, {where}", "ours, at once", "ours, one by one", 20)
         if given.memory:
             setup = SETUP.format(size=n_mib * 4 * MIB, bucket=bucket, options=server.options())
             for action, work in (("write", WRITE), ("read", READ)):
