@@ -78,7 +78,7 @@ class Loader:
         uneven: how to treat samples that ``world`` does not divide, see :class:`~data_stack.loader.plan.Plan`: "pad" (some are
             repeated), "drop" (some are left out) or "keep" (ranks may differ by one sample, and by one step).
         workers: threads or processes; None for one for each processor, 0 for none.
-        worker_kind: "auto", "inline", "threads" or "processes".
+        worker_kind: "auto", "inline", "threads", "processes"; or "in_process", which chooses as "auto" does, but no processes.
         prefetch: batches that each worker makes ahead of the consumer, at least 1; fewer where they take more than 32 MiB
             together, but at least one for each worker and one more.
         collate: None for columns; a :class:`~data_stack.loader.collation.Collation` such as

@@ -7,7 +7,7 @@ import statistics
 import time
 import warnings
 from collections import deque
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.reports.held_memory import HeldMemory
@@ -18,7 +18,7 @@ from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.loader.workers.workers import Workers
 from data_stack.util.processors import n_processors
 
-WorkerKind = Literal["auto", "inline", "threads", "processes"]
+WorkerKind = Literal["auto", "in_process", "inline", "threads", "processes"]
 
 _CLEARLY = 0.9  # another kind of workers must take at most this part of the time: figures of a few batches are rough
 _CHANGED = 2.0  # if the cost of a batch changes by this factor between epochs, every kind is measured again
@@ -46,8 +46,8 @@ def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, 
     Raises:
         ConfigError: there is no such kind, or it does not go with this number of workers.
     """
-    if kind not in ("auto", "inline", "threads", "processes"):
-        raise ConfigError(f"worker_kind must be 'auto', 'inline', 'threads' or 'processes', got {kind!r:.80}")
+    if kind not in get_args(WorkerKind):
+        raise ConfigError(f"worker_kind must be 'auto', 'in_process', 'inline', 'threads' or 'processes', got {kind!r:.80}")
     if kind == "inline" and n_workers:
         raise ConfigError(f"inline means no workers, got workers={n_workers}; ask for threads or processes")
     if kind in ("threads", "processes") and n_workers == 0:
@@ -55,8 +55,8 @@ def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, 
     if kind == "inline" or n_workers == 0:
         return InlineWorkers(maker)
     number = n_processors() if n_workers is None else n_workers
-    if kind == "auto":
-        return AutomaticWorkers(maker, number, **options)
+    if kind in ("auto", "in_process"):
+        return AutomaticWorkers(maker, number, with_processes=kind == "auto", **options)
     if kind == "threads":
         return ThreadWorkers(maker, number, **options)
     from data_stack.loader.workers.processes import ProcessWorkers  # needs cloudpickle, which takes 15 ms
@@ -78,10 +78,11 @@ class AutomaticWorkers(Workers):
     Args:
         maker: makes the batches.
         n_workers: threads or processes, at least 1.
+        with_processes: whether there may be processes.
         options: of threads and processes, see :func:`workers_of_kind`.
     """
 
-    def __init__(self, maker: BatchMaker, n_workers: int, **options: Any) -> None:
+    def __init__(self, maker: BatchMaker, n_workers: int, *, with_processes: bool = True, **options: Any) -> None:
         self._maker, self._most_workers, self._options = maker, n_workers, options
         self._workers: Workers = InlineWorkers(maker)
         self._next: Workers | None = None  # take over once they are ready and all given jobs are handed out
@@ -92,7 +93,8 @@ class AutomaticWorkers(Workers):
         self._epoch: int | None = None
         self._left_at: float | None = None  # when the consumer got its last batch
         self._n_left, self._is_kept = math.inf, False
-        self._refusal: str | None = None  # why there can be no processes; None: not checked yet
+        # why there can be no processes; None: not checked yet
+        self._refusal: str | None = None if with_processes else "worker_kind='in_process'"
         self.choice = ""
 
     @property

@@ -31,7 +31,7 @@ from data_stack_petastorm.predicates import OfFrames
 __all__ = ["Reader", "ReaderArguments", "make_batch_reader", "make_reader"]
 
 _MOST_WORKERS_PER_PROCESSOR = 2
-_KINDS: Final = {"thread": "threads", "process": "processes", "dummy": "inline"}
+_KINDS: Final = {"thread": "in_process", "process": "processes", "dummy": "inline"}
 
 
 class DatasetNotFoundError(ResourceNotFoundError, FileNotFoundError):
