@@ -60,7 +60,7 @@ OURS = {
     "memory": ("loader, inline", "loader, threads", "loader, processes", "loader, inline, window 4", "make_reader, threads"),
 }  # fmt: skip
 LIMITS = {
-    "plain": ("pyarrow, row groups", "pyarrow, whole table"),
+    "plain": ("pyarrow, to_batches", "pyarrow, row groups", "pyarrow, whole table"),
     "mnist": ("cv2, 2 threads",),
     "frames": ("pyarrow, row groups",),
 }
@@ -145,6 +145,7 @@ def judge(results: Results) -> None:
 
     for way in ("loader, auto", "loader, torch, auto"):
         peer = best_peer("plain", "make_batch_reader + BatchedDataLoader")
+        results.at_least("plain columns, shuffled", "plain", way, "pyarrow, to_batches", 0.8)
         results.at_least("plain columns, shuffled", "plain", way, "pyarrow, row groups", 0.7)
         results.at_least("plain columns, shuffled", "plain", way, peer, 2.5)
     results.at_least("PNGs, decoded", "mnist", "loader, auto", "cv2, 2 threads", 0.8)

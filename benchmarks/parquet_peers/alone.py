@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 from data_stack_petastorm import make_batch_reader, make_reader
 from loader_peers.memory import proportional_bytes
@@ -156,6 +157,9 @@ def limit(case: str, way: str, folder: Path) -> dict[str, Any]:
         start, n_rows = time.perf_counter(), 0
         if way == "pyarrow, whole table":
             n_rows = pq.read_table(folder / case, columns=columns).num_rows
+        elif way == "pyarrow, to_batches":
+            batches = pyarrow.dataset.dataset(folder / case).to_batches(columns=columns, batch_size=BATCH)
+            n_rows = sum(map(len, batches))
         else:
             for file in files:
                 reader = pq.ParquetFile(file)
