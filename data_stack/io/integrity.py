@@ -40,7 +40,7 @@ ALGORITHM: Final = "xxh3-64"
 #: Smaller pieces are hashed in the caller: passing them on takes longer.
 _BACKGROUND_BYTES: Final = 1 << 18
 #: Limit of the pieces in the queue, which bounds memory.
-_MOST_WAITING: Final = 4
+_MOST_WAITING_BYTES: Final = 16 << 20
 
 _MOST_JSON_BYTES: Final = 1 << 16
 
@@ -192,24 +192,30 @@ class HashingThread:
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
-        self._waiting: deque[Future[None]] = deque()
+        self._waiting: deque[tuple[Future[None], int]] = deque()
+        self._n_waiting_bytes = 0
 
     def update(self, hashed: Any, view: memoryview) -> None:
-        """Call ``hashed.update``: for a large piece in the thread, else at once."""
-        if len(view) < _BACKGROUND_BYTES:
-            self.wait()
+        """Call ``hashed.update``: in the thread for a large piece, and behind one; else at once."""
+        while self._waiting and (self._waiting[0][0].done() or self._n_waiting_bytes > _MOST_WAITING_BYTES):
+            self._take_oldest()
+        if len(view) < _BACKGROUND_BYTES and not self._waiting:
             hashed.update(view)
             return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="data_stack-digest")
-        if len(self._waiting) == _MOST_WAITING:
-            self._waiting.popleft().result()
-        self._waiting.append(self._pool.submit(hashed.update, view))
+        self._waiting.append((self._pool.submit(hashed.update, view), len(view)))
+        self._n_waiting_bytes += len(view)
 
     def wait(self) -> None:
         """Wait until all pieces are hashed."""
         while self._waiting:
-            self._waiting.popleft().result()
+            self._take_oldest()
+
+    def _take_oldest(self) -> None:
+        piece, n_bytes = self._waiting.popleft()
+        self._n_waiting_bytes -= n_bytes
+        piece.result()
 
     def stop(self) -> None:
         """End the thread once all pieces are hashed; the next large piece starts another one."""
@@ -217,3 +223,4 @@ class HashingThread:
         if pool is not None:
             pool.shutdown()
         self._waiting.clear()
+        self._n_waiting_bytes = 0
