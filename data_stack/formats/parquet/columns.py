@@ -14,6 +14,7 @@ from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import RequestLimitError
 from data_stack.util.large_arrays import take_values
 from data_stack.util.request_limit import Request, current_request, decoding_for
+from data_stack.util.stacked_values import objects
 
 #: Allocations from this size on are checked first.
 _LARGE_BYTES = 1 << 26
@@ -283,14 +284,6 @@ class MadeColumn(GroupColumn):
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
         return objects(self._make(np.asarray(rows, np.int64)))
-
-
-def objects(values: Sequence[Any]) -> npt.NDArray[np.object_]:
-    """Values of any type as an array of objects, shape ``(len(values),)``."""
-    array = np.empty(len(values), dtype=object)
-    for place, value in enumerate(values):  # numpy would look into lists and arrays
-        array[place] = value
-    return array
 
 
 def _with_none(values: npt.NDArray[Any], is_null: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:

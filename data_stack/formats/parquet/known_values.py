@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.parquet.columns import objects
 from data_stack.formats.parquet.files import ParquetFiles, partition_names
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import Predicate
 from data_stack.formats.parquet.selecting.expressions import could_match
+from data_stack.util.stacked_values import objects
 
 #: What Python and pyarrow raise for bounds that a type does not hold, such as dates beyond those of Python.
 _NO_BOUND = (ValueError, TypeError, OverflowError, pa.ArrowException)

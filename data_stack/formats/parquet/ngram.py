@@ -30,9 +30,9 @@ from data_stack.dataset.iterator.windowed import (
 )
 from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.columns import objects
 from data_stack.formats.parquet.schema import match_names
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
+from data_stack.util.stacked_values import objects
 
 Threshold = Union[float, Decimal, timedelta, np.timedelta64]
 

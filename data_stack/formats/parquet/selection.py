@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.stacking import Column, stack_values
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.columns import CellError, objects
+from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.known_values import types_of
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.selecting import Predicate, PredicateError
@@ -20,6 +20,7 @@ from data_stack.formats.parquet.selecting.expressions import could_match, suits_
 from data_stack.io.parallel import Workers
 from data_stack.util.large_arrays import new_array
 from data_stack.util.processors import n_threads
+from data_stack.util.stacked_values import objects
 from data_stack.util.stretches import Stretches
 
 _Integers = npt.NDArray[np.int64]

@@ -20,12 +20,12 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.columns import objects
 from data_stack.formats.parquet.row_groups import empty_column
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.functions import has_parameter
+from data_stack.util.stacked_values import objects
 
 Columns = dict[str, npt.NDArray[Any]]
 

@@ -28,9 +28,9 @@ from data_stack.formats.parquet.columns import (
     ListColumn,
     MadeColumn,
     ObjectColumn,
-    objects,
 )
 from data_stack.formats.parquet.types import FieldLike, describe_type, element_type, is_list, type_described
+from data_stack.util.stacked_values import objects
 
 
 class _TypedCodec(ArrowCodec):
