@@ -49,7 +49,9 @@ _lock = threading.Lock()
 
 
 class ForkedProcess:
-    """A process with this one's ``sys.path``, current folder, environment and output. Ctrl-C does not reach it.
+    """A process with this one's ``sys.path``, current folder, environment, processors and output. Ctrl-C does not reach it.
+
+    Its priority, file mode mask and limits of resources are those that this process had when the server started.
 
     Args:
         function: ``"module:name"``, called with the numbers of its descriptors, and with the arguments.
@@ -72,7 +74,7 @@ class ForkedProcess:
             "function": function,
             "arguments": list(arguments),
             "path": list(map(os.fspath, sys.path)),
-            "folder": os.getcwd(),
+            "folder": _current_folder(),
             "processors": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [],
         }
         with open(os.devnull, "wb") as nothing:
@@ -258,6 +260,13 @@ def _ask(request: Any, descriptors: Sequence[int]) -> tuple[_Server, Any, list[i
     raise AssertionError
 
 
+def _current_folder() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return None
+
+
 def _open_or(other: int, descriptor: int) -> int:
     """The descriptor, or another one if it is closed."""
     try:
@@ -367,7 +376,8 @@ def _run(request: Any, received: list[int], server: int) -> NoReturn:
             if value is not None:
                 os.environ[name] = value
         sys.path[:] = request["path"]
-        os.chdir(request["folder"])
+        if request["folder"] is not None:
+            os.chdir(request["folder"])
         if processors := request["processors"]:
             os.sched_setaffinity(0, processors)
         if (numpy_random := sys.modules.get("numpy.random")) is not None:

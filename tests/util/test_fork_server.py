@@ -121,6 +121,15 @@ def test_a_module_that_cannot_be_imported_is_left_out() -> None:
     assert facts_of_a_process()[2] == os.getcwd()
 
 
+def test_a_process_starts_where_the_current_folder_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+    assert ForkedProcess("os:_exit", [5]).wait(30) == 5
+
+
 def test_processes_end_with_a_process_that_is_killed() -> None:
     program = f"""
 import signal
