@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,52 @@ def test_types_are_those_of_the_whole_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 400_000 + "1.5,x\n")
 
     assert data_stack.from_csv(tmp_path / "a.csv").column_types == {"a": "float64", "b": "str"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("cells", "dtype", "values"),
+    [
+        (["12345678901234567890", "12345678901234567891"], "uint64", [12345678901234567890, 12345678901234567891]),
+        (["12345678901234567890", ""], "uint64 or None", [12345678901234567890, None]),
+        (["18446744073709551617", "7"], "str", ["18446744073709551617", "7"]),
+        (["12345678901234567890", "-1"], "str", ["12345678901234567890", "-1"]),
+        (["9007199254740993", "0.5"], "str", ["9007199254740993", "0.5"]),
+        (["9007199254740994", "0.5"], "float64", [9007199254740994.0, 0.5]),
+        (["9007199254740993", "7"], "int64", [9007199254740993, 7]),
+        (["9" * 5000, "0.5"], "str", ["9" * 5000, "0.5"]),
+        (["1e300", "0.5"], "float64", [1e300, 0.5]),
+        (["0x10", "12"], "str", ["0x10", "12"]),
+        ([" -0X1", "12"], "str", [" -0X1", "12"]),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_column_stays_text_where_numbers_would_change_it(
+    cells: list[str], dtype: str, values: list[Any], encoding: str
+) -> None:
+    text = "id,n\n" + "".join(f"0x,{cell}\n" for cell in cells)
+
+    rows = data_stack.from_csv(io.BytesIO(text.encode(encoding)), encoding=encoding)
+
+    assert rows.column_types["n"] == dtype  # type: ignore[attr-defined]
+    assert [row["n"] for row in rows] == values
+
+
+def test_json_lines_refuse_integers_that_a_column_of_floats_would_round(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"n": 9007199254740993}\n{"n": 0.5}\n')
+
+    with pytest.raises(DatasetFileCorruptError, match="key 'n'"):
+        data_stack.from_jsonl(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_a_file_with_another_delimiter_is_read_with_a_hint(delimiter: str) -> None:
+    with pytest.warns(UserWarning, match="has one column, .*pass delimiter=" + re.escape(repr(delimiter))):
+        rows = data_stack.from_csv(io.BytesIO(f"a{delimiter}b\n1{delimiter}2\n".encode()))
+
+    assert len(rows[0]) == 1
+    with pytest.raises(DatasetFileCorruptError, match=r"got 2.*pass delimiter="):
+        data_stack.from_csv(io.BytesIO(f"a{delimiter}b\n1,5{delimiter}2\n".encode()))
+    assert data_stack.from_csv(io.BytesIO(f"a{delimiter}b\n1{delimiter}2\n".encode()), delimiter=delimiter)[0] == {"a": 1, "b": 2}
 
 
 def test_json_lines_have_nested_values_and_missing_keys(tmp_path: Path) -> None:

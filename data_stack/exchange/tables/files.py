@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import os
+import re
+import warnings
 from collections.abc import Collection, Mapping
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.exchange.tables.arrow import iterator_of_table
+from data_stack.exchange.tables.table import check_names
 from data_stack.formats.parquet.types import arrow_type_named, arrow_type_of_dtype, check_dtype
 from data_stack.io.archives.decompression import compression_of, open_decompressed
 from data_stack.io.location import is_path
@@ -23,6 +29,8 @@ from data_stack.io.positional import PositionalFile
 from data_stack.io.url import scheme_of
 from data_stack.util.suggestions import did_you_mean
 
+_MAX_HEADER_BYTES = 1 << 16
+_HEXADECIMAL = re.compile(rb"0\0{0,3}[xX]")  # zeros between them in UTF-16 and UTF-32
 _UNREADABLE = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError, RecursionError)
 
 
@@ -37,8 +45,9 @@ def from_csv(
 ) -> DatasetIteratorIF:
     """The rows of a CSV file with a header as dict samples; the file is read whole, now.
 
-    All rows tell the dtype of a column: int64, float64, bool, dates, times, or text. It shows in the repr of the table and in
-    ``column_types``. An empty cell is None. Values may be quoted, and hold line ends then.
+    All rows tell the dtype of a column: int64, uint64, float64, bool, dates, times, or text. It shows in the repr of the table
+    and in ``column_types``. A column stays text where numbers would change it: integers that neither int64, uint64 nor float64
+    holds exactly, and ``0x10``. An empty cell is None. Values may be quoted, and hold line ends then.
 
     Args:
         file: a path or URL, a resource, or an open binary file; plain, or compressed by gzip, bzip2, xz or zstd.
@@ -52,23 +61,69 @@ def from_csv(
     Raises:
         DatasetFileCorruptError: rows differ in their number of columns, a text does not fit its dtype, the encoding is another.
         ConfigError: there is no such column or dtype, or two columns have one name.
+
+    Warns:
+        UserWarning: the file has one column, whose name contains another delimiter.
     """
     options = {"dtypes": dtypes, "delimiter": delimiter, "encoding": encoding, "missing": list(missing)}
     name, data, types, read_from = _load(file, dtypes, "from_csv", options)
-    try:
-        table = pa.csv.read_csv(
+
+    def read(types: Mapping[str, pa.DataType], columns: list[str] | None = None) -> pa.Table:
+        return pa.csv.read_csv(
             pa.BufferReader(data),
             pa.csv.ReadOptions(block_size=max(1, len(data)), encoding=encoding),  # the first block tells the types
             pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            pa.csv.ConvertOptions(column_types=types, null_values=list(missing), strings_can_be_null=True),
+            pa.csv.ConvertOptions(
+                column_types=types, null_values=list(missing), strings_can_be_null=True, include_columns=columns
+            ),
         )
+
+    hint = _delimiter_hint(data, delimiter, encoding)
+    try:
+        table = read(types)
     except _UNREADABLE as error:
         advice = "; give another dtype: dtypes={'name': 'str'}" if "conversion" in str(error) else ""
+        advice += f"; {hint}" if hint else ""
         raise DatasetFileCorruptError(f"{name!r} cannot be read as CSV: {error!s:.300}{advice}") from error
+    check_names(table.column_names)
+    if hint:
+        warnings.warn(f"{name!r} has one column, {table.column_names[0]!r:.80}; {hint}", stacklevel=2)
+    inexact = [field.name for field in table.schema if field.name not in types and _may_be_inexact(table[field.name], data)]
+    if inexact:
+        texts = read(dict.fromkeys(inexact, pa.string()), inexact)
+        for column in inexact:
+            table = table.set_column(table.column_names.index(column), column, _exact(table[column], texts[column]))
     for field in table.schema:
         if pa.types.is_binary(field.type) and field.name not in types:
             raise DatasetFileCorruptError(f"{name!r}, column {field.name!r:.80}: this is no text in {encoding}")
     return _iterator_of(table, name, target, types, read_from)
+
+
+def _delimiter_hint(data: bytes, delimiter: str, encoding: str) -> str:
+    """What to do where the header has one column, with another delimiter in its name; else empty."""
+    header = data[:_MAX_HEADER_BYTES].decode(encoding, "replace").partition("\n")[0]
+    other = next((each for each in ",;\t|" if each in header), None)
+    return "" if delimiter in header or other is None else f"if {other!r} separates its values, pass delimiter={other!r}"
+
+
+def _may_be_inexact(numbers: pa.ChunkedArray, data: bytes) -> bool:
+    """Whether pyarrow may have changed numbers of a file when it read a column."""
+    if pa.types.is_floating(numbers.type):
+        return pc.any(pc.greater_equal(pc.abs(numbers), float(1 << 53))).as_py() or False
+    return pa.types.is_integer(numbers.type) and _HEXADECIMAL.search(data) is not None
+
+
+def _exact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """``numbers`` where they are what ``texts`` say, else the texts as uint64, else the texts."""
+    trimmed = pc.utf8_trim_whitespace(texts)
+    if pa.types.is_integer(numbers.type):
+        return texts if pc.any(pc.match_substring_regex(trimmed, "^[+-]?0[xX]")).as_py() else numbers
+    integers = trimmed.filter(pc.match_substring_regex(trimmed, "^[+-]?[0-9]+$"))
+    if len(integers) == len(texts) - texts.null_count:
+        with contextlib.suppress(pa.ArrowInvalid):
+            return trimmed.cast(pa.uint64())
+    is_exact = all(Decimal(text) == float(text) for text in pc.unique(integers).to_pylist() if len(text) > 15)
+    return numbers if is_exact else texts
 
 
 def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any] | None = None) -> DatasetIteratorIF:
