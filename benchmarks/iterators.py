@@ -156,30 +156,24 @@ def encoding(rounds: int, small: bool, results: Results) -> None:
     from sklearn.compose import ColumnTransformer
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    from data_stack.dataset.encoders import CategoricalEncoder, ContinuousEncoder, FeatureEncoder
+    from data_stack.dataset.encoders import CategoricalEncoder, ContinuousEncoder
 
     n_samples, n_each, n_categories = 10_000, 10, 8
     draw = np.random.default_rng(7)
-    rows = np.concatenate([draw.normal(5, 3, (n_samples, n_each)), draw.integers(0, n_categories, (n_samples, n_each))], axis=1)
-    iterator = SequenceDatasetIterator([rows, np.zeros(n_samples, dtype=np.int64)])
-    encoders: dict[Any, Any] = {number: ContinuousEncoder("standard") for number in range(n_each)}
-    encoders |= {number: CategoricalEncoder("one_hot") for number in range(n_each, 2 * n_each)}
-    encoded = iterator.encode(FeatureEncoder(encoders), fit_on=iterator)
-    means, deviations = rows[:, :n_each].mean(axis=0), rows[:, :n_each].std(axis=0)
-    categories = [np.unique(rows[:, number]) for number in range(n_each, 2 * n_each)]
+    numbers, labels = draw.normal(5, 3, (n_samples, n_each)), draw.integers(0, n_categories, (n_samples, n_each))
+    rows = np.concatenate([numbers, labels], axis=1)
+    iterator = SequenceDatasetIterator([numbers, labels])
+    encoded = iterator.encode({0: ContinuousEncoder("standard"), 1: CategoricalEncoder("one_hot")}, fit_on=iterator)
+    means, deviations, categories = numbers.mean(axis=0), numbers.std(axis=0), np.unique(labels)
     wanted = draw.integers(0, n_samples, BATCH)
 
-    def by_hand() -> np.ndarray:
-        batch = rows.take(wanted, axis=0)
-        result = np.zeros((BATCH, n_each + sum(map(len, categories))), dtype=np.float32)
-        result[:, :n_each] = (batch[:, :n_each] - means) / deviations
-        start, lines = n_each, np.arange(BATCH)
-        for number, known in enumerate(categories, start=n_each):
-            result[lines, start + np.searchsorted(known, batch[:, number])] = 1
-            start += len(known)
-        return result
+    def by_hand() -> tuple[np.ndarray, np.ndarray]:
+        scaled = (numbers.take(wanted, axis=0) - means) / deviations
+        codes = np.searchsorted(categories, labels.take(wanted, axis=0))
+        return scaled.astype(np.float32), np.eye(len(categories), dtype=np.float32)[codes]
 
-    np.testing.assert_allclose(encoded.read_batch(wanted)[0], by_hand(), rtol=1e-5, atol=1e-6)
+    for ours, expected in zip(encoded.read_batch(wanted), by_hand(), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
     peer = ColumnTransformer(
         [("continuous", StandardScaler(), list(range(n_each))), ("categorical", OneHotEncoder(), list(range(n_each, 2 * n_each)))]
     ).fit(rows)

@@ -12,7 +12,6 @@ from data_stack.dataset.encoders.categories import CategoriesLearner
 from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.encoder import Encoder, Fitting
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.encoders.features import FeatureEncoder
 from data_stack.dataset.encoders.transformer import EncoderLike
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
@@ -61,10 +60,6 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
         raise ConfigError(
             f"two of the columns {', '.join(map(repr, encoders))} share one encoder to be fitted: give each its own"
         )
-    meta = _meta_of(fit_on)
-    for key, encoder in encoders.items():
-        if isinstance(encoder, FeatureEncoder) and encoder.feature_names is None and key == getattr(meta, "sample_pos", None):
-            encoder.feature_names = getattr(meta, "feature_names", None)
     fittings = {key: Fitting(encoder) for key, encoder in encoders.items()}
     for start, columns in _blocks(iterator, list(encoders)):
         for (key, fitting), column in zip(fittings.items(), columns, strict=True):

@@ -21,7 +21,6 @@ from data_stack.dataset.encoders import (
     ClassMapping,
     ContinuousEncoder,
     EncodingError,
-    FeatureEncoder,
     ImageEncoder,
     OneHotEncoder,
 )
@@ -46,17 +45,12 @@ LABELS = np.arange(N) % 3
 WORDS = [["cat", "dog", "bird"][i % 3] for i in range(N)]
 IMAGES = RNG.integers(0, 256, size=(N, 4, 5), dtype=np.uint8)
 RAGGED = [IMAGES[i, : 2 + i % 2] for i in range(N)]
-ROWS = [[float(i), WORDS[i], i % 4] for i in range(N)]
 
 Point = namedtuple("Point", ["sample", "target"])
 
 
 def ordinal() -> CategoricalEncoder:
     return CategoricalEncoder("ordinal")
-
-
-def features() -> FeatureEncoder:
-    return FeatureEncoder({0: ContinuousEncoder(), 1: CategoricalEncoder(), 2: CategoricalEncoder(unknown="index")})
 
 
 STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
@@ -66,7 +60,6 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "negative_keys": lambda: fitted(
         SequenceDatasetIterator([NUMBERS, LABELS]), {-1: CategoricalEncoder(), -2: ContinuousEncoder()}
     ),
-    "rows": lambda: fitted(SequenceDatasetIterator([ROWS, LABELS]), {0: features(), 1: CategoricalEncoder()}),
     "ragged_images": lambda: fitted(SequenceDatasetIterator([RAGGED, LABELS]), {0: ImageEncoder()}),
     "dicts": lambda: fitted(
         Samples([{"x": x, "y": y} for x, y in zip(NUMBERS, WORDS, strict=True)]),
@@ -170,10 +163,10 @@ def test_reading_one_column_reads_no_other() -> None:
 
 
 def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_iterator() -> None:
-    train = SequenceDatasetIterator([list("abab"), ROWS[:4]])
-    encoders: dict[int | str, Any] = {0: CategoricalEncoder(), 1: features()}
+    train = SequenceDatasetIterator([list("abab"), WORDS[:4]])
+    encoders: dict[int | str, Any] = {0: CategoricalEncoder(), 1: CategoricalEncoder()}
     fitted(train, encoders)
-    other = SequenceDatasetIterator([list("abaz"), [*ROWS[:3], [1.0, "cow", 2]]]).encode(encoders)
+    other = SequenceDatasetIterator([list("abaz"), [*WORDS[:3], "cow"]]).encode(encoders)
 
     for read in (
         lambda: other[3],
@@ -188,7 +181,7 @@ def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_itera
         ) as caught:
             read()
         assert caught.value.position == 3
-    with pytest.raises(EncodingError, match=r"^column 1: feature 1: at position 3, 'cow' is an unknown category"):
+    with pytest.raises(EncodingError, match=r"^column 1: at position 3, 'cow' is an unknown category"):
         other.read_column(1, [0, 3])
     assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
 
@@ -231,7 +224,7 @@ def test_one_hot_takes_the_classes_of_the_meta() -> None:
 
 def informed(**meta: Any) -> InformedDatasetIterator:
     """Dict samples with their meta."""
-    samples = Samples([{"x": row, "y": word} for row, word in zip(ROWS, WORDS, strict=True)])
+    samples = Samples([{"x": row, "y": word} for row, word in zip(NUMBERS, WORDS, strict=True)])
     return InformedDatasetIterator(samples, DatasetMeta(IteratorMeta("x", "y", "y"), dataset_name="zoo", **meta))
 
 
@@ -241,13 +234,11 @@ def meta_of(iterator: DatasetIteratorIF) -> Any:
 
 
 def test_a_bare_encoder_is_for_the_sample_of_the_meta() -> None:
-    encoder = FeatureEncoder({"weight": ContinuousEncoder(), "animal": CategoricalEncoder()})
+    stack = fitted(informed(feature_names=("weight", "height", "age")), ContinuousEncoder())
 
-    stack = fitted(informed(feature_names=("weight", "animal", "number")), encoder)
-
-    assert stack[0]["x"].shape == (4,)
+    assert stack[0]["x"].shape == (3,)
     meta = meta_of(stack)
-    assert meta.feature_names == ("weight", "animal=bird", "animal=cat", "animal=dog")
+    assert meta.feature_names == ("weight", "height", "age")
     assert (meta.dataset_name, meta.provenance) == ("zoo", ("encoded",))
 
 
@@ -273,7 +264,7 @@ def test_the_meta_says_what_targets_are_after_an_encoding(encoder: Any, kind: st
 
 def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
     source = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, WORDS]), DatasetMeta(dataset_name="zoo"))
-    encoder = FeatureEncoder({(0, 1): ContinuousEncoder(), 2: CategoricalEncoder()})
+    encoder = ContinuousEncoder()
     mapping = ClassMapping({"cat": 0, "dog": 1}, unmapped="drop")
     stack = fitted(source, encoder).map_classes(mapping).one_hot(OneHotEncoder(mapping).categories)
 

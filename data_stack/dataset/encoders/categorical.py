@@ -42,7 +42,6 @@ class CategoricalEncoder(Encoder):
     """
 
     kind = "categorical"
-    name_separator = "="
 
     _what = "category"
     _numbered = False
@@ -201,33 +200,3 @@ class OneHotEncoder(CategoricalEncoder):
     def config(self) -> dict[str, Any]:
         """``classes`` and ``unknown``."""
         return {"classes": list(self.categories), "unknown": self._unknown}
-
-
-class TextLabelEncoder(CategoricalEncoder):
-    """Encodes each string as the number of its class: shape ``(n, …)`` to the same shape, int64.
-
-    Learned classes are sorted, given ones keep their order. ``inverse`` returns the strings.
-
-    Args:
-        class_names: the classes, if they are known; None to learn them.
-        unknown: ``"error"``, or ``"index"``: one number more, the last, whose class is None.
-
-    Raises:
-        ConfigError: two names are equal, or one is not a string.
-    """
-
-    kind = "text_labels"
-    _what = "class"
-
-    def __init__(self, class_names: Sequence[str] | None = None, unknown: Literal["error", "index"] = "error") -> None:
-        super().__init__("ordinal", unknown, class_names)
-
-    def config(self) -> dict[str, Any]:
-        """``unknown``, and ``class_names`` if they were given."""
-        return {"class_names": list(self._categories.values) if self._is_given else None, "unknown": self._unknown}
-
-    def _set_categories(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
-        super()._set_categories(values)
-        for position, value in enumerate(self._categories.values):
-            if not isinstance(value, str):
-                raise ConfigError(f"class number {position}, {value!r:.80}, is not a string; use CategoricalEncoder")

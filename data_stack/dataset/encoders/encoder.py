@@ -83,12 +83,6 @@ class Encoder(ABC):
     """
 
     kind: ClassVar[str]
-    is_per_feature: ClassVar[bool] = True
-    """Whether each of several features gets a copy of this encoder; otherwise it encodes them together."""
-
-    name_separator: ClassVar[str] = "."
-    """Joins the name of a feature and the names of its outputs."""
-
     fitted_on: str | None = None
     _learned: Mapping[str, Any] | None = None
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from data_stack.dataset.encoders.categorical import CategoricalEncoder, OneHotEncoder, TextLabelEncoder
+from data_stack.dataset.encoders.categorical import CategoricalEncoder, OneHotEncoder
 from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.continuous import ContinuousEncoder
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder, restore
-from data_stack.dataset.encoders.features import FeatureEncoder
 from data_stack.dataset.encoders.images import ImageEncoder
 from data_stack.dataset.encoders.transformer import SklearnEncoder
 from data_stack.dataset.strict_json import JsonObject, seal_json
@@ -21,11 +20,9 @@ _BUILT_IN: tuple[type[Encoder], ...] = (
     CategoricalEncoder,
     ClassMapping,
     ContinuousEncoder,
-    FeatureEncoder,
     ImageEncoder,
     OneHotEncoder,
     SklearnEncoder,
-    TextLabelEncoder,
 )
 BUILT_IN_KINDS.update({encoder_class.kind: encoder_class for encoder_class in _BUILT_IN})
 

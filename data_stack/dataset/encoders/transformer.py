@@ -41,7 +41,6 @@ class SklearnEncoder(Encoder):
     """
 
     kind = "sklearn"
-    is_per_feature = False
 
     def __init__(self, transformer: Any) -> None:
         if isinstance(transformer, type):
@@ -75,19 +74,15 @@ class SklearnEncoder(Encoder):
     def output_size(self) -> int | None:
         """Number of encoded features; None if unknown before the first value."""
         n_features = getattr(self._transformer, "n_features_in_", None)
-        if n_features is not None or self._nothing is not None:
-            return self.output_size_of(n_features or 0)
+        if self.is_fitted and (n_features is not None or self._nothing is not None):
+            nothing = self._nothing_like(np.empty((0, n_features or 0)))
+            return None if nothing is None else int(np.prod(nothing.shape[1:]))
         return None if self.output_names is None else len(self.output_names)
 
     @property
     def output_names(self) -> tuple[str, ...] | None:
         """Result of ``get_feature_names_out``, if it works."""
         return self.names_after(None)
-
-    def output_size_of(self, n_features: int) -> int | None:
-        """:attr:`output_size` for rows of ``n_features`` numbers, also for a transformer that learns nothing."""
-        nothing = self._nothing_like(np.empty((0, n_features))) if self.is_fitted else None
-        return None if nothing is None else int(np.prod(nothing.shape[1:]))
 
     def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
         """Result of ``get_feature_names_out(names)``, if it works."""

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.dataset.encoders import CategoricalEncoder, EncodingError, OneHotEncoder, TextLabelEncoder, encoder_from_state
+from data_stack.dataset.encoders import CategoricalEncoder, EncodingError, OneHotEncoder, encoder_from_state
 from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.exception import ConfigError
 
@@ -184,16 +184,3 @@ def test_one_hot_labels_are_classes_or_their_numbers() -> None:
             encoder.transform([label])
     assert mapped.transform(["first", "rest"]).tolist() == [[0, 1], [1, 0]]
     assert mapped.inverse([[0, 1]]).tolist() == ["first"]
-
-
-def test_text_labels_are_numbers_of_their_classes() -> None:
-    encoder = TextLabelEncoder().fit(["dog", "cat", "dog"])
-
-    labels = encoder.transform(np.array(["dog", "cat"]))
-
-    assert (labels.tolist(), labels.dtype) == ([1, 0], np.dtype(np.int64))
-    assert encoder.class_names == ("cat", "dog")
-    assert encoder.inverse(labels).tolist() == ["dog", "cat"]
-    assert encoder_from_state(encoder.state()).transform(["dog"]).tolist() == [1]
-    with pytest.raises(ConfigError):
-        TextLabelEncoder().fit([1, 2])

@@ -27,7 +27,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from data_stack.dataset.encoders import ContinuousEncoder, FeatureEncoder, SklearnEncoder, as_encoder, encoder_from_state
+from data_stack.dataset.encoders import SklearnEncoder, as_encoder, encoder_from_state
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, ModelNotTrainedError, RequestLimitError
 
@@ -197,7 +197,6 @@ def test_no_rows_have_the_shape_that_a_transformer_which_learns_nothing_gives_to
     column = iterator.read_column(0, [])
 
     assert column.shape == (0, 3)
-    assert FeatureEncoder({(0, 2): transformer, 1: ContinuousEncoder("none")}).transform(TABLE).shape == (60, 3)
 
 
 def test_a_sparse_result_that_would_not_fit_is_an_error_before_it_is_made_dense(monkeypatch: pytest.MonkeyPatch) -> None:
