@@ -6,6 +6,8 @@ import hashlib
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from hub_server import HubServer, Repo
 
+from data_stack.cli.new_package import write_package
 from data_stack.testing.web_server import Answer, ScriptedServer
 
 ROOT = Path(__file__).parents[2]
@@ -110,45 +113,74 @@ FEATURES = [
 ]
 
 
+#: What the pages say to install plugins with, e.g. ``'.[parquet]' ./plugins/petastorm``.
+COMMANDS = sorted(
+    {
+        command.strip()
+        for pattern in ("README.md", "docs/*.md", "plugins/*/README.md", "getting_started/*.ipynb")
+        for page in ROOT.glob(pattern)
+        for command in re.findall(r"pip install ([^`\n#]*plugins/[^`\n#]*)", page.read_text(encoding="utf-8"))
+    }
+)
+
+
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The wheels by package, built in a copy of the source tree, where no former build leaves files for them."""
-    folder = tmp_path_factory.mktemp("wheels")
-    sources = []
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the source tree, where no former build leaves files for a wheel."""
+    folder = tmp_path_factory.mktemp("clone")
     for package, project in PROJECTS.items():
-        copy = folder / "sources" / package
+        copy = folder / project.relative_to(ROOT)
         shutil.copytree(project / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
         for name in ("pyproject.toml", "setup.py", "README.md"):
             if (project / name).exists():
                 shutil.copy(project / name, copy)
-        sources.append(str(copy))
-    pip(sys.executable, "wheel", "--no-build-isolation", "--wheel-dir", str(folder / "built"), *sources)
-    return {package: next((folder / "built").glob(f"{distribution_of(package)}-*.whl")) for package in PROJECTS}
+    return folder
 
 
 @pytest.fixture(scope="module")
-def interpreter(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Python of an environment with all wheels, and the dependencies of this one without its editable installs."""
+def wheels(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheels by package."""
+    folder = tmp_path_factory.mktemp("wheels")
+    projects = [f"./{project.relative_to(ROOT)}" for project in PROJECTS.values()]
+    pip(clone, sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder), *projects)
+    return {package: next(folder.glob(f"{package.replace('data_stack', 'datastack')}-*.whl")) for package in PROJECTS}
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of an environment with the dependencies, and without data_stack and its plugins."""
+    folder = tmp_path_factory.mktemp("empty")
+    dependencies = folder / "dependencies"
+    dependencies.mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not path.name.startswith(("datastack", "__editable__")):
+            (dependencies / path.name).symlink_to(path)
+    return make_environment(folder, dependencies)
+
+
+@pytest.fixture(scope="module")
+def interpreter(empty: Path, wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of an environment with the dependencies and all wheels."""
     folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    python = folder / "bin" / "python"
-    pip(str(python), "install", "--no-compile", *map(str, wheels.values()))
-    # site does not read the .pth files of a folder that a .pth file adds, so the finders of editable installs do not start.
-    site = next(folder.glob("lib/python*/site-packages"))
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    python = make_environment(folder, empty.parents[1] / "dependencies")
+    pip(folder, python, "install", "--no-deps", "--no-compile", *map(str, wheels.values()))
     return python
 
 
-def pip(python: str, command: str, *arguments: str) -> None:
+def make_environment(folder: Path, dependencies: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    site = next(folder.glob("lib/python*/site-packages"))
+    (site / "dependencies.pth").write_text(str(dependencies))
+    return folder / "bin" / "python"
+
+
+def pip(folder: Path, python: str | Path, command: str, *arguments: str) -> str:
     """Run this environment's pip for another one, without the network."""
-    options = ["--quiet", "--no-deps", "--no-index", "--disable-pip-version-check"]
-    call = [sys.executable, "-m", "pip", "--python", python, command, *options, *arguments]
-    result = subprocess.run(call, capture_output=True, text=True, check=False)
+    options = ["--no-index", "--no-build-isolation", "--disable-pip-version-check"]
+    call = [sys.executable, "-m", "pip", "--python", str(python), command, *options, *arguments]
+    result = subprocess.run(call, cwd=folder, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-
-
-def distribution_of(package: str) -> str:
-    return package.replace("data_stack", "datastack")
+    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -208,3 +240,32 @@ def test_a_package_works_from_its_wheel(interpreter: Path, catalogues: dict[str,
 
     assert result.returncode == 0, result.stderr
     assert Path(result.stdout.strip()).is_relative_to(interpreter.parents[1])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_documented_command_names_the_clone_first_and_all_projects_in_one_form(command: str) -> None:
+    """Pip before 23.3 resolves what has no -e first, and looks for data_stack on the index if a plugin needs it before."""
+    projects = [word for word in shlex.split(command) if word == "-e" or word[0] == "." or "/" in word]
+
+    assert projects.count("-e") in (0, len(projects) / 2)
+    assert re.fullmatch(r"\.(\[.*\])?", next(word for word in projects if word != "-e"))
+
+
+@pytest.mark.parametrize(
+    "command", [".[parquet] ./plugins/petastorm ./plugins/spark", "-e .[parquet,images,testing] -e plugins/huggingface"]
+)
+def test_plugins_are_installed_together_with_their_clone(clone: Path, empty: Path, command: str) -> None:
+    said = pip(clone, empty, "install", "--dry-run", *command.split())
+
+    assert "Would install datastack-0.1.0 datastack-" in said
+
+
+def test_a_new_package_is_installed_where_data_stack_is_not(clone: Path, empty: Path, tmp_path: Path) -> None:
+    folder = write_package("street-signs", "images", ["all"], tmp_path)
+    readme, workflow = ((folder / name).read_text() for name in ("README.md", ".github/workflows/test.yml"))
+
+    said = pip(folder, empty, "install", "--dry-run", "-e", str(clone), "-e", ".[test]")
+
+    assert "Would install datastack-0.1.0 datastack-street-signs-1.0.0" in said
+    assert "pip install -e ../data_stack -e '.[test]'" in readme
+    assert "pip install -e ./data_stack -e '.[test]'" in workflow
