@@ -75,6 +75,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.10",
+    package_dir={"": "."},  # so that an editable install is a path, which type checkers read
     packages=find_packages(include=["data_stack", "data_stack.*"]),
     package_data={"data_stack": ["py.typed", "*.pyi", "**/*.pyi", "browse/static/*", "cli/templates/*.tmpl"]},
     install_requires=[

@@ -1,0 +1,271 @@
+"""Each package works from its wheel: an editable install reads the source tree, and hides files that a wheel lacks."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import textwrap
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hub_server import HubServer, Repo
+
+from data_stack.cli.new_package import write_package
+from data_stack.testing.web_server import Answer, ScriptedServer
+
+ROOT = Path(__file__).parents[2]
+PROJECTS = {"data_stack": ROOT} | {
+    package.name: package.parent for package in ROOT.glob("plugins/*/data_stack_*") if package.is_dir()
+}
+#: What each package does with its wheel alone: loads a dataset, or writes and reads a few samples.
+PROGRAMS = {
+    "data_stack": """
+        import data_stack
+        from data_stack.browse.app import make_app  # has the page's static files
+        from data_stack.cli.new_package import write_package
+
+        pathlib.Path("rows.csv").write_text("x,y\\n1,2\\n")
+        assert data_stack.load("./rows.csv")[0] == {"x": 1, "y": 2}
+        assert data_stack.describe("mnist").license
+        assert (write_package("fresh", "table", ["all"], pathlib.Path()) / "pyproject.toml").exists()
+    """,
+    "data_stack_classics": """
+        from dataclasses import replace
+        from importlib.metadata import entry_points
+        from data_stack_classics.penguins import PenguinsFactory
+        import data_stack
+
+        names = {point.name for point in entry_points(group="data_stack.datasets") if "classics" in point.value}
+        assert len(names) == 24
+        assert all(data_stack.describe(name).citation for name in names)
+        csv = pathlib.Path("all.csv")
+        csv.write_text(",".join(PenguinsFactory.fields) + "\\nAdelie,Torgersen,39.1,18.7,181,3750,MALE\\n")
+
+        class Penguins(PenguinsFactory):
+            n_samples = {"all": 1}
+            sources = (replace(PenguinsFactory.sources[0], source=str(csv.resolve()), sha256=None, size=None, mirrors=()),)
+
+        penguins, _ = Penguins(data_stack.InMemoryStorageConnector()).get_dataset_iterator({"split": "all"})
+        assert penguins[0]["island"] == "Torgersen"
+    """,
+    "data_stack_digits": "import data_stack; assert len(data_stack.load('digits', split='test')) == 360",
+    "data_stack_doi": """
+        import data_stack
+        assert data_stack.load("doi:10.5281/zenodo.1#tiny.csv", split="all")[0] == {"x": 1, "y": "a"}
+    """,
+    "data_stack_granular": """
+        import data_stack_granular as granular
+
+        with granular.DatasetWriter("numbers", {"n": "int"}, granular.encoders) as writer:
+            writer.append({"n": 7})
+        with granular.DatasetReader("numbers", granular.decoders) as reader:
+            assert reader[0] == {"n": 7}
+    """,
+    "data_stack_huggingface": """
+        import data_stack
+        assert data_stack.load("hf:team/rows", split="train")[0]["x"] == 1
+    """,
+    "data_stack_iris": "import data_stack; assert len(data_stack.load('iris', split='all')) == 150",
+    "data_stack_openml": """
+        import data_stack
+        assert data_stack.load("openml:1", split="all")[0] == {"x": 1.5, "class": 0}
+    """,
+    "data_stack_petastorm": """
+        import pyarrow, pyarrow.parquet
+        from data_stack_petastorm import make_batch_reader
+
+        pyarrow.parquet.write_table(pyarrow.table({"x": [1, 2]}), "rows.parquet")
+        with make_batch_reader(pathlib.Path("rows.parquet").absolute().as_uri(), num_epochs=1) as reader:
+            assert next(reader).x.tolist() == [1, 2]
+    """,
+    "data_stack_sklearn": "import data_stack; assert len(data_stack.load('sklearn:wine', split='all')) == 178",
+    "data_stack_spark": """
+        import data_stack_spark
+        from data_stack.cli.datasets import engine_of
+
+        assert repr(engine_of("spark", None, "local[2]")) == "SparkEngine('local[2]', attempts=3)"
+        assert data_stack_spark.make_spark_converter
+    """,
+}
+
+
+ARFF = b"""@RELATION tiny
+@ATTRIBUTE x REAL
+@ATTRIBUTE class {rose, iris}
+@DATA
+1.5, rose
+"""
+FEATURES = [
+    {"name": "x", "data_type": "numeric"},
+    {"name": "class", "data_type": "nominal", "nominal_value": ["rose", "iris"]},
+]
+
+
+#: What the pages say to install plugins with, e.g. ``'.[parquet]' ./plugins/petastorm``.
+COMMANDS = sorted(
+    {
+        command.strip()
+        for pattern in ("README.md", "docs/*.md", "plugins/*/README.md", "getting_started/*.ipynb")
+        for page in ROOT.glob(pattern)
+        for command in re.findall(r"pip install ([^`\n#]*plugins/[^`\n#]*)", page.read_text(encoding="utf-8"))
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the source tree, where no former build leaves files for a wheel."""
+    folder = tmp_path_factory.mktemp("clone")
+    for package, project in PROJECTS.items():
+        copy = folder / project.relative_to(ROOT)
+        shutil.copytree(project / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("pyproject.toml", "setup.py", "README.md"):
+            if (project / name).exists():
+                shutil.copy(project / name, copy)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheels(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheels by package."""
+    folder = tmp_path_factory.mktemp("wheels")
+    projects = [f"./{project.relative_to(ROOT)}" for project in PROJECTS.values()]
+    pip(clone, sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder), *projects)
+    return {package: next(folder.glob(f"{package.replace('data_stack', 'datastack')}-*.whl")) for package in PROJECTS}
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of an environment with the dependencies, and without data_stack and its plugins."""
+    folder = tmp_path_factory.mktemp("empty")
+    dependencies = folder / "dependencies"
+    dependencies.mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not path.name.startswith(("datastack", "__editable__")):
+            (dependencies / path.name).symlink_to(path)
+    return make_environment(folder, dependencies)
+
+
+@pytest.fixture(scope="module")
+def interpreter(empty: Path, wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python of an environment with the dependencies and all wheels."""
+    folder = tmp_path_factory.mktemp("environment")
+    python = make_environment(folder, empty.parents[1] / "dependencies")
+    pip(folder, python, "install", "--no-deps", "--no-compile", *map(str, wheels.values()))
+    return python
+
+
+def make_environment(folder: Path, dependencies: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    site = next(folder.glob("lib/python*/site-packages"))
+    (site / "dependencies.pth").write_text(str(dependencies))
+    return folder / "bin" / "python"
+
+
+def pip(folder: Path, python: str | Path, command: str, *arguments: str) -> str:
+    """Run this environment's pip for another one, without the network."""
+    options = ["--no-index", "--no-build-isolation", "--disable-pip-version-check"]
+    call = [sys.executable, "-m", "pip", "--python", str(python), command, *options, *arguments]
+    result = subprocess.run(call, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def catalogues() -> Iterator[dict[str, str]]:
+    """Variables that lead the plugins of catalogues to servers of this machine."""
+    pq.write_table(pa.table({"x": [1]}), rows := io.BytesIO())
+    hub, server = HubServer(), ScriptedServer()
+    hub.repos["team/rows"] = Repo(card={"license": "mit"})
+    hub.repos["team/rows"].commit({"train.parquet": rows.getvalue()})
+    description = {
+        "id": "1", "name": "tiny", "version": "1", "format": "ARFF", "licence": "CC0-1.0", "default_target_attribute": "class",
+        "url": server.serve("/tiny.arff", ARFF), "md5_checksum": hashlib.md5(ARFF).hexdigest(),
+    }  # fmt: skip
+    tiny = {"key": "tiny.csv", "size": 8, "links": {"self": server.serve("/tiny.csv", b"x,y\n1,a\n")}}
+    server.url("/10.5281/zenodo.1", Answer(status=302, headers={"Location": f"{server.origin}/records/1"}))
+    answers = {
+        "/records/1": "",
+        "/api/records/1": {"metadata": {"title": "Tiny", "license": {"id": "cc-by-4.0"}}, "files": [tiny]},
+        "/json/data/1": {"data_set_description": description},
+        "/json/data/features/1": {"data_features": {"feature": FEATURES}},
+    }
+    for path, answer in answers.items():
+        server.serve(path, json.dumps(answer).encode())
+    yield {"HF_ENDPOINT": hub.url, "OPENML_SERVER": server.origin, "DOI_RESOLVER": server.origin}
+    hub.close()
+    server.close()
+
+
+@pytest.mark.parametrize("package", PROJECTS)
+def test_a_wheel_has_all_files_of_its_package(wheels: dict[str, Path], package: str) -> None:
+    files = {
+        str(path.relative_to(PROJECTS[package]))
+        for path in (PROJECTS[package] / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+    with zipfile.ZipFile(wheels[package]) as wheel:
+        packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
+
+    assert f"{package}/py.typed" in packed
+    assert packed == files
+
+
+@pytest.mark.parametrize("package", PROJECTS)
+def test_a_package_works_from_its_wheel(interpreter: Path, catalogues: dict[str, str], package: str, tmp_path: Path) -> None:
+    program = "import pathlib\n" + textwrap.dedent(PROGRAMS[package])
+    variables = {**os.environ, **catalogues, "DATA_STACK_HOME": str(tmp_path / "home")}
+
+    result = subprocess.run(
+        [interpreter, "-I", "-W", "error", "-c", f"{program}\nimport {package}\nprint({package}.__file__)"],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert Path(result.stdout.strip()).is_relative_to(interpreter.parents[1])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_documented_command_names_the_clone_first_and_all_projects_in_one_form(command: str) -> None:
+    """Pip before 23.3 resolves what has no -e first, and looks for data_stack on the index if a plugin needs it before."""
+    projects = [word for word in shlex.split(command) if word == "-e" or word[0] == "." or "/" in word]
+
+    assert projects.count("-e") in (0, len(projects) / 2)
+    assert re.fullmatch(r"\.(\[.*\])?", next(word for word in projects if word != "-e"))
+
+
+@pytest.mark.parametrize(
+    "command", [".[parquet] ./plugins/petastorm ./plugins/spark", "-e .[parquet,images,testing] -e plugins/huggingface"]
+)
+def test_plugins_are_installed_together_with_their_clone(clone: Path, empty: Path, command: str) -> None:
+    said = pip(clone, empty, "install", "--dry-run", *command.split())
+
+    assert "Would install datastack-0.1.0 datastack-" in said
+
+
+def test_a_new_package_is_installed_where_data_stack_is_not(clone: Path, empty: Path, tmp_path: Path) -> None:
+    folder = write_package("street-signs", "images", ["all"], tmp_path)
+    readme, workflow = ((folder / name).read_text() for name in ("README.md", ".github/workflows/test.yml"))
+
+    said = pip(folder, empty, "install", "--dry-run", "-e", str(clone), "-e", ".[test]")
+
+    assert "Would install datastack-0.1.0 datastack-street-signs-1.0.0" in said
+    assert "pip install -e ../data_stack -e '.[test]'" in readme
+    assert "pip install -e ./data_stack -e '.[test]'" in workflow
