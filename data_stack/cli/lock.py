@@ -72,17 +72,27 @@ def check(context: click.Context, settings: Settings, path: str, samples: bool |
 @lock.command("restore")
 @_file
 @_samples
+@click.option(
+    "--source",
+    "sources",
+    metavar="OLD=NEW",
+    multiple=True,
+    help="A file that a stack reads, or a folder of such files, lies at NEW here; OLD is its path in the lock file. Repeatable.",
+)
 @common_options
 @pass_settings
 @click.pass_context
-def restore(context: click.Context, settings: Settings, path: str, samples: bool | None) -> None:
+def restore(context: click.Context, settings: Settings, path: str, samples: bool | None, sources: tuple[str, ...]) -> None:
     """Retrieve and prepare what the lock file names, and compare.
 
     Exits with 1 if something differs, and names it: a plugin, a version, a source, prepared bytes, samples, a stack.
     """
     from data_stack.repository.lock import LockFile
 
-    _tell(context, settings, LockFile.read(path).restore(settings.connector(), samples=samples))
+    if wrong := [each for each in sources if not all(each.partition("="))]:
+        raise click.BadParameter(f"{wrong[0]!r} is not of the form OLD=NEW", param_hint="--source")
+    places = {old: new for old, _, new in (each.partition("=") for each in sources)}
+    _tell(context, settings, LockFile.read(path).restore(settings.connector(), samples=samples, sources=places))
 
 
 def _tell(context: click.Context, settings: Settings, differences: list[Difference]) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ from data_stack.repository.lock_differences import (
     unreadiness,
     without_none,
 )
+from data_stack.repository.lock_paths import absolute_from, check_places, missing_file_advice, moved, relative_to
 from data_stack.repository.locked_samples import SampleDigests
 from data_stack.repository.recipes import from_recipe
 from data_stack.repository.repository import DatasetRepository, default_repository
@@ -68,15 +69,24 @@ _HEADER = "# Which data this work uses. Made by `data-stack lock`; commit it, do
 class LockFile:
     """The contents of a lock file. Reading and checking it never change the file.
 
+    Paths of files in recipes are relative to the lock file on disk, and absolute here.
+
     Args:
         datasets: of each its version, plugin and libraries, sources, prepared resources, and for each configuration digests of
             its samples.
         stacks: of each its recipe as JSON text, fingerprint, number of samples, and the digest of its indices.
+        folder: of the lock file; None for the current folder.
     """
 
-    def __init__(self, datasets: Mapping[str, Any] | None = None, stacks: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        datasets: Mapping[str, Any] | None = None,
+        stacks: Mapping[str, Any] | None = None,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._folder = os.path.abspath(folder or os.curdir)
         self.datasets: dict[str, Any] = dict(datasets or {})
-        self.stacks: dict[str, Any] = dict(stacks or {})
+        self.stacks: dict[str, Any] = _with_recipes(stacks or {}, functools.partial(absolute_from, self._folder))
 
     # ------------------------------------------------------------------ the file
 
@@ -109,18 +119,19 @@ class LockFile:
                 f"the lock file {str(path)!r} has datasets without configurations: it is damaged, or an earlier data_stack made "
                 f"it. Restore it from version control, or delete it and lock again"
             )
-        return cls(datasets, stacks)
+        return cls(datasets, stacks, os.path.dirname(os.path.abspath(path)))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the file, sorted, so that version control shows what changed; a crash leaves the old one."""
-        fields = {"format": _FORMAT, "datasets": _sort(self.datasets), "stacks": _sort(self.stacks)}
+        folder, name = os.path.split(os.path.abspath(path))
+        stacks = _with_recipes(self.stacks, functools.partial(relative_to, folder))
+        fields = {"format": _FORMAT, "datasets": _sort(self.datasets), "stacks": _sort(stacks)}
         try:
             text = _HEADER + tomli_w.dumps(fields, multiline_strings=False)
         except TypeError as error:
             raise ConfigError(
                 f"an option of a dataset cannot be locked, as TOML has no such value: {error}; leave it out"
             ) from error
-        folder, name = os.path.split(os.path.abspath(path))
         with LocalFolder(folder).create(name) as file:
             file.write(text.encode())
 
@@ -182,7 +193,7 @@ class LockFile:
             "length": len(iterator),
             "fingerprint": iterator.fingerprint(),
             "indices": _indices_digest(iterator),
-            "recipe": canonical_json(recipe),
+            "recipe": absolute_from(os.getcwd(), canonical_json(recipe)),
         }
 
     # ------------------------------------------------------------------ checking
@@ -202,7 +213,12 @@ class LockFile:
         return [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, **how)]
 
     def restore(
-        self, storage: Storage | None = None, *, repository: DatasetRepository | None = None, samples: bool | None = None
+        self,
+        storage: Storage | None = None,
+        *,
+        repository: DatasetRepository | None = None,
+        samples: bool | None = None,
+        sources: Mapping[str, str] | None = None,
     ) -> list[Difference]:
         """Retrieve and prepare the datasets in a store, and make the stacks; return what is not as the lock says.
 
@@ -210,11 +226,18 @@ class LockFile:
             storage: where to keep the datasets; None for the default store.
             repository: knows the datasets; None for the default one.
             samples: as for :meth:`check`.
+            sources: new paths of files that stacks read, or of folders, by their paths in the lock file.
+
+        Raises:
+            ConfigError: no stack reads a file at one of these places.
         """
+        recipes = [each["recipe"] for each in self.stacks.values() if isinstance(each.get("recipe"), str)]
+        check_places(recipes, self._folder, sources or {})
+        stacks = _with_recipes(self.stacks, functools.partial(moved, self._folder, sources or {}))
         how: dict[str, Any] = {"prepares": True, "samples": samples}
         found = [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, **how)]
         datasets = {each.name: each for each in sorted(found, key=lambda each: not each.is_harmless)}
-        for name, entry in sorted(self.stacks.items()):
+        for name, entry in sorted(stacks.items()):
             found += self._check_stack(name, entry, storage, repository, datasets)
         return found
 
@@ -292,7 +315,8 @@ class LockFile:
                     arguments["resources"] = to_plain({each["identifier"]: each["sha256"] for each in prepared})
             stack = from_recipe(recipe, storage=storage, repository=repository)
         except (RecipeError, DatasetNotFoundError, RetrievalError, PreparationError) as error:
-            yield Difference(name, "stack", f"the stack cannot be made: {error}")
+            elsewhere = missing_file_advice(entry["recipe"])
+            yield Difference(name, "stack", f"the stack cannot be made: {error}{elsewhere}")
             return
         except (KeyError, TypeError, ValueError) as error:
             yield Difference(name, "stack", f"its recipe in the lock is damaged: {error!r:.200}. Restore it from version control")
@@ -305,6 +329,14 @@ class LockFile:
         elif differing:
             message = f"its fingerprint is another, as prepared bytes differ, but all samples of {', '.join(differing)} are equal"
             yield Difference(name, "stack", message, is_harmless=True)
+
+
+def _with_recipes(stacks: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Stacks with changed recipes; a damaged one is an error when it is made."""
+    return {
+        name: {**each, "recipe": change(each["recipe"])} if isinstance(each.get("recipe"), str) else each
+        for name, each in stacks.items()
+    }
 
 
 def _is_entry(entry: Mapping[str, Any]) -> bool:
