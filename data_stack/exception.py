@@ -48,7 +48,7 @@ class AmbiguousDatasetError(DatasetNotFoundError):
 
 
 class RevisionNotFoundError(DatasetNotFoundError):
-    """A catalogue has a dataset, but not the version or part of it that was asked for, or not any more."""
+    """A plugin or catalogue has a dataset, but not the version or part of it that was asked for, or not any more."""
 
 
 class CatalogueError(DataStackError):

@@ -12,11 +12,17 @@ from data_stack.cli.completion import complete_names
 from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_json
 
 if TYPE_CHECKING:
-    from data_stack.repository.lock import Difference
+    from data_stack.repository.lock_differences import Difference
 
 __all__ = ["lock"]
 
 _file = click.option("--file", "path", metavar="FILE", default="data_stack.lock", show_default=True, help="The lock file.")
+_samples = click.option(
+    "--samples/--no-samples",
+    default=None,
+    help="Whether to compare the samples where prepared files are as in the lock: reads all samples once for each version of the "
+    "code. [env: DATA_STACK_LOCK_SAMPLES=0 for --no-samples]",
+)
 
 
 @click.group("lock")
@@ -49,32 +55,44 @@ def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
 
 @lock.command("check")
 @_file
+@_samples
 @common_options
 @pass_settings
 @click.pass_context
-def check(context: click.Context, settings: Settings, path: str) -> None:
+def check(context: click.Context, settings: Settings, path: str, samples: bool | None) -> None:
     """Compare plugins and prepared datasets with the lock file.
 
     Retrieves nothing. Exits with 1 if something differs.
     """
     from data_stack.repository.lock import LockFile
 
-    _tell(context, settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True)))
+    _tell(context, settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True), samples=samples))
 
 
 @lock.command("restore")
 @_file
+@_samples
+@click.option(
+    "--source",
+    "sources",
+    metavar="OLD=NEW",
+    multiple=True,
+    help="A file that a stack reads, or a folder of such files, lies at NEW here; OLD is its path in the lock file. Repeatable.",
+)
 @common_options
 @pass_settings
 @click.pass_context
-def restore(context: click.Context, settings: Settings, path: str) -> None:
+def restore(context: click.Context, settings: Settings, path: str, samples: bool | None, sources: tuple[str, ...]) -> None:
     """Retrieve and prepare what the lock file names, and compare.
 
     Exits with 1 if something differs, and names it: a plugin, a version, a source, prepared bytes, samples, a stack.
     """
     from data_stack.repository.lock import LockFile
 
-    _tell(context, settings, LockFile.read(path).restore(settings.connector()))
+    if wrong := [each for each in sources if not all(each.partition("="))]:
+        raise click.BadParameter(f"{wrong[0]!r} is not of the form OLD=NEW", param_hint="--source")
+    places = {old: new for old, _, new in (each.partition("=") for each in sources)}
+    _tell(context, settings, LockFile.read(path).restore(settings.connector(), samples=samples, sources=places))
 
 
 def _tell(context: click.Context, settings: Settings, differences: list[Difference]) -> None:

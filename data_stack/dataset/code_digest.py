@@ -27,7 +27,7 @@ _PACKAGE = __name__.partition(".")[0]
 _MAIN = ("__main__", "__mp_main__")
 _CODE = {".py", ".pyc", ".so", ".pyd"}
 #: Attributes that are compared elsewhere, or are not the author's.
-_NOT_OF_THE_CODE = {"card", "sources", "storage_connector", "_unwritten_manifest", "_abc_impl"}
+_NOT_OF_THE_CODE = {"card", "sources", "storage_connector", "_unwritten_manifest", "_opened_manifest", "_abc_impl"}
 
 
 class _Unknown(Exception):
@@ -42,21 +42,34 @@ def code_digest(factory: object) -> str:
     variables that it uses, and the files of the current folder; also the versions of the distributions, and the attributes of
     the classes and of the object. If a part of the code has no digest, the result is random, and the log says why.
     """
-    classes = _own_classes(type(factory))
     try:
-        for kind in classes:
-            for path in _files_of(_importable(kind.__module__)):
-                if path.stat().st_mtime > _LOADED_AT:
-                    raise _Unknown(f"{path} was edited while this process runs")
-        facts = [
-            sorted({name: _digest_of(name) for name in (_importable(kind.__module__) for kind in classes)}.items()),
-            sorted({version for kind in classes for version in distributions_of(kind.__module__.partition(".")[0])}),
-            [[kind.__module__, kind.__qualname__, _describe(dict(_attributes(kind)))] for kind in classes],
-            _describe(dict(_attributes(factory))),
-        ]
+        return _code_digest(factory)
     except (_Unknown, OSError) as error:
         logger.info("%s: an interrupted preparation starts over, for %s", type(factory).__qualname__, error)
         return secrets.token_hex(32)
+
+
+def known_code_digest(factory: object) -> str | None:
+    """The :func:`code_digest`; None if a part of the code has no digest."""
+    try:
+        return _code_digest(factory)
+    except (_Unknown, OSError) as error:
+        logger.info("%s: its code has no digest, for %s", type(factory).__qualname__, error)
+        return None
+
+
+def _code_digest(factory: object) -> str:
+    classes = _own_classes(type(factory))
+    for kind in classes:
+        for path in _files_of(_importable(kind.__module__)):
+            if path.stat().st_mtime > _LOADED_AT:
+                raise _Unknown(f"{path} was edited while this process runs")
+    facts = [
+        sorted({name: _digest_of(name) for name in (_importable(kind.__module__) for kind in classes)}.items()),
+        sorted({version for kind in classes for version in distributions_of(kind.__module__.partition(".")[0])}),
+        [[kind.__module__, kind.__qualname__, _describe(dict(_attributes(kind)))] for kind in classes],
+        _describe(dict(_attributes(factory))),
+    ]
     return hashlib.sha256(json.dumps(facts, separators=(",", ":")).encode()).hexdigest()
 
 

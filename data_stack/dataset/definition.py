@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from data_stack.dataset.meta import IteratorMeta
-from data_stack.dataset.resource_names import JOURNAL, MANIFEST, STAGED, ResourceNames
+from data_stack.dataset.resource_names import JOURNAL, MANIFEST, SAMPLE_DIGESTS, STAGED, ResourceNames
 from data_stack.exception import ConfigError, MalformedIdentifierError, UnknownSplitError
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.resource_definition import ResourceDefinition
@@ -198,7 +198,7 @@ def _check_card(card: object, who: str) -> DatasetCard:
                 raise MalformedIdentifierError("it must not contain '/'")
         except MalformedIdentifierError as error:
             raise ConfigError(f"{who} cannot have the {what} {name!r:.80}, which names a folder of the store: {error}") from error
-    if card.version.casefold() in (MANIFEST, JOURNAL) or card.version.casefold().startswith(STAGED):
+    if card.version.casefold() in (MANIFEST, JOURNAL, SAMPLE_DIGESTS) or card.version.casefold().startswith(STAGED):
         raise ConfigError(f"{who} cannot have the version {card.version!r:.80}, which is reserved")
     return card
 

@@ -8,12 +8,14 @@ from data_stack.exception import ConfigError
 from data_stack.io.identifiers import check_identifier
 
 MANIFEST, JOURNAL = "manifest.json", "journal.json"
+#: Digests of samples that were read for a lock file.
+SAMPLE_DIGESTS = "digests@samples.json"
 #: Prefix of temporary names, reserved.
 STAGED = "preparing@"
 
 
 class ResourceNames:
-    """The names used below a dataset, including its manifest and journal.
+    """The names used below a dataset, including those of data_stack itself.
 
     Args:
         dataset: its folder.
@@ -28,7 +30,7 @@ class ResourceNames:
         self._dataset = dataset
         self._files: dict[str, str] = {}
         self._folders: dict[str, str] = {}
-        for name in (MANIFEST, JOURNAL, *names):
+        for name in (MANIFEST, JOURNAL, SAMPLE_DIGESTS, *names):
             self.take(name)
 
     def take(self, name: str) -> None:

@@ -28,6 +28,7 @@ from data_stack.io.lent_resources import LentResources, OneResource
 from data_stack.io.local_files import LocalFile
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
+from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import FileLease, Lease
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.storage_connectors.writer import ResourceWriter, sealing
@@ -319,8 +320,9 @@ class StoreFolder(Folder):
     def __init__(self, connector: StorageConnector, prefix: str = "") -> None:
         self._connector, self.name = connector, prefix
         self.checks_reads = getattr(connector, "checks_reads", False)
+        kind = type(uncached(connector))
         self.can_delete = all(
-            getattr(type(connector), method, inherited) is not inherited
+            getattr(kind, method, inherited) is not inherited
             for method, inherited in (
                 ("delete_resource", StorageConnector.delete_resource),
                 ("list_resources", StorageConnector.list_resources),

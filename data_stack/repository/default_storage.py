@@ -10,7 +10,7 @@ import platformdirs
 
 from data_stack.exception import ConfigError, StorageError
 from data_stack.io.storage_connectors import url
-from data_stack.io.storage_connectors.cached import CachedStorageConnector
+from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.plugins.manager import default_manager
@@ -86,8 +86,7 @@ def check_there(connector: StorageConnector, *, may_be_new: bool = False) -> Non
     Raises:
         StorageError: there is no such folder, or it is a file.
     """
-    while isinstance(connector, CachedStorageConnector):
-        connector = connector.remote
+    connector = uncached(connector)
     if not isinstance(connector, FileStorageConnector) or os.path.isdir(connector.root_path):
         return
     if os.path.lexists(connector.root_path):

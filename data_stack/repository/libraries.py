@@ -24,8 +24,10 @@ def libraries_of(distribution: str | None) -> list[str] | None:
     return found
 
 
-def differing_libraries(entry: Mapping[str, Any], distribution: str) -> str:
+def differing_libraries(entry: Mapping[str, Any], distribution: str | None) -> str:
     """Which libraries of a plugin have other versions than in the lock, as the end of a sentence."""
+    if distribution is None:
+        return ""
     then, now = (
         dict(each.split(" ") for each in libraries or ()) for libraries in (entry.get("libraries"), libraries_of(distribution))
     )

@@ -68,7 +68,8 @@ def load(
             cache folder.
         progress: whether to draw bars while the dataset is retrieved, prepared and opened; None: in notebooks and on terminals.
         lock: a lock file: load the version that it names, and compare the samples with it; None for ``$DATA_STACK_LOCK``, or
-            else no lock file. Loading never changes the file.
+            else no lock file. Loading never changes the file. All samples of the split are read once for each version of the
+            dataset's code; ``DATA_STACK_LOCK_SAMPLES=0`` does without where the prepared bytes are equal.
         config: further options of the dataset, see :func:`describe`; of a path those of
             :func:`~data_stack.repository.places.open_place`: ``format``, ``target``, ``columns`` and so on.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ import tomli_w
 
 from data_stack.codecs.plain_data import canonical_json, shorten, to_plain
 from data_stack.dataset.declarative import DatasetFactory
-from data_stack.dataset.digests import row_digests
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.positions import take
@@ -30,10 +29,25 @@ from data_stack.exception import (
     PreparationError,
     RecipeError,
     RetrievalError,
+    RevisionNotFoundError,
 )
 from data_stack.io.folder import LocalFolder
+from data_stack.io.progress import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.libraries import differing_libraries, libraries_of
+from data_stack.repository.libraries import libraries_of
+from data_stack.repository.lock_differences import (
+    Chosen,
+    Difference,
+    advise_code,
+    differing_samples,
+    differing_sources,
+    prepared_of,
+    sources_of,
+    unreadiness,
+    without_none,
+)
+from data_stack.repository.lock_paths import absolute_from, check_places, missing_file_advice, moved, relative_to
+from data_stack.repository.locked_samples import SampleDigests
 from data_stack.repository.recipes import from_recipe
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.util.suggestions import did_you_mean
@@ -46,43 +60,33 @@ else:
 LOCK_FILE = "data_stack.lock"
 #: The lock file of ``data_stack.load``.
 VARIABLE = "DATA_STACK_LOCK"
+#: ``0``: do not compare samples where the prepared bytes are those of the lock.
+SAMPLES_VARIABLE = "DATA_STACK_LOCK_SAMPLES"
 _FORMAT = 1
 _HEADER = "# Which data this work uses. Made by `data-stack lock`; commit it, do not edit it.\n\n"
-_ROWS_AT_ONCE = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """What is not as the lock says.
-
-    Attributes:
-        name: of the dataset or stack.
-        what: ``"plugin"``, ``"version"``, ``"source"``, ``"preparation"``, ``"samples"`` or ``"stack"``.
-        message: what differs, and what to do.
-        is_harmless: the samples are equal all the same.
-    """
-
-    name: str
-    what: str
-    message: str
-    is_harmless: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.message}"
 
 
 class LockFile:
     """The contents of a lock file. Reading and checking it never change the file.
 
+    Paths of files in recipes are relative to the lock file on disk, and absolute here.
+
     Args:
         datasets: of each its version, plugin and libraries, sources, prepared resources, and for each configuration digests of
             its samples.
         stacks: of each its recipe as JSON text, fingerprint, number of samples, and the digest of its indices.
+        folder: of the lock file; None for the current folder.
     """
 
-    def __init__(self, datasets: Mapping[str, Any] | None = None, stacks: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        datasets: Mapping[str, Any] | None = None,
+        stacks: Mapping[str, Any] | None = None,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._folder = os.path.abspath(folder or os.curdir)
         self.datasets: dict[str, Any] = dict(datasets or {})
-        self.stacks: dict[str, Any] = dict(stacks or {})
+        self.stacks: dict[str, Any] = _with_recipes(stacks or {}, functools.partial(absolute_from, self._folder))
 
     # ------------------------------------------------------------------ the file
 
@@ -115,18 +119,19 @@ class LockFile:
                 f"the lock file {str(path)!r} has datasets without configurations: it is damaged, or an earlier data_stack made "
                 f"it. Restore it from version control, or delete it and lock again"
             )
-        return cls(datasets, stacks)
+        return cls(datasets, stacks, os.path.dirname(os.path.abspath(path)))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the file, sorted, so that version control shows what changed; a crash leaves the old one."""
-        fields = {"format": _FORMAT, "datasets": _sort(self.datasets), "stacks": _sort(self.stacks)}
+        folder, name = os.path.split(os.path.abspath(path))
+        stacks = _with_recipes(self.stacks, functools.partial(relative_to, folder))
+        fields = {"format": _FORMAT, "datasets": _sort(self.datasets), "stacks": _sort(stacks)}
         try:
             text = _HEADER + tomli_w.dumps(fields, multiline_strings=False)
         except TypeError as error:
             raise ConfigError(
                 f"an option of a dataset cannot be locked, as TOML has no such value: {error}; leave it out"
             ) from error
-        folder, name = os.path.split(os.path.abspath(path))
         with LocalFolder(folder).create(name) as file:
             file.write(text.encode())
 
@@ -137,7 +142,7 @@ class LockFile:
     ) -> None:
         """Add a dataset in a configuration, or renew its entry; it is prepared first if necessary, and all samples are read once.
 
-        Other configurations of it stay in the lock; their samples are read again if the dataset has changed.
+        Other configurations of it stay in the lock; their samples are read again unless the store remembers their digests.
 
         Args:
             name: of the dataset, also ``name@version``.
@@ -154,21 +159,22 @@ class LockFile:
         origin = list_origins(next(iter(splits.values())))[0][0]
         factory = known.get_factory(name, storage)
         plugin = [origin["distribution"], known.describe(name).distribution_version] if origin["distribution"] else None
-        locked, prepared = self.datasets.get(origin["name"], {}), _prepared_of(factory)
-        wanted = canonical_json(config)  # in TOML tuples are lists
-        others = [each for each in locked.get("configurations", ()) if canonical_json(each["config"]) != wanted]
-        if (locked.get("version"), locked.get("prepared")) != (origin["version"], prepared) or not prepared:
-            others = [_digest(each["config"], _splits_of(known.load(name, None, storage, **each["config"]))) for each in others]
-        self.datasets[origin["name"]] = _without_none(
+        digests, wanted = SampleDigests(origin["name"], factory, origin["distribution"]), canonical_json(config)
+        locked = [{"config": dict(config), "splits": {key: digests.read(config, key, split) for key, split in splits.items()}}]
+        for each in self.datasets.get(origin["name"], {}).get("configurations", ()):
+            other: dict[str, Any] = each["config"]
+            if canonical_json(other) != wanted:  # in TOML tuples are lists
+                opened = _splits_of(known.load(name, None, storage, **other))
+                found = {key: digests.of(other, key, functools.partial(opened.__getitem__, key)) for key in opened}
+                locked.append({"config": other, "splits": found})
+        self.datasets[origin["name"]] = without_none(
             {
                 "version": origin["version"],
                 "plugin": None if plugin is None else " ".join(map(str, plugin)),
                 "libraries": libraries_of(origin["distribution"]),
-                "sources": _sources_of(factory),
-                "prepared": prepared,
-                "configurations": sorted(
-                    [*others, _digest(config, splits)], key=lambda each: (len(each["config"]), canonical_json(each["config"]))
-                ),
+                "sources": sources_of(factory),
+                "prepared": prepared_of(factory),
+                "configurations": sorted(locked, key=lambda each: (len(each["config"]), canonical_json(each["config"]))),
             }
         )
 
@@ -187,30 +193,51 @@ class LockFile:
             "length": len(iterator),
             "fingerprint": iterator.fingerprint(),
             "indices": _indices_digest(iterator),
-            "recipe": canonical_json(recipe),
+            "recipe": absolute_from(os.getcwd(), canonical_json(recipe)),
         }
 
     # ------------------------------------------------------------------ checking
 
-    def check(self, storage: Storage | None = None, *, repository: DatasetRepository | None = None) -> list[Difference]:
-        """What is not as the lock says. Retrieves and prepares nothing; reads samples only where prepared bytes differ.
+    def check(
+        self, storage: Storage | None = None, *, repository: DatasetRepository | None = None, samples: bool | None = None
+    ) -> list[Difference]:
+        """What is not as the lock says. Retrieves and prepares nothing.
 
         Args:
             storage: where the datasets are kept; None for the default store.
             repository: knows the datasets; None for the default one.
+            samples: read all samples once for each version of the code, and compare their digests, which the store remembers;
+                False: only where the prepared bytes differ. None: True, unless ``DATA_STACK_LOCK_SAMPLES`` is 0.
         """
-        return [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, prepares=False)]
+        how: dict[str, Any] = {"prepares": False, "samples": samples}
+        return [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, **how)]
 
-    def restore(self, storage: Storage | None = None, *, repository: DatasetRepository | None = None) -> list[Difference]:
+    def restore(
+        self,
+        storage: Storage | None = None,
+        *,
+        repository: DatasetRepository | None = None,
+        samples: bool | None = None,
+        sources: Mapping[str, str] | None = None,
+    ) -> list[Difference]:
         """Retrieve and prepare the datasets in a store, and make the stacks; return what is not as the lock says.
 
         Args:
             storage: where to keep the datasets; None for the default store.
             repository: knows the datasets; None for the default one.
+            samples: as for :meth:`check`.
+            sources: new paths of files that stacks read, or of folders, by their paths in the lock file.
+
+        Raises:
+            ConfigError: no stack reads a file at one of these places.
         """
-        found = [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, prepares=True)]
+        recipes = [each["recipe"] for each in self.stacks.values() if isinstance(each.get("recipe"), str)]
+        check_places(recipes, self._folder, sources or {})
+        stacks = _with_recipes(self.stacks, functools.partial(moved, self._folder, sources or {}))
+        how: dict[str, Any] = {"prepares": True, "samples": samples}
+        found = [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, **how)]
         datasets = {each.name: each for each in sorted(found, key=lambda each: not each.is_harmless)}
-        for name, entry in sorted(self.stacks.items()):
+        for name, entry in sorted(stacks.items()):
             found += self._check_stack(name, entry, storage, repository, datasets)
         return found
 
@@ -229,7 +256,14 @@ class LockFile:
         return entry
 
     def _check(
-        self, name: str, storage: Storage | None, repository: DatasetRepository | None, *, prepares: bool
+        self,
+        name: str,
+        storage: Storage | None,
+        repository: DatasetRepository | None,
+        *,
+        prepares: bool,
+        samples: bool | None = None,
+        only: Chosen | None = None,
     ) -> Iterator[Difference]:
         known, entry = repository or default_repository(), self.datasets[name]
         storage = None if storage is None else as_storage_connector(storage)  # its errors are not the plugin's
@@ -241,13 +275,10 @@ class LockFile:
                 for each in entry["configurations"]:
                     factory._check_definition().check_config(each["config"])
         except (DatasetNotFoundError, PluginError, ConfigError) as error:
-            what = "version" if isinstance(error, DatasetNotFoundError) and "without version" in str(error) else "plugin"
-            yield Difference(
-                name, what, f"{error} The lock names the plugin {entry.get('plugin', 'of your own program')}: {_install(entry)}"
-            )
+            what = "version" if isinstance(error, RevisionNotFoundError) else "plugin"
+            yield Difference(name, what, f"{error} {_name_plugin(entry, error)}")
             return
-        sources = {each["identifier"]: each for each in _sources_of(factory)}
-        yield from _differing_sources(name, entry.get("sources", []), sources)
+        yield from differing_sources(name, entry.get("sources", []), factory)
         if prepares:
             try:
                 for each in entry["configurations"]:
@@ -256,10 +287,11 @@ class LockFile:
                 yield Difference(name, "source" if not isinstance(error, PreparationError) else "preparation", str(error))
                 return
         elif isinstance(factory, DatasetFactory) and not factory.is_ready():
-            yield Difference(name, "preparation", "it is not prepared here; `data-stack lock restore` prepares it")
+            yield unreadiness(name, factory)
             return
-        plugin = f"{description.distribution} {description.distribution_version}"
-        yield from _differing_samples(name, entry, factory, known, versioned, storage, plugin)
+        compares = os.environ.get(SAMPLES_VARIABLE) != "0" if samples is None else samples
+        opens = functools.partial(known.load, versioned, storage=storage)
+        yield from differing_samples(name, entry, factory, description, opens, compares_equal_bytes=compares, only=only)
 
     def _check_stack(
         self,
@@ -279,11 +311,12 @@ class LockFile:
             for arguments in below:
                 if arguments["name"] in differing:  # of other bytes with the same samples
                     versioned = f"{arguments['name']}@{arguments['version']}"
-                    prepared = _prepared_of((repository or default_repository()).get_factory(versioned, storage))
+                    prepared = prepared_of((repository or default_repository()).get_factory(versioned, storage))
                     arguments["resources"] = to_plain({each["identifier"]: each["sha256"] for each in prepared})
             stack = from_recipe(recipe, storage=storage, repository=repository)
         except (RecipeError, DatasetNotFoundError, RetrievalError, PreparationError) as error:
-            yield Difference(name, "stack", f"the stack cannot be made: {error}")
+            elsewhere = missing_file_advice(entry["recipe"])
+            yield Difference(name, "stack", f"the stack cannot be made: {error}{elsewhere}")
             return
         except (KeyError, TypeError, ValueError) as error:
             yield Difference(name, "stack", f"its recipe in the lock is damaged: {error!r:.200}. Restore it from version control")
@@ -298,56 +331,12 @@ class LockFile:
             yield Difference(name, "stack", message, is_harmless=True)
 
 
-# ---------------------------------------------------------------------- what is compared
-
-
-def _differing_sources(name: str, locked: Any, declared: Mapping[str, Any]) -> Iterator[Difference]:
-    for source in locked:
-        now = declared.get(source.get("identifier"))
-        if now is None or any(now.get(key) != source[key] for key in ("sha256", "md5_sum") if key in source):
-            problem = (
-                "is not declared any more" if now is None else f"has another digest, {now.get('sha256') or now.get('md5_sum')}"
-            )
-            yield Difference(
-                name, "source", f"source {source.get('identifier')!r:.120} {problem}, in the plugin that is installed here"
-            )
-
-
-def _differing_samples(
-    name: str,
-    entry: Mapping[str, Any],
-    factory: Any,
-    repository: DatasetRepository,
-    versioned: str,
-    storage: Storage | None,
-    plugin: str,
-) -> Iterator[Difference]:
-    same_bytes = _prepared_of(factory) == entry.get("prepared")
-    if same_bytes and entry.get("prepared"):
-        return
-    others = differing_libraries(entry, plugin.partition(" ")[0])
-    differing = []
-    for each in entry["configurations"]:
-        options = f" ({', '.join(f'{key}={value!r:.40}' for key, value in each['config'].items())})" if each["config"] else ""
-        now = _digest(each["config"], _splits_of(repository.load(versioned, None, storage, **each["config"])))["splits"]
-        then = each["splits"]
-        differing += [f"{split!r}{options}" for split in sorted(then.keys() | now.keys()) if now.get(split) != then.get(split)]
-    if differing:
-        made_by = f"{plugin} made them here, {entry.get('plugin', 'another program')} then{others}"
-        yield Difference(
-            name,
-            "samples",
-            f"the samples of {', '.join(differing)} differ from those in the lock ({made_by}). {_install(entry)}, "
-            f"or see what changed with `data-stack diff`, and renew the lock with `data-stack lock add {name}`",
-        )
-    elif not same_bytes:
-        message = f"the prepared bytes differ from those in the lock, but all samples are equal{others}"
-        yield Difference(name, "preparation", message, is_harmless=True)
-
-
-def _install(entry: Mapping[str, Any]) -> str:
-    distribution, _, version = str(entry.get("plugin", "")).partition(" ")
-    return f"Install it with `pip install {distribution}=={version}`" if distribution else "Register it as then"
+def _with_recipes(stacks: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Stacks with changed recipes; a damaged one is an error when it is made."""
+    return {
+        name: {**each, "recipe": change(each["recipe"])} if isinstance(each.get("recipe"), str) else each
+        for name, each in stacks.items()
+    }
 
 
 def _is_entry(entry: Mapping[str, Any]) -> bool:
@@ -358,40 +347,14 @@ def _is_entry(entry: Mapping[str, Any]) -> bool:
     )
 
 
-def _digest(config: Mapping[str, Any], splits: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration with the length and the digest of the samples of each split."""
-    digests = {name: {"length": len(split), "samples": _samples_digest(split)} for name, split in splits.items()}
-    return {"config": dict(config), "splits": digests}
+def _name_plugin(entry: Mapping[str, Any], error: Exception) -> str:
+    is_missing = isinstance(error, DatasetNotFoundError) and not isinstance(error, RevisionNotFoundError)
+    plugin = entry.get("plugin", "of your own program")
+    return f"The lock names the plugin {plugin}. {advise_code(entry, is_missing=is_missing)}"
 
 
 def _splits_of(loaded: Any) -> dict[str, Any]:
     return loaded if isinstance(loaded, dict) else {"": loaded}
-
-
-def _sources_of(factory: Any) -> list[dict[str, Any]]:
-    sources = factory.sources if isinstance(factory, DatasetFactory) else ()
-    keys = ("identifier", "size", "sha256", "md5_sum")
-    return [
-        _without_none({**{key: getattr(source, key) for key in keys}, "sources": list(source.sources)})
-        for source in sorted(sources, key=lambda source: source.identifier)
-    ]
-
-
-def _prepared_of(factory: Any) -> list[dict[str, Any]]:
-    manifest = factory.manifest() if isinstance(factory, DatasetFactory) else None
-    records = () if manifest is None else manifest.prepared
-    return [
-        {"identifier": each.identifier, "size": each.size, "sha256": each.sha256 or ""}
-        for each in sorted(records, key=lambda each: each.identifier)
-    ]
-
-
-def _samples_digest(iterator: DatasetIteratorIF) -> str:
-    """SHA-256 of the digests of all samples, in order."""
-    digest, samples = hashlib.sha256(), access_to(iterator)
-    for start in range(0, samples.n_samples, _ROWS_AT_ONCE):
-        digest.update(row_digests(samples.batch(np.arange(start, min(start + _ROWS_AT_ONCE, samples.n_samples)))).tobytes())
-    return digest.hexdigest()
 
 
 def _indices_digest(iterator: DatasetIteratorIF) -> str:
@@ -400,10 +363,6 @@ def _indices_digest(iterator: DatasetIteratorIF) -> str:
     every = np.arange(len(iterator))
     indices = every if positions is None else take(positions, every)
     return hashlib.sha256(indices.astype("<i8").tobytes()).hexdigest()
-
-
-def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if value is not None}
 
 
 def _sort(entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -476,14 +435,13 @@ def load_by_lock(
     entry = locked.entry(name)
     connector = as_storage_connector(storage)
     versioned = name if entry.get("version") is None else f"{name}@{entry['version']}"
+    config = _choose(name, entry["configurations"], config)
     try:
-        loaded = default_repository().load(
-            versioned, split, connector, progress=progress, **_choose(name, entry["configurations"], config)
-        )
+        loaded = default_repository().load(versioned, split, connector, progress=progress, **config)
     except DatasetNotFoundError as error:
-        raise LockError(
-            f"{error} The lock names the plugin {entry.get('plugin', 'of your own program')}. {_install(entry)}"
-        ) from error
-    if problems := [each for each in locked._check(name, connector, None, prepares=False) if not each.is_harmless]:
+        raise LockError(f"{error} {_name_plugin(entry, error)}") from error
+    with progress_as(progress):
+        found = list(locked._check(name, connector, None, prepares=False, only=(config, split)))
+    if problems := [each for each in found if not each.is_harmless]:
         raise LockError("; ".join(map(str, problems)))
     return loaded

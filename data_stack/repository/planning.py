@@ -18,7 +18,8 @@ from data_stack.dataset.stored import StoredDataset
 from data_stack.exception import ConfigError, DataStackError, LicenceDeniedError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.inquiry import SourceAnswers, ask_sources
-from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, StorageConnector
+from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
+from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import ResourceInfo
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.repository.inventory import take_inventory
@@ -241,8 +242,7 @@ def _earlier(name: str, connector: StorageConnector) -> list[Manifest]:
 
 def _free_bytes(connector: StorageConnector) -> int | None:
     """Free bytes of the disk of a folder, which need not be there yet; None for other stores."""
-    while isinstance(connector, CachedStorageConnector):
-        connector = connector.remote
+    connector = uncached(connector)
     if not isinstance(connector, FileStorageConnector):
         return None
     folder = connector.root_path

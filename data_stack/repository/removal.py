@@ -17,7 +17,7 @@ from data_stack.exception import (
     StorageConflictError,
     UnsupportedStorageOperationError,
 )
-from data_stack.io.storage_connectors.cached import CachedStorageConnector
+from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import Garbage, StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.partials import remove_locally
@@ -130,10 +130,7 @@ def remove_dataset(
 
 
 def _check_removable(connector: StorageConnector, name: str, *, is_listed: bool) -> None:
-    innermost = connector
-    while isinstance(innermost, CachedStorageConnector):
-        innermost = innermost.remote
-    can_delete = type(innermost).delete_resource is not StorageConnector.delete_resource
+    can_delete = type(uncached(connector)).delete_resource is not StorageConnector.delete_resource
     if not (is_listed and can_delete):
         raise UnsupportedStorageOperationError(
             f"{connector!r} cannot {'delete' if is_listed else 'list'} resources, so no dataset can be removed from it; "

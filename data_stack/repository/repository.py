@@ -18,6 +18,7 @@ from data_stack.exception import (
     DatasetFileCorruptError,
     DatasetNotFoundError,
     PluginError,
+    RevisionNotFoundError,
 )
 from data_stack.io.progress import progress_as
 from data_stack.io.resource_definition import ResourceDefinition
@@ -296,7 +297,7 @@ class DatasetRepository:
         if provided == identifier or getattr(getattr(found, "card", None), "version", None) == version:
             return found
         offered = ", ".join(self.versions(str(provided))) or "none that is named"
-        raise DatasetNotFoundError(
+        raise RevisionNotFoundError(
             f"dataset {provided!r:.80} is installed without version {version!r:.40}; it offers: {offered}. Install a release of "
             f"its plugin that has this version, or load {provided!r:.80} as it is"
         )

@@ -10,7 +10,7 @@ from data_stack.dataset.resource_names import MANIFEST
 from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError, StorageError, StorageUnavailableError
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
-from data_stack.io.storage_connectors.cached import CachedStorageConnector
+from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.repository.default_storage import Storage, check_there, existing_storage
 from data_stack.repository.inventory import ExpectedResource, take_inventory
@@ -74,8 +74,7 @@ def verify_storage(
     started = time.perf_counter()
     connector = existing_storage(storage)
     check_there(connector, may_be_new=storage is None)
-    while isinstance(connector, CachedStorageConnector):  # the cache says nothing about the store
-        connector = connector.remote
+    connector = uncached(connector)  # the cache says nothing about the store
     inventory = take_inventory(connector, names, must_exist=True)
     expected, faults = inventory.resources(), list[Fault]()
     for folder, version in inventory.versions.items():

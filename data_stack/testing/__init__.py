@@ -22,7 +22,7 @@ except ImportError as error:
     raise MissingDependencyError("data_stack.testing", "pytest", "testing") from error
 
 # Before any of them is imported: a failed assert then shows its values, as in a test module.
-_MODULES = ("codecs", "datasets", "encoders", "engines", "iterators", "layers", "retrievers", "storage")
+_MODULES = ("codecs", "datasets", "encoders", "engines", "iterators", "layers", "retrievers", "storage", "storage_operations")
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES))
 
 from data_stack.testing.codecs import CodecContract  # noqa: E402

@@ -17,18 +17,22 @@ from typing import Any, ClassVar, Final
 import pytest
 
 from data_stack.exception import (
-    ChecksumMismatchError,
     MalformedIdentifierError,
     ResourceChangedError,
     ResourceNotFoundError,
-    UnsupportedStorageOperationError,
 )
 from data_stack.io.resources import StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.testing.storage_operations import (
+    CONTENT,
+    SourceFailed,
+    StorageOperations,
+    assert_same_bytes,
+    content,
+    overrides,
+)
 
 __all__ = ["HOSTILE_IDENTIFIERS", "StorageConnectorContract", "assert_same_bytes", "content"]
-
-CONTENT: Final = hashlib.shake_128(b"content").digest(300_001)  # every place tells where it is
 
 HOSTILE_IDENTIFIERS: Final = [
     "", ".", "..", "/", "../up", "a/../../up", "/etc/passwd", "//host/share", "a//b", "a/", "/a", "a/./b", "./a",
@@ -39,11 +43,7 @@ HOSTILE_IDENTIFIERS: Final = [
 ]  # fmt: skip
 
 
-class SourceFailed(Exception):
-    """What a source of bytes says when it breaks off."""
-
-
-class StorageConnectorContract:
+class StorageConnectorContract(StorageOperations):
     """Inherit it in a test class, and give it a fixture ``connector``: an empty store, of its own for each test.
 
     Methods that a connector does not override are held to their defaults: deleting and listing say that they are not
@@ -270,74 +270,6 @@ class StorageConnectorContract:
             with contextlib.suppress(ResourceChangedError, ResourceNotFoundError):
                 assert_same_bytes(beginning + resource.read(), data)
 
-    # ------------------------------------------------------------------ optional operations
-
-    def test_what_was_deleted_is_gone_and_nothing_else(self, connector: StorageConnector) -> None:
-        if not overrides(connector, "delete_resource"):
-            with pytest.raises(UnsupportedStorageOperationError):
-                connector.delete_resource("never")
-            return
-        for identifier in ("a", "ab", "b/c", "b/d"):
-            connector.set_resource(identifier, identifier.encode())
-
-        for identifier in ("a", "b/c"):
-            connector.delete_resource(identifier)
-            with pytest.raises(ResourceNotFoundError):
-                connector.delete_resource(identifier)
-
-        assert [connector.has_resource(identifier) for identifier in ("a", "ab", "b/c", "b/d")] == [False, True, False, True]
-        connector.set_resource("a", b"again")
-        assert content(connector, "a") == b"again"
-
-    def test_resources_are_listed_by_prefix_in_order(self, connector: StorageConnector) -> None:
-        if not overrides(connector, "list_resources"):
-            with pytest.raises(UnsupportedStorageOperationError):
-                connector.list_resources()
-            return
-        assert connector.list_resources() == []
-        stored = ["b/1", "a/10", "a/2", "ab", "a-b/c", "a/20/deep"]
-        for identifier in stored:
-            connector.set_resource(identifier, b"")
-
-        for prefix in ("", "a/", "a", "a/2", "c"):
-            assert connector.list_resources(prefix) == sorted(each for each in stored if each.startswith(prefix))
-        with pytest.raises(MalformedIdentifierError):
-            connector.list_resources("a\0")
-
-    def test_a_digest_is_known_without_reading_and_verifying_finds_a_wrong_one(self, connector: StorageConnector) -> None:
-        sha256 = hashlib.sha256(CONTENT).hexdigest()
-        connector.set_resource("a", CONTENT)
-
-        info = connector.stat("a")
-
-        assert (info.identifier, info.size) == ("a", len(CONTENT))
-        assert info.sha256 in ([] if connector.knows_digests else [None]) + [sha256]
-        with connector.get_resource("a") as resource:
-            assert resource.sha256 == info.sha256
-        assert connector.verify_resource("a").sha256 == sha256
-        with pytest.raises(ChecksumMismatchError):
-            connector.verify_resource("a", "0" * 64)
-
-    def test_a_created_resource_is_published_when_its_block_ends_cleanly(self, connector: StorageConnector) -> None:
-        with connector.create("a/b") as file:
-            file.write(b"????56789")
-            file.write(memoryview(CONTENT))
-            file.seek(0)
-            file.write(b"0123")
-            file.seek(2)
-            assert file.read(4) == b"2356"
-            file.truncate(1000)
-            assert not connector.has_resource("a/b")
-
-        for identifier in ("a/b", "new"):
-            with pytest.raises(SourceFailed), connector.create(identifier) as broken_off:
-                broken_off.write(CONTENT)
-                raise SourceFailed
-        expected = (b"012356789" + CONTENT)[:1000]
-        assert content(connector, "a/b") == expected
-        assert file.digest.sha256 == hashlib.sha256(expected).hexdigest()
-        assert not connector.has_resource("new")
-
     # ------------------------------------------------------------------ leases and upkeep
 
     def test_a_lease_is_for_one_at_a_time(self, connector: StorageConnector) -> None:
@@ -429,27 +361,6 @@ class StorageConnectorContract:
 
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
             assert_same_bytes(beginning + resource.read(), CONTENT)
-
-
-def assert_same_bytes(actual: bytes, expected: bytes) -> None:
-    """Fail with the first difference. (pytest would compare byte by byte, in CI whole: minutes for a few 100 kB.)"""
-    if actual != expected:
-        at = next((i for i, (a, b) in enumerate(zip(actual, expected, strict=False)) if a != b), min(len(actual), len(expected)))
-        pytest.fail(
-            f"{len(actual):,} bytes differ from the {len(expected):,} expected ones from offset {at:,} on: "
-            f"{actual[at : at + 20]!r} instead of {expected[at : at + 20]!r}"
-        )
-
-
-def content(connector: StorageConnector, identifier: str) -> bytes:
-    """All bytes of a stored resource."""
-    with connector.get_resource(identifier) as resource:
-        return resource.read()
-
-
-def overrides(connector: StorageConnector, method: str) -> bool:
-    """Whether a connector brings a method of its own, instead of the default of StorageConnector."""
-    return getattr(type(connector), method) is not getattr(StorageConnector, method)
 
 
 def _hold_lease(connector: StorageConnector, pipe: Any) -> None:

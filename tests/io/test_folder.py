@@ -20,7 +20,7 @@ from data_stack.exception import (
 from data_stack.io.folder import Folder, folder_of, lend_folder
 from data_stack.io.location import location_of
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, InMemoryStorageConnector
 
 
 @pytest.fixture(params=["folder", "store", "files"])
@@ -148,6 +148,16 @@ def test_a_deleted_file_leaves_no_empty_folders(folder: Folder) -> None:
     assert folder.can_delete
     assert folder.list_files() == ["x/a"]
     assert folder.subfolder("x").list_names() == ["a"]
+
+
+def test_a_cache_cannot_delete_where_the_store_behind_it_cannot(tmp_path: Path) -> None:
+    for remote, can_delete in ((MinimalConnector(), False), (InMemoryStorageConnector(), True)):
+        cached = CachedStorageConnector(remote, tmp_path / "cache")
+        twice = CachedStorageConnector(cached, tmp_path / "second")
+
+        assert [folder_of(store).can_delete for store in (remote, cached, twice)] == [can_delete] * 3
+    with pytest.raises(UnsupportedStorageOperationError):
+        folder_of(CachedStorageConnector(MinimalConnector(), tmp_path / "cache")).list_files()
 
 
 def test_a_folder_is_leased_by_one_at_a_time(tmp_path: Path) -> None:

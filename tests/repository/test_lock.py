@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -256,3 +257,80 @@ def test_a_lock_holds_one_version_of_a_dataset_and_values_of_toml(tmp_path: Path
     with pytest.raises(ConfigError, match="TOML"):
         locked.write(tmp_path / "lock")
     assert not (tmp_path / "lock").exists()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "project" / "data" / "x.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text("a,b\n1,2\n3,4\n")
+    return path
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_a_file_below_the_lock_file_is_found_where_both_were_moved(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_relative: bool
+) -> None:
+    monkeypatch.chdir(tmp_path / "project" / "data")
+    stack = data_stack.from_csv("x.csv" if is_relative else table).shuffle(seed=1)
+    data_stack.lock(path="../data_stack.lock", stack=stack)
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "project").rename(tmp_path / "elsewhere")
+    lock_file = tmp_path / "elsewhere" / "data_stack.lock"
+
+    assert '"path\\":\\"data/x.csv\\"' in lock_file.read_text()
+    assert LockFile.read(lock_file).restore("memory://") == []
+    LockFile.read(lock_file).write(tmp_path / "above.lock")
+    assert "elsewhere/data/x.csv" in (tmp_path / "above.lock").read_text()
+    assert LockFile.read(tmp_path / "above.lock").restore("memory://") == []
+
+
+@pytest.mark.parametrize("old", ["data", "data/x.csv", "{folder}/data", "{folder}/data/x.csv"])
+def test_a_file_that_lies_elsewhere_is_given_by_its_new_place(table: Path, tmp_path: Path, old: str) -> None:
+    lock_file = tmp_path / "project" / "data_stack.lock"
+    data_stack.lock(path=lock_file, stack=data_stack.from_csv(table).take(1))
+    moved = tmp_path / "moved"
+    table.parent.rename(moved)
+    (missing,) = LockFile.read(lock_file).restore("memory://")
+    old = old.format(folder=lock_file.parent)
+    new = str(moved / "x.csv" if old.endswith(".csv") else moved)
+
+    assert LockFile.read(lock_file).restore("memory://", sources={old: new}) == []
+    assert f"lock restore --source {table}=PATH" in missing.message
+    with pytest.raises(ConfigError, match=r"no stack of the lock reads 'dat' or a file below it; they read: .*x\.csv"):
+        LockFile.read(lock_file).restore("memory://", sources={"dat": new})
+    (moved / "x.csv").write_text("a,b\n1,2\n3,5\n")
+    (changed,) = LockFile.read(lock_file).restore("memory://", sources={old: new})
+    assert "has changed" in changed.message
+
+
+def test_a_file_that_shares_only_the_root_with_the_lock_keeps_its_path(tmp_path: Path) -> None:
+    nodes = [{"layer": "table_file", "of": [], "arguments": {"path": "/data/x.csv"}}]
+    locked = LockFile({}, {"stack": {"recipe": json.dumps({"nodes": nodes})}}, tmp_path)
+
+    locked.write(tmp_path / "x.lock")
+
+    assert "/data/x.csv" in (tmp_path / "x.lock").read_text()
+    assert LockFile.read(tmp_path / "x.lock").stacks["stack"]["recipe"] == json.dumps(
+        {"nodes": nodes}, sort_keys=True, separators=(",", ":")
+    )
+
+
+@pytest.mark.parametrize("damage", ["cut off", "another byte", "missing", "manifest"])
+def test_a_damaged_dataset_is_not_said_to_be_unprepared(lock_path: Path, tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "first" / "numbers" / "1.0.0"
+    path = folder / ("manifest.json" if damage == "manifest" else "numbers.bin")
+    data = path.read_bytes()
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(data[:-20] if damage != "another byte" else data[:-1] + b"!")
+
+    (found,) = LockFile.read(lock_path).check(tmp_path / "first")
+
+    assert (found.what, found.is_harmless) == ("preparation", False)
+    assert "not prepared here" not in found.message
+    assert "what is stored here cannot be used: " in found.message
+    assert "`data-stack prepare numbers --again`" in found.message
+    assert "`data-stack copy --deep`" in found.message
+    assert LockFile.read(lock_path).restore(tmp_path / "first") == []

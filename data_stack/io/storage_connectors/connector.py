@@ -219,11 +219,16 @@ class StorageConnector(ABC):
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         """Rename a resource, replacing one of the new name. It exists under at least one of both names at any time.
 
+        Renaming a resource to its own name leaves it as it is, in every store.
+
         Raises:
             ResourceNotFoundError: nothing is stored under ``identifier``.
             StorageError: it could not be written; an old resource ``new_identifier`` is unchanged.
             UnsupportedStorageOperationError: this store cannot delete.
         """
+        if identifier == new_identifier:
+            self.stat(identifier)  # raises if it is missing
+            return
         with self.get_resource(identifier) as resource:
             self.set_resource(new_identifier, resource)
         self.delete_resource(identifier)

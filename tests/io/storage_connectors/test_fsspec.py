@@ -134,6 +134,17 @@ def test_moving_sends_no_content_and_readers_go_on(connector: FsspecStorageConne
     assert content(connector, "b") == BIG
 
 
+def test_a_plain_file_of_another_tool_stays_when_it_is_moved_to_its_own_name(
+    connector: FsspecStorageConnector, root: Path
+) -> None:
+    root.mkdir(exist_ok=True)
+    root.joinpath("plain.txt").write_bytes(b"of another tool")
+
+    connector.move_resource("plain.txt", "plain.txt")
+
+    assert content(connector, "plain.txt") == b"of another tool"
+
+
 # ---------------------------------------------------------------------- damage
 
 

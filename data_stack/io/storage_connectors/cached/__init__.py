@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from data_stack.io.storage_connectors.cached.connector import CachedStorageConnector, CacheInfo
+from data_stack.io.storage_connectors.cached.connector import CachedStorageConnector, CacheInfo, uncached
 
-__all__ = ["CacheInfo", "CachedStorageConnector"]
+__all__ = ["CacheInfo", "CachedStorageConnector", "uncached"]

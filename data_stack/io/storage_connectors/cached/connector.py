@@ -281,3 +281,10 @@ class CachedStorageConnector(StorageConnector):
     def _forget(self, identifier: str) -> None:
         self._last.pop(identifier, None)
         self._folder.forget(identifier)
+
+
+def uncached(connector: StorageConnector) -> StorageConnector:
+    """The store behind all caches, which decides what is possible."""
+    while isinstance(connector, CachedStorageConnector):
+        connector = connector.remote
+    return connector
