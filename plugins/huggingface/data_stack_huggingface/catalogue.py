@@ -134,12 +134,15 @@ class HubDataset(data_stack.CatalogueDataset):
         records = [ResourceRecord(key, each.size, each.sha256) for key, each in self._files.items()]
         files = HubFiles({f"{definition.folder}/{key}": each for key, each in self._files.items()})
         prepared = data_stack.Resources(files, definition.folder, records)
-        return self.open(definition.check_config(config)[0], prepared), self.iterator_meta
+        split, options = definition.check_config(config)
+        return self.open(split, prepared, **options), self.iterator_meta
 
-    def open(self, split: str, prepared: data_stack.Resources, *, lazy: bool = False) -> DatasetIteratorIF:
-        """The rows of a split."""
+    def open(
+        self, split: str, prepared: data_stack.Resources, *, lazy: bool = False, image_mode: str | None = None
+    ) -> DatasetIteratorIF:
+        """The rows of a split; ``image_mode="RGB"`` converts all images to a mode of Pillow."""
         rows = ParquetDataset(prepared, prefix=f"data/{split}")
         features = features_of_files(rows.metadata) or self._features
-        encoders = encoders_of(rows, features, f"{split!r} of {self.card.name}@{self.card.version}")
+        encoders = encoders_of(rows, features, f"{split!r} of {self.card.name}@{self.card.version}", image_mode)
         vars(self).update(parts_of(features, list(rows.schema.fields)))
         return rows.encode(encoders) if encoders else rows

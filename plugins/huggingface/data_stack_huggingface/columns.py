@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,20 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack import IteratorMeta
-from data_stack.codecs.images import pillow
+from data_stack.codecs.images import decode_image
 from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import CatalogueSchemaError
 from data_stack.formats.parquet import ParquetDataset
-from data_stack.util.request_limit import check_request
 from data_stack.util.stacked_values import stack_values
-
-#: Modes of images whose values are the pixels; palettes, inks and the like are converted.
-_MODES = ("L", "LA", "RGB", "RGBA", "I;16")
 
 
 class HubEncoder(Encoder):
-    """Images of the Hub, dicts of ``bytes`` and ``path``, as arrays, uint8 ``(height, width[, channels])``; or lists as arrays.
+    """Images of the Hub, dicts of ``bytes`` and ``path``, as arrays (see :mod:`data_stack.codecs.images`); or lists as arrays.
 
     Args:
         mode: of Pillow, to convert images to; None: as they are stored.
@@ -48,18 +42,14 @@ class HubEncoder(Encoder):
         for place, value in enumerate(column):
             try:
                 values.append(None if value is None else self._decode(value))
-            except (OSError, SyntaxError, TypeError, ValueError, pillow().DecompressionBombError) as error:
+            except (TypeError, ValueError) as error:
                 raise EncodingError(f"it is no {self._dtype or 'image'} with bytes: {error!s:.200}", place) from error
         return stack_values(values)
 
     def _decode(self, value: Any) -> npt.NDArray[Any]:
         if self._dtype is not None:
             return np.asarray(value, self._dtype).reshape(self._shape)
-        with pillow().open(io.BytesIO(value["bytes"])) as opened:
-            check_request(3 * math.prod(opened.size), f"an image of {opened.width} x {opened.height} pixels")
-            image = pillow("ImageOps").exif_transpose(opened)
-            wanted = self._mode or (image.mode if image.mode in _MODES else "RGB")
-            return np.array(image if image.mode == wanted else image.convert(wanted))
+        return decode_image(value["bytes"], self._mode)
 
 
 def features_of_files(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
@@ -87,13 +77,16 @@ def features_of_card(card: Mapping[str, Any], config: str | None) -> dict[str, A
     return found
 
 
-def encoders_of(rows: ParquetDataset, features: Mapping[str, Any], place: str) -> dict[int | str, HubEncoder]:
+def encoders_of(
+    rows: ParquetDataset, features: Mapping[str, Any], place: str, image_mode: str | None = None
+) -> dict[int | str, HubEncoder]:
     """The encoders of the columns whose values are not as Parquet has them.
 
     Args:
         rows: of the files.
         features: by column; empty if there are none.
         place: names the files in errors.
+        image_mode: of Pillow, to convert images to; None: that of their feature, or else as they are stored.
 
     Raises:
         CatalogueSchemaError: the files have other columns than the features say, or than the first of them.
@@ -106,7 +99,7 @@ def encoders_of(rows: ParquetDataset, features: Mapping[str, Any], place: str) -
         if (kind == "Image" and not is_file) or (kind == "ClassLabel" and not pa.types.is_integer(type_)):
             differing = {f"{name}: {kind} is stored as {type_!s:.60}"}
         elif kind == "Image":
-            encoders[name] = HubEncoder(feature.get("mode"))
+            encoders[name] = HubEncoder(image_mode or feature.get("mode"))
         elif kind.startswith("Array") and isinstance(shape, list) and None not in shape:
             encoders[name] = HubEncoder(None, feature.get("dtype"), shape)
     if differing:
