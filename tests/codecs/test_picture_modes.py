@@ -95,11 +95,11 @@ def test_codecs_and_decode_image_give_the_type_of_the_picture(name: str) -> None
 @pytest.mark.parametrize("name", FILES)
 def test_hugging_face_images_have_the_type_of_the_picture(name: str) -> None:
     rows = datasets.Dataset.from_dict({"image": [{"bytes": FILES[name], "path": None}] * 2})
-    samples = data_stack.from_huggingface(rows.cast_column("image", datasets.Image()))
+    samples: Any = data_stack.from_huggingface(rows.cast_column("image", datasets.Image()))
 
     assert_same(samples[0]["image"], name)
     assert_same(samples.read_batch([1, 0])["image"][1], name)
-    back = samples.to_huggingface()
+    back: Any = samples.to_huggingface()
     assert (np.asarray(back[0]["image"]) == expected(name)).all()
 
 
