@@ -13,6 +13,10 @@ from data_stack.codecs.npy import NpyCodec as NpyCodec
 from data_stack.codecs.npz import NpzCodec as NpzCodec
 from data_stack.codecs.packed import MsgpackCodec as MsgpackCodec
 from data_stack.codecs.packed import TreeCodec as TreeCodec
+from data_stack.codecs.pillow_images import BmpCodec as BmpCodec
+from data_stack.codecs.pillow_images import GifCodec as GifCodec
+from data_stack.codecs.pillow_images import PnmCodec as PnmCodec
+from data_stack.codecs.pillow_images import TiffCodec as TiffCodec
 from data_stack.codecs.plain import BytesCodec as BytesCodec
 from data_stack.codecs.plain import Utf8Codec as Utf8Codec
 from data_stack.codecs.png import PngCodec as PngCodec

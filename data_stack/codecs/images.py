@@ -1,8 +1,28 @@
-"""What codecs of images share, and how they use Pillow."""
+"""How image files become arrays: what the codecs of images share, and how they use Pillow.
+
+An array has the type of the picture, as ``numpy.asarray(PIL.Image.open(file))`` gives it; nothing is converted unless a mode is
+asked for:
+
+==========================  =======================  ==================================================
+mode of Pillow              dtype                    shape
+==========================  =======================  ==================================================
+``1``                       bool                     ``(height, width)``
+``L``                       uint8                    ``(height, width)``
+``P``                       uint8                    ``(height, width)``, indices of the palette
+``LA``, ``PA``              uint8                    ``(height, width, 2)``
+``RGB``, ``YCbCr``, ...     uint8                    ``(height, width, 3)``
+``RGBA``, ``CMYK``          uint8                    ``(height, width, 4)``
+``I;16``                    uint16                   ``(height, width)``
+``I``                       int32                    ``(height, width)``
+``F``                       float32                  ``(height, width)``
+==========================  =======================  ==================================================
+"""
 
 from __future__ import annotations
 
+import functools
 import io
+import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -12,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column, check_range, import_optional
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, RequestLimitError
 from data_stack.util.request_limit import check_request
 
 if TYPE_CHECKING:
@@ -20,6 +40,8 @@ if TYPE_CHECKING:
 
 #: What Pillow warns from on: a quarter of a GiB of RGB.
 MAX_PIXELS = 89_478_485
+#: Formats for which Pillow starts Ghostscript, or calls Windows.
+_RUN_PROGRAMS = frozenset(("EPS", "WMF"))
 
 
 def pillow(module: str = "Image") -> ModuleType:
@@ -27,9 +49,46 @@ def pillow(module: str = "Image") -> ModuleType:
     return import_optional(f"PIL.{module}", "a column of images", "Pillow", "images")
 
 
+def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
+    """The pixels of an image file of any format that Pillow reads, turned as its EXIF data say; of an animation the first frame.
+
+    Args:
+        data: the file.
+        mode: of Pillow, to convert to; None: as the file has it.
+
+    Raises:
+        ValueError: it cannot be read.
+        RequestLimitError: it is too large for the current request.
+    """
+    try:
+        with pillow().open(io.BytesIO(data), formats=_formats()) as opened:
+            check_request(3 * math.prod(opened.size), f"an image of {opened.width} x {opened.height} pixels")
+            image = pillow("ImageOps").exif_transpose(opened)
+            return pixels_of(image if mode in (None, image.mode) else image.convert(mode))
+    except (RequestLimitError, MemoryError):
+        raise
+    except Exception as error:  # Pillow's parsers raise SyntaxError, struct.error, OverflowError and others
+        raise ValueError(f"the image cannot be decoded: {error!s:.200}") from error
+
+
+@functools.cache
+def _formats() -> tuple[str, ...]:
+    image_module = pillow()
+    image_module.preinit()  # the common ones come first
+    image_module.init()
+    return tuple(name for name in image_module.ID if name not in _RUN_PROGRAMS)
+
+
+def pixels_of(image: Image.Image) -> npt.NDArray[Any]:
+    """The pixels of an image of Pillow in its own type; the array is a copy, in the byte order of this machine."""
+    image.load()  # whose errors numpy would hide
+    pixels = np.array(image)
+    return pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ImageCodec(Codec):
-    """Images of one file format as arrays.
+    """Images of one file format as arrays in the type of the picture, see the table of this module.
 
     A value to be stored is an array of pixels, uint8 of shape ``(height, width)`` or ``(height, width, channels)``, or what
     numpy takes for one, such as a Pillow image; one channel is stored like none. Or it is the bytes of such a file, which are
@@ -50,9 +109,11 @@ class ImageCodec(Codec):
     #: What of Pillow reads the format.
     _module: ClassVar[str]
     _class: ClassVar[str]
-    _signature: ClassVar[bytes]
+    _signature: ClassVar[bytes | tuple[bytes, ...]]
     _dtypes: ClassVar[tuple[str, ...]] = ("uint8",)
     _channels: ClassVar[tuple[int, ...]]
+    #: Images of Pillow that are stored as they are.
+    _modes: ClassVar[tuple[str, ...]] = ("1", "L", "LA", "RGB", "RGBA", "I;16")
 
     def __post_init__(self) -> None:
         pillow()
@@ -63,7 +124,7 @@ class ImageCodec(Codec):
     def encode(self, value: Any) -> bytes:
         if isinstance(value, (bytes, bytearray, memoryview)):
             record = bytes(value)
-            with self._open(record):
+            with self.open(record):
                 return record
         return self._encode(self._pixels(value))
 
@@ -96,16 +157,13 @@ class ImageCodec(Codec):
         """The pixels, shape ``(height, width)`` or ``(height, width, channels)``."""
         return self._by_pillow(record)
 
-    def _convert(self, image: ImageFile.ImageFile) -> Image.Image:
-        return image if self.mode in (None, image.mode) else image.convert(self.mode)
-
     @abstractmethod
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         """The record of an array that :meth:`_pixels` gave."""
 
     def _pixels(self, value: Any) -> npt.NDArray[Any]:
         """An array of shape (h, w) or (h, w, channels), C-contiguous, of a dtype that the format has."""
-        if isinstance(value, pillow().Image) and value.mode not in ("1", "L", "LA", "RGB", "RGBA", "I;16"):
+        if isinstance(value, pillow().Image) and value.mode not in self._modes:
             raise TypeError(f"an image of mode {value.mode} is to be converted before: image.convert('RGB')")
         pixels = np.asarray(value)
         if pixels.ndim == 3 and pixels.shape[2] == 1:
@@ -134,12 +192,19 @@ class ImageCodec(Codec):
             )
         check_request(3 * width * height, f"an image of {width} x {height} pixels")
 
-    def _open(self, record: bytes) -> ImageFile.ImageFile:
+    def open(self, record: bytes) -> ImageFile.ImageFile:
+        """The image of a record, of Pillow, whose pixels are not yet decoded.
+
+        Raises:
+            ValueError: it is no such image, or too large.
+        """
         if not record.startswith(self._signature):
             raise ValueError(f"this is no {self.name} image: it begins with {record[:12]!r}")
         try:
             # By the one class that reads this format: Image.open would look for others, and has limits of its own.
             image: ImageFile.ImageFile = getattr(pillow(self._module), self._class)(io.BytesIO(record))
+        except MemoryError:
+            raise
         except Exception as error:  # Pillow's parsers raise SyntaxError, struct.error, OverflowError and others
             raise ValueError(f"this is no whole {self.name} image: {error!s:.200}") from error
         self._check_pixels(*image.size)
@@ -148,10 +213,10 @@ class ImageCodec(Codec):
         return image
 
     def _by_pillow(self, record: bytes) -> npt.NDArray[Any]:
-        with self._open(record) as image:
+        with self.open(record) as image:
             try:
-                image.load()
-                # A copy, since Pillow's own is read-only.
-                return np.array(self._convert(image))
+                return pixels_of(image if self.mode in (None, image.mode) else image.convert(self.mode))
+            except MemoryError:
+                raise
             except Exception as error:
                 raise ValueError(f"a {self.name} image is damaged: {error!s:.200}") from error

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import check_range
+from data_stack.codecs.codec import Codec, Column, check_range
 from data_stack.codecs.images import ImageCodec, pillow
 from data_stack.codecs.registry import register_codec
 
@@ -34,7 +35,7 @@ except ImportError:
     _simplejpeg = None
 
 if TYPE_CHECKING:
-    from PIL import Image, ImageFile
+    from PIL import ImageFile
 
 simplejpeg: ModuleType | None = _simplejpeg
 
@@ -51,11 +52,12 @@ _HARMLESS = ("extraneous bytes", "Unknown Adobe color transform")
 class JpgCodec(ImageCodec):
     """JPEG (Granular's ``jpg``): uint8 of shape ``(height, width, 3)``, or ``(height, width)`` of a grey image.
 
-    Greyscale of shape ``(height, width, 1)`` is stored too, and comes back as ``(height, width)``. CMYK is read as RGB. Colours
-    are stored at half the size (4:2:0). An image that is damaged inside is refused where simplejpeg is there to tell.
+    Greyscale of shape ``(height, width, 1)`` is stored too, and comes back as ``(height, width)``. A file in CMYK is read as
+    four channels, as Pillow has them; ``mode="RGB"`` converts it. Colours are stored at half the size (4:2:0). An image that is
+    damaged inside is refused where simplejpeg is there to tell.
 
     Args:
-        mode: ``"RGB"`` or ``"L"`` reads each image so, ``"RGBA"`` adds a channel; None for RGB or grey as it is stored.
+        mode: ``"RGB"`` or ``"L"`` reads each image so, ``"RGBA"`` adds a channel; None for what is stored.
         max_pixels: what a record may claim to hold.
         quality: 1 to 100. (Granular always stores 75, by Pillow, whose bytes differ from those of simplejpeg.)
     """
@@ -89,13 +91,14 @@ class JpgCodec(ImageCodec):
             raise
         return pixels[:, :, 0] if is_grey else pixels
 
-    def _open(self, record: bytes) -> ImageFile.ImageFile:
-        image = super()._open(record)
+    def open(self, record: bytes) -> ImageFile.ImageFile:
+        image = super().open(record)
         self._check_scans(record, image.width * image.height)
         return image
 
-    def _convert(self, image: ImageFile.ImageFile) -> Image.Image:
-        return image.convert("RGB") if self.mode is None and image.mode not in ("L", "RGB") else super()._convert(image)
+    def adapt(self, column: Column) -> Codec:
+        is_cmyk = column.dtype == np.uint8 and column.shape is not None and column.shape[2:] == (4,)
+        return self if is_cmyk else super().adapt(column)  # files, no arrays, are stored in CMYK
 
     def _check_scans(self, record: bytes, n_pixels: int) -> None:
         most = _MAX_SCANS_OF_ALL_PIXELS * self.max_pixels

@@ -73,11 +73,11 @@ class PngCodec(ImageCodec):
         is_deep = column.dtype == np.uint16 and column.shape is not None
         return ImageCodec.adapt(replace(self, deep=True) if is_deep and not self.deep else self, column)
 
-    def _open(self, record: bytes) -> ImageFile.ImageFile:
+    def open(self, record: bytes) -> ImageFile.ImageFile:
         # Pillow skips the checksums of the pixels, and takes a file without its end.
         if record.startswith(self._signature):
             check_chunks(record)
-        return super()._open(record)
+        return super().open(record)
 
     def _takes(self, dtype: np.dtype[Any], channels: int) -> bool:
         name = dtype.newbyteorder("=").name

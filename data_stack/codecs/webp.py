@@ -46,10 +46,10 @@ class WebpCodec(ImageCodec):
     def recognizes(cls, start: bytes) -> bool:
         return start[:4] == b"RIFF" and start[8:12] == b"WEBP"
 
-    def _open(self, record: bytes) -> ImageFile.ImageFile:
+    def open(self, record: bytes) -> ImageFile.ImageFile:
         # libwebp makes room for the pixels before Pillow tells how many there are.
         self._check_pixels(*_webp_size(record))
-        return super()._open(record)
+        return super().open(record)
 
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         stream = io.BytesIO()

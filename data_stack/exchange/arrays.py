@@ -66,7 +66,8 @@ def from_torch(dataset: Any, *, target: ColumnKey | None = None) -> DatasetItera
 def from_folder(folder: Any, *, target: str | None = None) -> DatasetIteratorIF:
     """The pictures of a folder with a folder for each class as samples ``{"image", "label", "class", "path"}``.
 
-    See ``ImageFolderIterator`` for folders with a ``metadata.csv`` or ``metadata.jsonl``, or without classes.
+    Each picture is an array in its own type, a palette gives its indices: see :mod:`data_stack.codecs.images`. See
+    ``ImageFolderIterator`` for folders with a ``metadata.csv`` or ``metadata.jsonl``, or without classes.
 
     Args:
         folder: a path, a StorageConnector, or the Resources of a dataset.
@@ -74,7 +75,7 @@ def from_folder(folder: Any, *, target: str | None = None) -> DatasetIteratorIF:
 
     Raises:
         ResourceNotFoundError: there is no such folder.
-        ConfigError: it holds other images, or images beside folders of classes; or there is no such column.
+        ConfigError: it holds images beside folders of classes; or there is no such column.
     """
     iterator = ImageFolderIterator(folder)
     target = "label" if target is None and iterator.class_names else target

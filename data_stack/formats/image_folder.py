@@ -34,8 +34,6 @@ from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 
-#: Images too, but of a kind that no codec of ours reads.
-_OTHER_IMAGES: Final = frozenset((".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff"))
 METADATA: Final = ("metadata.jsonl", "metadata.csv")
 #: What is known of the images while they are being written.
 PART: Final = ".metadata.jsonl.part"
@@ -44,7 +42,7 @@ FILE_NAME: Final = "file_name"
 
 
 def image_type_of_bytes(data: bytes) -> str | None:
-    """``"jpg"``, ``"png"`` or ``"webp"``, by how a file begins; None if it begins like no image."""
+    """The codec of an image file, such as ``"jpg"``, by how the file begins; None if it begins like no image."""
     kind = type_of_bytes(data[:16])
     return kind if kind in _image_types().values() else None
 
@@ -91,13 +89,15 @@ class ImageFolderIterator(AccessedDatasetIterator):
     Args:
         root: the folder: a path, a StorageConnector, or the Resources of a dataset.
         prefix: folder below it.
-        decode: give images as arrays, uint8 of shape ``(height, width)`` or ``(height, width, channels)``; if not, as the bytes
-            of their files.
+        decode: give images as arrays of the picture's own type: uint8 of shape ``(height, width)`` or ``(height, width,
+            channels)``, the indices of a palette, float32 of a TIFF file and so on, see :mod:`data_stack.codecs.images`; if not,
+            as the bytes of their files.
         metadata: use the metadata, if there are some.
-        codecs: codecs of one's own, by ``"jpg"``, ``"png"``, ``"webp"``.
+        codecs: codecs of one's own, by ``"jpg"``, ``"png"``, ``"webp"``, ``"tiff"``, ``"bmp"``, ``"pnm"``, ``"gif"``:
+            ``{"png": PngCodec(mode="RGB")}`` reads palettes as colours.
 
     Raises:
-        ConfigError: at the first access: images lie both in ``root`` and in folders of classes, or are of another kind.
+        ConfigError: at the first access: images lie both in ``root`` and in folders of classes.
         DatasetFileCorruptError: at the first access: metadata are damaged, or do not fit the images; a writer has not finished.
             When a sample is read: an image is damaged.
         MaliciousFilePathError: when a sample is read: its image is a link that leads out of ``root``.
@@ -169,12 +169,6 @@ class ImageFolderIterator(AccessedDatasetIterator):
             raise DatasetFileCorruptError(
                 f"{self._folder.name} is not finished: {PART} is still there; write it to its end, or remove that file to read "
                 f"the images as they are"
-            )
-        wrong = next((name for name in names if os.path.splitext(name)[1].lower() in _OTHER_IMAGES), None)
-        if wrong is not None:
-            raise ConfigError(
-                f"{self._folder.full_name(wrong)} is an image of a kind that is not read; convert it to "
-                f"{', '.join(sorted(set(_image_types().values())))}, or take it out of the folder"
             )
         types = _image_types()
         images = [name for name in names if os.path.splitext(name)[1].lower() in types]

@@ -30,7 +30,7 @@ def write_image_folder(target: Any, samples: Iterable[Mapping[str, Any]], *, pre
 
     Args:
         target: a path, a StorageConnector, a URL, or a Folder.
-        samples: dicts with ``image``, an array of pixels (stored as PNG, without loss) or the bytes of a JPEG, PNG or WebP file
+        samples: dicts with ``image``, an array of pixels (stored as PNG, without loss) or the bytes of an image file
             (stored as they are); ``class``, the name of its folder, or ``label``, an int that becomes one; and any values that
             JSON holds.
         prefix: folder below ``target``.
@@ -83,7 +83,7 @@ def _encode(sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
     if isinstance(value, (bytes, bytearray, memoryview)):
         kind = image_type_of_bytes(bytes(value[:16]))
         if kind is None:
-            raise ConfigError(f"the image of sample {position} is {bytes(value[:8])!r}…, no JPEG, PNG or WebP file")
+            raise ConfigError(f"the image of sample {position} is {bytes(value[:8])!r}…, no image file that can be read")
         return bytes(value), kind
     try:
         return codec_of("png").encode(value), "png"

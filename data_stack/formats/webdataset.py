@@ -168,9 +168,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
     The first access reads the headers of all shards; from then on only the bytes of the requested samples and fields are read.
     Nothing is unpacked to a disk. Files of one sample need not lie together.
 
-    Values are decoded by what a field's name ends in: ``jpg``, ``jpeg``, ``png``, ``webp`` (uint8 arrays), ``npy`` (arrays),
-    ``txt``, ``text``, ``transcript`` (str), ``cls``, ``cls2``, ``index``, ``inx``, ``id`` (int), ``json``, ``jsn``, ``mp``,
-    ``msg`` (msgpack), ``mp4``, ``webm``, ``flac``, ``wav``. All others are bytes. Pickles are never read.
+    Values are decoded by what a field's name ends in: ``jpg``, ``png``, ``webp``, ``tif``, ``bmp``, ``ppm``, ``gif`` (arrays,
+    see :mod:`data_stack.codecs.images`), ``npy`` (arrays), ``txt``, ``text``, ``transcript`` (str), ``cls``, ``cls2``, ``index``,
+    ``inx``, ``id`` (int), ``json``, ``jsn``, ``mp``, ``msg`` (msgpack), ``mp4``, ``webm``, ``flac``, ``wav``.
+    All others are bytes. Pickles are never read.
 
     Threads may share an iterator; it pickles as what it was made of, and forked and spawned workers open the shards themselves.
 

@@ -66,14 +66,9 @@ def test_labels_are_read_without_the_images(folder: Path) -> None:
         iterator[0]
 
 
-def test_images_beside_classes_and_of_other_kinds_are_refused(folder: Path) -> None:
+def test_images_beside_classes_are_refused(folder: Path) -> None:
     (folder / "x.png").write_bytes(png(PIXELS[0]))
     with pytest.raises(ConfigError, match="beside folders of images"):
-        len(ImageFolderIterator(folder))
-
-    os.rename(folder / "x.png", folder / "cat" / "x.bmp")
-
-    with pytest.raises(ConfigError, match=r"cat/x\.bmp is an image of a kind that is not read"):
         len(ImageFolderIterator(folder))
 
 
@@ -170,7 +165,7 @@ def test_a_store_holds_images_too(tmp_path: Path) -> None:
     ("sample", "message"),
     [
         ({"class": "a"}, "the image of sample 0"),
-        ({"image": b"GIF89a", "class": "a"}, "no JPEG, PNG or WebP"),
+        ({"image": b"%PDF-1.4", "class": "a"}, "no image file that can be read"),
         ({"image": PIXELS[0].astype(np.float32)}, "cannot be stored as PNG"),
         ({"image": PIXELS[0], "class": "../a"}, "cannot be the name of a folder"),
         ({"image": PIXELS[0], "x": np.zeros(2)}, "JSON, which cannot hold sample 0"),

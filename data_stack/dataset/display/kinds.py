@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs import plain_data
-from data_stack.codecs.registry import codec_of, registered_types, type_of_bytes
+from data_stack.codecs.registry import registered_types, type_of_bytes
 from data_stack.dataset.reports.markup import printable, readable
 from data_stack.util.stacked_values import exact_array
 
@@ -30,6 +30,7 @@ _RATES = range(1_000, 400_000)  # of sound
 _MOST_DECODED_PIXELS = 1 << 25
 _MOST_DECODED_BYTES = 1 << 26
 _MOST_IN_LIST = 100_000
+_MODES = ("1", "L", "RGB", "RGBA", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # whose values are what is seen
 _SOUND_FILES = {b"RIFF": "wav", b"fLaC": "flac"}
 
 
@@ -110,7 +111,7 @@ def _look(value: Any, wanted: str, option: str) -> Look:
     sound = _sound_of(value, option if wanted == "audio" else "")
     if sound is not None:
         return sound
-    array = _numbers_of(value)
+    array = _numbers_of(_in_colour(value, wanted) if type(value).__module__.startswith("PIL.") else value)
     if array is None or not array.size:
         return Look("other", value)
     if array.ndim == 0:
@@ -126,8 +127,10 @@ def _look_at_bytes(value: bytes, wanted: str, option: str) -> Look:
     media = (getattr(codec_class, "media_type", None) or "").partition("/")[0]
     if name is None or media not in ("image", "audio"):
         return Look("bytes", value)
-    limit = {"max_pixels": _MOST_DECODED_PIXELS} if media == "image" else {"max_bytes": _MOST_DECODED_BYTES}
-    return _look(codec_of(name, {name: codec_class(**limit)}).decode(value), wanted or media, option)
+    if media == "image":
+        with codec_class(max_pixels=_MOST_DECODED_PIXELS).open(value) as image:
+            return _look(image, wanted or media, option)
+    return _look(codec_class(max_bytes=_MOST_DECODED_BYTES).decode(value), wanted or media, option)
 
 
 def _sound_of(value: Any, rate: str) -> Look | None:
@@ -146,9 +149,14 @@ def _sound_of(value: Any, rate: str) -> Look | None:
     return Look("audio", columns.T if columns.shape[0] < columns.shape[1] else columns, int(told))
 
 
+def _in_colour(image: Any, wanted: str) -> Any:
+    """An image of Pillow as it is seen: palettes, but not those of masks, and inks in colours; numbers stay what they are."""
+    if image.mode in _MODES or (image.mode == "P" and wanted == "mask"):
+        return image
+    return image.convert("RGBA" if image.has_transparency_data else "RGB")
+
+
 def _numbers_of(value: Any) -> _Array | None:
-    if type(value).__module__.startswith("PIL.") and value.mode not in ("1", "L", "RGB", "RGBA", "I;16", "F"):
-        value = value.convert("RGB")  # of a palette, say
     if isinstance(value, (list, tuple)):
         value = value[:_MOST_IN_LIST]
     array = exact_array(value)

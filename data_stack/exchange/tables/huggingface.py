@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from data_stack.codecs.images import pixels_of
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.contract import column_key
 from data_stack.dataset.iterator.stacking import Column, stack_values
@@ -25,8 +26,6 @@ except ImportError as error:
     raise MissingDependencyError("from_huggingface() and to_huggingface()", "datasets", "huggingface") from error
 
 _ARRAYS = {2: datasets.Array2D, 3: datasets.Array3D, 4: datasets.Array4D, 5: datasets.Array5D}
-#: Of images whose values are the pixels; palettes, inks and the like are converted.
-_MODES = ("L", "LA", "RGB", "RGBA", "I;16")
 #: Dimensions and channels of images.
 _IMAGES = ((2,), (3, 3), (3, 4))
 
@@ -34,9 +33,11 @@ _IMAGES = ((2,), (3, 3), (3, 4))
 def from_huggingface(dataset: datasets.Dataset, *, target: str | None = None) -> DatasetIteratorIF:
     """The rows of a dataset of Hugging Face as dict samples, read from its Arrow files when they are asked for.
 
-    Images are decoded to arrays, uint8 ``(height, width)`` or ``(height, width, channels)``, ``Array2D`` and the like are
-    arrays, a ``ClassLabel`` is its number. Audio and video stay what is stored: a dict with ``bytes`` and ``path``. For all other
-    values see :func:`data_stack.from_arrow`. Format and transforms of the dataset (``set_format``) do not count.
+    Images are decoded to arrays in the type of the picture, see :mod:`data_stack.codecs.images`: uint8 ``(height, width)`` or
+    ``(height, width, channels)``, the indices of a palette, and so on; ``datasets.Image(mode="RGB")`` converts them. ``Array2D``
+    and the like are arrays, a ``ClassLabel`` is its number. Audio and video stay what is stored: a dict with ``bytes`` and
+    ``path``. For all other values see :func:`data_stack.from_arrow`. Format and transforms of the dataset (``set_format``) do
+    not count.
 
     Args:
         dataset: a ``datasets.Dataset``: one split.
@@ -69,7 +70,7 @@ class _FeatureColumn(CellsColumn):
         field = None if self._image or shape else pa.field(name, cells.type)
         super().__init__(name, len(dataset), Origin(field, kind=feature), cells.type, bool(cells.null_count), tuple(shape))
         if self._image:
-            self._declared = self._declared._replace(dtype="uint8", shape=None)
+            self._declared = self._declared._replace(dtype=None, shape=None)
 
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
         return self._dataset[slice(None) if indices is None else indices.tolist() or slice(0)].column(0)
@@ -79,8 +80,7 @@ class _FeatureColumn(CellsColumn):
             return super()._decode(cells, lent=lent)
         if not len(cells):
             return self.read(np.zeros(1, np.int64))[:0] if len(self) else np.empty(0, np.uint8)
-        opened = [image and self._image.decode_example(image) for image in cells.to_pylist()]
-        arrays = [image and np.asarray(image if image.mode in _MODES else image.convert("RGB")) for image in opened]
+        arrays = [image and pixels_of(self._image.decode_example(image)) for image in cells.to_pylist()]
         return objects(arrays) if self._declared.is_nullable else stack_values(arrays)
 
 

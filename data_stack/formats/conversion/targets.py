@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Column
 from data_stack.codecs.fitting import as_dtype
-from data_stack.codecs.registry import media_types
+from data_stack.codecs.registry import media_types, types_by_extension
 from data_stack.exception import ConfigError
 from data_stack.formats import records
 from data_stack.formats.conversion.source import Source, plain_type, size_of
@@ -178,7 +178,7 @@ class _Images(Target):
                 f"a folder of images needs a column 'image'; {source.name} has {', '.join(source.schema)}. Rename one: "
                 f"--columns image=…"
             )
-        if plain_type(column.type) not in ("jpg", "png", "webp", "array", "npy"):
+        if plain_type(column.type) not in {*types_by_extension("image").values(), "array", "npy"}:
             raise ConfigError(f"column 'image' is of type {column.type!r}, which is no image")
         for name, other in source.schema.items():
             if name != "image" and plain_type(other.type) not in ("utf8", "i64", "u64", "int", "json", "array"):

@@ -81,7 +81,7 @@ class RetrievedResource:
         source: its source without credentials; None if it was already there.
         size: length in bytes.
         sha256: 64 hex digits; None if it was already there and the store does not know it.
-        verified: whether it has the digest of its definition.
+        verified: whether it has the digest of its definition, or one that its source lists.
     """
 
     identifier: str
@@ -360,6 +360,7 @@ def _deliver(
             except Exception as error:  # noqa: BLE001  # fetchers may raise anything
                 raise SourceError(f"{type(error).__name__}: {error}"[:300]) from None
             transfer.check()
+            verified = verified or transfer.is_verified
             writer.flush()
             writer.seal()
             for algorithm, expected, actual in (

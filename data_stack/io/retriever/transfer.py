@@ -71,6 +71,7 @@ class Transfer:
         definition: the resource to retrieve.
         size: bytes written so far.
         expected_size: length of the whole; the fetcher sets it when the source announces one.
+        is_verified: whether the bytes have a digest that the source lists and the definition cannot hold; the fetcher sets it.
         timeout_seconds: longest silence of a source.
         limits: the other limits.
     """
@@ -86,6 +87,7 @@ class Transfer:
         self.definition, self.timeout_seconds, self.limits = definition, timeout_seconds, limits
         self.size = 0
         self.expected_size = definition.size
+        self.is_verified = False
         self.head = b""
         self._writer = writer
         self._md5 = hashlib.md5(usedforsecurity=False)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from huggingface_hub import DatasetInfo
+from huggingface_hub import DatasetCard, DatasetInfo
 
 import data_stack
 from data_stack import CatalogueEntry, CatalogueName, DatasetFactory, DatasetIteratorIF, IteratorMeta, StorageConnector, exception
@@ -18,6 +18,8 @@ from data_stack_huggingface.columns import encoders_of, features_of_card, featur
 from data_stack_huggingface.hub import HubFile, HubFiles, api, ask
 from data_stack_huggingface.layout import converted_files, split_files
 
+_README = "README.md"
+_MAX_CARD_BYTES = 16 << 20
 #: How versions name commits of the Parquet files that the Hub makes of others.
 _CONVERTED = "parquet-"
 
@@ -41,14 +43,19 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
             mark, refs = _CONVERTED, ask(repo, lambda: api().list_repo_refs(repo, repo_type="dataset"))
             commits = [converted] if converted else [ref.target_commit for ref in refs.converts if ref.name == "parquet"]
             files = _files_of(self._info(repo, commits[0])) if commits else {}
-            splits = converted_files(repo, files, name.part)
+            splits = converted_files(repo, card, files, name.part)
         if not splits:
             raise exception.CatalogueError(
                 f"hf:{repo} has no Parquet files at {revision!r:.80}, nor has the Hub made any of its main branch. If it is code "
                 f"or other files, read it with the package datasets, and pass it to data_stack.from_huggingface()"
             )
-        listed = {f"data/{split}/{n:05}.parquet": files[path] for split, paths in splits.items() for n, path in enumerate(paths)}
-        return HubDataset(name, mark + next(iter(listed.values())).commit, listed, card)
+        digits = max(5, *(len(str(len(paths))) for paths in splits.values()))  # the names are sorted
+        parts = ((f"data/{split}/{n:0{digits}}.parquet", path) for split, paths in splits.items() for n, path in enumerate(paths))
+        listed = {key: files[path] for key, path in parts}
+        commit = next(iter(listed.values())).commit
+        if not mark and _README in files and files[_README].size < _MAX_CARD_BYTES and features_of_card(card, name.part):
+            listed[_README] = files[_README]  # what offline use knows of the features
+        return HubDataset(name, mark + commit, listed, card)
 
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
         """Datasets whose names contain the text."""
@@ -102,8 +109,20 @@ def _find_stored(name: CatalogueName, store: StorageConnector | None) -> HubData
         )
     with store.get_resource(identifier) as file:
         sources = Manifest.from_json(file.read()).sources
-    files = [HubFile(name.name, name.version, each.identifier, each.size or 0, each.sha256 or "") for each in sources]
-    return HubDataset(name, name.version, {each.path: each for each in files}, {})
+    files = {
+        each.identifier: HubFile(name.name, name.version, each.identifier, each.size or 0, each.sha256 or "") for each in sources
+    }
+    if _README not in files:
+        return HubDataset(name, name.version, files, {})
+    with store.get_resource(f"{name.folder}/{name.version}/{_README}") as file:
+        text = file.read(_MAX_CARD_BYTES).decode("utf-8", "replace")
+    try:
+        card = vars(DatasetCard(text, ignore_metadata_errors=True).data)
+    except Exception as error:  # of the YAML parser
+        raise exception.CatalogueError(
+            f"the stored README of {name} cannot be read ({type(error).__name__}): prepare it again"
+        ) from error
+    return HubDataset(name, name.version, files, card)
 
 
 class HubDataset(data_stack.CatalogueDataset):
@@ -121,7 +140,7 @@ class HubDataset(data_stack.CatalogueDataset):
 
     def __init__(self, name: CatalogueName, version: str, files: Mapping[str, HubFile], card: Mapping[str, Any]) -> None:
         facts = data_stack.DatasetCard(name.folder, version, _licence(card), f"https://huggingface.co/datasets/{name.name}")
-        splits = list(dict.fromkeys(key.split("/")[1] for key in files))
+        splits = list(dict.fromkeys(key.split("/")[1] for key in files if key != _README))
         super().__init__(facts, splits, [file.define(key) for key, file in files.items()], card.get("description") or "")
         self._files, self._features = dict(files), features_of_card(card, name.part)
         vars(self).update(parts_of(self._features, list(self._features)))
@@ -134,12 +153,17 @@ class HubDataset(data_stack.CatalogueDataset):
         records = [ResourceRecord(key, each.size, each.sha256) for key, each in self._files.items()]
         files = HubFiles({f"{definition.folder}/{key}": each for key, each in self._files.items()})
         prepared = data_stack.Resources(files, definition.folder, records)
-        return self.open(definition.check_config(config)[0], prepared), self.iterator_meta
+        split, options = definition.check_config(config)
+        return self.open(split, prepared, **options), self.iterator_meta
 
-    def open(self, split: str, prepared: data_stack.Resources, *, lazy: bool = False) -> DatasetIteratorIF:
-        """The rows of a split."""
+    def open(
+        self, split: str, prepared: data_stack.Resources, *, lazy: bool = False, image_mode: str | None = None
+    ) -> DatasetIteratorIF:
+        """The rows of a split; ``image_mode="RGB"`` converts all images to a mode of Pillow."""
         rows = ParquetDataset(prepared, prefix=f"data/{split}")
-        features = features_of_files(rows.metadata) or self._features
-        encoders = encoders_of(rows, features, f"{split!r} of {self.card.name}@{self.card.version}")
-        vars(self).update(parts_of(features, list(rows.schema.fields)))
-        return rows.encode(encoders) if encoders else rows
+        features = self._features or features_of_files(rows.metadata)
+        encoders = encoders_of(rows, features, f"{split!r} of {self.card.name}@{self.card.version}", image_mode)
+        names = list(features or rows.schema.fields)
+        vars(self).update(parts_of(features, names))
+        ordered = rows if names == list(rows.schema.fields) else rows.select(*names)
+        return ordered.encode(encoders) if encoders else ordered

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,53 +11,63 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack import IteratorMeta
-from data_stack.codecs.images import pillow
+from data_stack.codecs.fitting import as_dtype
+from data_stack.codecs.images import decode_image
 from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.exception import CatalogueSchemaError
-from data_stack.formats.parquet import ParquetDataset
-from data_stack.util.request_limit import check_request
+from data_stack.exception import CatalogueSchemaError, ConfigError
+from data_stack.formats.parquet import Field, ParquetDataset
 from data_stack.util.stacked_values import stack_values
+from data_stack_huggingface.layout import info_of
 
-#: Modes of images whose values are the pixels; palettes, inks and the like are converted.
-_MODES = ("L", "LA", "RGB", "RGBA", "I;16")
+_NUMBERS = frozenset(f"{kind}{n_bits}" for kind in ("int", "uint", "float") for n_bits in (8, 16, 32, 64)) - {"float8"}
 
 
 class HubEncoder(Encoder):
-    """Images of the Hub, dicts of ``bytes`` and ``path``, as arrays, uint8 ``(height, width[, channels])``; or lists as arrays.
+    """Values of the Hub as their feature says: images as arrays, lists as arrays of a shape, names as numbers of classes.
+
+    Images are files, or dicts of ``bytes`` and ``path``; for their arrays see :mod:`data_stack.codecs.images`.
 
     Args:
         mode: of Pillow, to convert images to; None: as they are stored.
-        dtype: of arrays; None: the values are images.
-        shape: of arrays.
+        dtype: of numbers or arrays; None: the values are images, or names of classes.
+        shape: of arrays; empty: that of the value.
+        names: of classes.
     """
 
     kind = "huggingface"
 
-    def __init__(self, mode: str | None = None, dtype: str | None = None, shape: Sequence[int] = ()) -> None:
-        self._mode, self._dtype, self._shape, self._learned = mode, dtype, tuple(shape), {}
+    def __init__(
+        self, mode: str | None = None, dtype: str | None = None, shape: Sequence[int] = (), names: Sequence[str] = ()
+    ) -> None:
+        self._mode, self._dtype, self._shape, self._names, self._learned = mode, dtype, tuple(shape), tuple(names), {}
 
     def config(self) -> dict[str, Any]:
         """What it was made with."""
-        return {"mode": self._mode, "dtype": self._dtype, "shape": list(self._shape)}
+        return {"mode": self._mode, "dtype": self._dtype, "shape": list(self._shape), "names": list(self._names)}
 
     def _transform(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if self._dtype is not None and not self._shape and column.dtype != object:
+            return self._cast(column)
         values = []
         for place, value in enumerate(column):
             try:
                 values.append(None if value is None else self._decode(value))
-            except (OSError, SyntaxError, TypeError, ValueError, pillow().DecompressionBombError) as error:
-                raise EncodingError(f"it is no {self._dtype or 'image'} with bytes: {error!s:.200}", place) from error
+            except (TypeError, ValueError) as error:
+                what = "image with bytes" if self._dtype is None and not self._names else f"value of {self._dtype or 'a class'}"
+                raise EncodingError(f"it is no {what}: {error!s:.200}", place) from error
         return stack_values(values)
 
-    def _decode(self, value: Any) -> npt.NDArray[Any]:
-        if self._dtype is not None:
-            return np.asarray(value, self._dtype).reshape(self._shape)
-        with pillow().open(io.BytesIO(value["bytes"])) as opened:
-            check_request(3 * math.prod(opened.size), f"an image of {opened.width} x {opened.height} pixels")
-            image = pillow("ImageOps").exif_transpose(opened)
-            wanted = self._mode or (image.mode if image.mode in _MODES else "RGB")
-            return np.array(image if image.mode == wanted else image.convert(wanted))
+    def _decode(self, value: Any) -> Any:
+        if self._names:
+            return np.int64(self._names.index(value))
+        if self._dtype is None:
+            return decode_image(value if isinstance(value, bytes) else value["bytes"], self._mode)
+        array = np.asarray(value, self._dtype).reshape(self._shape) if self._shape else self._cast(np.asarray(value))
+        return array if array.ndim else array[()]
+
+    def _cast(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return as_dtype(array, np.dtype(self._dtype), rounds=True, whole_floats=True)
 
 
 def features_of_files(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
@@ -72,28 +80,46 @@ def features_of_files(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
 
 
 def features_of_card(card: Mapping[str, Any], config: str | None) -> dict[str, Any]:
-    """The features in the ``dataset_info`` of a card in the same form, as far as samples depend on them."""
-    infos, found = card.get("dataset_info") or [], dict[str, Any]()
+    """The features in the ``dataset_info`` of a card in the same form; ``config`` as for :func:`info_of`."""
     try:
-        for info in infos if isinstance(infos, list) else [infos]:
-            for each in info["features"] if info.get("config_name", "default") == (config or "default") else ():
-                dtype = each.get("dtype")
-                names = dtype["class_label"]["names"] if isinstance(dtype, dict) and "class_label" in dtype else None
-                listed = [names[key] for key in sorted(names, key=int)] if isinstance(names, dict) else names
-                kind = {"_type": "Image"} if dtype == "image" else {}
-                found[each["name"]] = {"_type": "ClassLabel", "names": listed} if listed else kind
-    except (AttributeError, KeyError, TypeError, ValueError):
+        return {str(each["name"]): _feature({key: each[key] for key in each if key != "name"}) for each in _listed(card, config)}
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         return {}
-    return found
 
 
-def encoders_of(rows: ParquetDataset, features: Mapping[str, Any], place: str) -> dict[int | str, HubEncoder]:
+def _listed(card: Mapping[str, Any], config: str | None) -> Sequence[Mapping[str, Any]]:
+    return info_of(card, config).get("features") or ()
+
+
+def _feature(told: Mapping[str, Any]) -> dict[str, Any]:
+    """A feature of a card, ``{"dtype": "int32"}`` or ``{"list": "int32"}``, as files have it."""
+    kind, content = next(iter(told.items()))
+    if kind == "dtype" and isinstance(content, dict):
+        return _feature(content)
+    if kind == "dtype":
+        return {"_type": _camel(content)} if content in ("image", "audio", "video") else {"_type": "Value", "dtype": content}
+    if kind in ("list", "sequence", "large_list"):
+        inner = {"dtype": content} if isinstance(content, str) else content
+        return {"_type": "List", "feature": _feature(inner) if isinstance(inner, dict) else {}}
+    if kind == "class_label" and isinstance(names := content.get("names"), dict):
+        return {"_type": "ClassLabel", "names": [names[key] for key in sorted(names, key=int)]}
+    return {**content, "_type": _camel(kind)} if isinstance(content, dict) else {}
+
+
+def _camel(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def encoders_of(
+    rows: ParquetDataset, features: Mapping[str, Any], place: str, image_mode: str | None = None
+) -> dict[int | str, HubEncoder]:
     """The encoders of the columns whose values are not as Parquet has them.
 
     Args:
         rows: of the files.
         features: by column; empty if there are none.
         place: names the files in errors.
+        image_mode: of Pillow, to convert images to; None: that of their feature, or else as they are stored.
 
     Raises:
         CatalogueSchemaError: the files have other columns than the features say, or than the first of them.
@@ -101,17 +127,41 @@ def encoders_of(rows: ParquetDataset, features: Mapping[str, Any], place: str) -
     differing = rows.all_columns ^ (features or rows.schema.fields).keys()
     encoders: dict[int | str, HubEncoder] = {}
     for name, feature in features.items() if not differing else ():
-        type_, kind, shape = rows.schema[name].arrow_type(), str(feature.get("_type")), feature.get("shape")
-        is_file = pa.types.is_struct(type_) and type_.get_field_index("bytes") >= 0
-        if (kind == "Image" and not is_file) or (kind == "ClassLabel" and not pa.types.is_integer(type_)):
-            differing = {f"{name}: {kind} is stored as {type_!s:.60}"}
-        elif kind == "Image":
-            encoders[name] = HubEncoder(feature.get("mode"))
-        elif kind.startswith("Array") and isinstance(shape, list) and None not in shape:
-            encoders[name] = HubEncoder(None, feature.get("dtype"), shape)
+        try:
+            encoder = _encoder_of(rows.schema[name], feature, image_mode)
+        except ConfigError as error:
+            differing = {f"{name}: {error}"}
+            continue
+        if encoder is not None:
+            encoders[name] = encoder
     if differing:
         raise CatalogueSchemaError(f"{place} has other columns than its features say ({', '.join(differing)}): tell its owner")
     return encoders
+
+
+def _encoder_of(field: Field, feature: Mapping[str, Any], image_mode: str | None) -> HubEncoder | None:
+    """The encoder of a column; None if its values are as they are stored.
+
+    Raises:
+        ConfigError: they are of another type than the feature says.
+    """
+    type_, kind, shape = field.arrow_type(), str(feature.get("_type")), feature.get("shape")
+    is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
+    if kind == "Image":
+        is_file = pa.types.is_struct(type_) and type_.get_field_index("bytes") >= 0
+        if not is_file and not pa.types.is_binary(type_) and not pa.types.is_large_binary(type_):
+            raise ConfigError(f"Image is stored as {type_!s:.60}")
+        return HubEncoder(image_mode or feature.get("mode"))
+    if kind == "ClassLabel" and is_text and feature.get("names"):
+        return HubEncoder(names=feature["names"])
+    if kind == "ClassLabel" and not pa.types.is_integer(type_):
+        raise ConfigError(f"ClassLabel is stored as {type_!s:.60}")
+    if kind.startswith("Array") and isinstance(shape, list) and None not in shape:
+        return HubEncoder(None, feature.get("dtype"), shape)
+    inner = feature.get("feature") if kind in ("List", "Sequence", "LargeList") else feature
+    dtype = "int64" if kind == "ClassLabel" else inner.get("dtype") if isinstance(inner, dict) else None
+    is_other = dtype in _NUMBERS and isinstance(field.dtype, np.dtype) and field.dtype.kind in "iuf" and field.dtype != dtype
+    return HubEncoder(None, dtype) if is_other else None
 
 
 def parts_of(features: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

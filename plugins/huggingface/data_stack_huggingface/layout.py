@@ -1,14 +1,17 @@
 """Which files of a repository are the splits of a configuration: as its card says, or by their names.
 
 The card's ``configs`` are described at https://huggingface.co/docs/hub/datasets-manual-configuration, names of files and folders
-at https://huggingface.co/docs/hub/datasets-file-names-and-splits.
+at https://huggingface.co/docs/hub/datasets-file-names-and-splits. Files come in the order of ``datasets``: pattern by pattern,
+and sorted within a pattern.
 """
 
 from __future__ import annotations
 
+import mimetypes
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fsspec.utils import glob_translate
@@ -17,11 +20,29 @@ from data_stack.exception import CatalogueError, RevisionNotFoundError
 from data_stack.util.suggestions import did_you_mean
 
 _SHARD = re.compile(r"data/(\w+(?:\.\w+)*)-\d{5}-of-\d{5}[^/]*\.[^/]*")
-_WORDS = {"train": "train|training", "validation": "validation|valid|dev|val", "test": "test|testing|eval|evaluation"}
-_MARK = r"[-._ 0-9]"
-_IN_FOLDER = {split: re.compile(rf"(.*/)?([^/]*{_MARK})?({words})({_MARK}[^/]*)?/.*") for split, words in _WORDS.items()}
-_IN_NAME = {split: re.compile(rf"(.*/)?([^/]*{_MARK})?({words}){_MARK}[^/]*") for split, words in _WORDS.items()}
-_CONVERTED = re.compile(r"([^/]+)/([^/]+)/\d{4,}\.parquet")
+_WORDS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "dev", "val"),
+    "test": ("test", "testing", "eval", "evaluation"),
+}
+_MARK = "[-._ 0-9]"
+_IN_FOLDER = ("**/{0}/**", f"**/{{0}}{_MARK}*/**", f"**/*{_MARK}{{0}}/**", f"**/*{_MARK}{{0}}{_MARK}*/**")
+_IN_NAME = (f"**/{{0}}{_MARK}*", f"**/*{_MARK}{{0}}{_MARK}*")
+#: Large splits are converted into several folders, ``train-part0``, ``train-part1`` and so on.
+_CONVERTED = re.compile(r"([^/]+)/([^/]+?)(?:-part(\d+))?/\d{4,}\.parquet")
+#: Files that never are data.
+_OTHERS = frozenset(("README.md", "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json"))
+_METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+_PARQUET = frozenset(("parquet", "geoparquet", "gpq"))
+#: Endings of other files that hold samples, beside those of pictures, sound and videos.
+_DATA = _PARQUET | {"csv", "tsv", "json", "jsonl", "ndjson", "arrow", "txt", "tar", "xml", "hdf5", "h5", "lance", "zip"}
+
+
+def default_config(card: Mapping[str, Any]) -> str | None:
+    """The configuration that a card marks as the default one, or calls so, or its only one; None if there is none."""
+    names = [str(each.get("config_name", "default")) for each in card.get("configs") or ()]
+    marked = [str(each.get("config_name", "default")) for each in card.get("configs") or () if each.get("default")]
+    return next(iter([*marked, *(name for name in names if name == "default" or len(names) == 1)]), None)
 
 
 def _choose(repo: str, part: str | None, known: Mapping[str, Any], default: str | None = None) -> str:
@@ -30,7 +51,7 @@ def _choose(repo: str, part: str | None, known: Mapping[str, Any], default: str 
     Raises:
         RevisionNotFoundError: there is none of that name, or several and no default.
     """
-    chosen = part or default or (next(iter(known)) if len(known) == 1 else "default")
+    chosen = part or (default if default in known else None) or (next(iter(known)) if len(known) == 1 else "default")
     if chosen not in known:
         asked = f"no configuration {part!r:.80}{did_you_mean(part, known)}" if part else "several configurations"
         raise RevisionNotFoundError(f"hf:{repo} has {asked}: load hf:{repo}#NAME, with one of {', '.join(sorted(known)[:50])}")
@@ -40,6 +61,8 @@ def _choose(repo: str, part: str | None, known: Mapping[str, Any], default: str 
 def split_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], part: str | None) -> dict[str, list[str]]:
     """The Parquet files of each split of a configuration, in their order; empty if its files are others.
 
+    A file that several patterns of a split match is listed once.
+
     Args:
         repo: owner and name of the dataset.
         card: the metadata of its README.
@@ -48,58 +71,130 @@ def split_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], part: 
 
     Raises:
         RevisionNotFoundError: there is no such configuration.
-        CatalogueError: the card's ``configs`` are damaged.
+        CatalogueError: the card's ``configs`` are damaged; or splits have files of different formats.
     """
-    visible = sorted(path for path in paths if not re.search(r"(^|/)(\.|__)", path))
-    if not any(path.endswith(".parquet") for path in visible):
+    listed = sorted(path for path in paths if posixpath.basename(path) not in _OTHERS)
+    if not any(path.endswith(".parquet") for path in listed):
         return {}
     try:
         configs = {str(each.get("config_name", "default")): each for each in card.get("configs") or [{}]}
-        default = next((name for name, each in configs.items() if each.get("default")), None)
-        config = configs[_choose(repo, part, configs, default)]
+        config = configs[_choose(repo, part, configs, default_config(card))]
         folder, given = posixpath.normpath(config.get("data_dir") or "."), config.get("data_files")
-        found = _by_names(visible, folder) if given is None else _by_patterns(visible, folder, given)
+        found = _by_names(listed, folder) if given is None else _by_patterns(listed, folder, _patterns_of(given))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CatalogueError(f"the configs in the card of hf:{repo} are damaged ({error!s:.100}): tell its owner") from error
-    files = {split: [path for path in files if path.endswith(".parquet")] for split, files in found.items()}
+    formats = {split: format_ for split, files in found.items() if (format_ := _format_of(files))}
+    if len(set(formats.values())) > 1:
+        told = ", ".join(f"{split}: {format_}" for split, format_ in formats.items())
+        raise CatalogueError(
+            f"the splits of hf:{repo} have files of several formats ({told}), which the package datasets does not load either: "
+            f"ask its owner to list files of one format under configs in its README"
+        )
+    if set(formats.values()) != {"parquet"}:
+        return {}
+    files = {split: [path for path in files if _ending_of(path) in _PARQUET] for split, files in found.items()}
     return {split: paths for split, paths in files.items() if paths}
 
 
-def converted_files(repo: str, paths: Iterable[str], part: str | None) -> dict[str, list[str]]:
+def converted_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], part: str | None) -> dict[str, list[str]]:
     """The same of the branch with Parquet that the Hub makes of other files, ``config/split/0000.parquet``.
+
+    Splits have the order in which the card's ``dataset_info`` lists them; those that it does not list follow: ``train``,
+    ``validation``, ``test``, others.
 
     Raises:
         RevisionNotFoundError: there is no such configuration.
     """
     configs: dict[str, dict[str, list[str]]] = {}
-    for path in sorted(paths):
-        if match := _CONVERTED.fullmatch(path):
-            configs.setdefault(match[1], {}).setdefault(match[2], []).append(path)
-    return configs[_choose(repo, part, configs)] if configs else {}
+    for match in sorted(filter(None, map(_CONVERTED.fullmatch, paths)), key=lambda each: (int(each[3] or 0), each[0])):
+        configs.setdefault(match[1], {}).setdefault(match[2], []).append(match[0])
+    if not configs:
+        return {}
+    try:
+        chosen = _choose(repo, part, configs, default_config(card))
+        told = [str(each["name"]) for each in info_of(card, chosen).get("splits") or ()]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise CatalogueError(f"the card of hf:{repo} is damaged ({error!s:.100}): tell its owner") from error
+    return {split: configs[chosen][split] for split in [*told, *_in_order(configs[chosen])] if split in configs[chosen]}
 
 
-def _by_patterns(paths: Sequence[str], folder: str, given: Any) -> dict[str, list[str]]:
-    """The files that the patterns of a card match."""
+def info_of(card: Mapping[str, Any], config: str | None) -> Mapping[str, Any]:
+    """The ``dataset_info`` of a configuration in a card; empty if there is none.
+
+    Args:
+        card: the metadata of a README.
+        config: None: the default one.
+    """
+    infos = card.get("dataset_info") or []
+    known = {str(each.get("config_name", "default")): each for each in (infos if isinstance(infos, list) else [infos])}
+    only = next(iter(known)) if len(known) == 1 else "default"
+    found: Mapping[str, Any] = known.get(config or default_config(card) or only, {})
+    return found
+
+
+def _in_order(splits: Iterable[str]) -> list[str]:
+    """Splits in the order of ``datasets``: the three that it knows, then others by name."""
+    known = list(_WORDS)
+    return sorted(splits, key=lambda split: (known.index(split) if split in known else len(known), split))
+
+
+def _ending_of(path: str) -> str:
+    return path.rpartition(".")[2].lower()
+
+
+def _format_of(paths: Sequence[str]) -> str | None:
+    """The format of most files, as ``datasets`` counts: ``"parquet"``, or the ending of others; None if none holds samples."""
+    names = [name for name in map(posixpath.basename, paths) if name not in _METADATA]
+    endings = Counter(ending.lower() for name in names for ending in name.split(".")[1:])
+    known = {ending: n for ending, n in endings.items() if ending in _DATA or _is_media(ending)}
+    most = max(known, key=lambda ending: (known[ending], ending in _PARQUET, ending), default=None)
+    return "parquet" if most in _PARQUET else most
+
+
+def _is_media(ending: str) -> bool:
+    return (mimetypes.guess_type(f"x.{ending}")[0] or "").partition("/")[0] in ("image", "audio", "video")
+
+
+def _patterns_of(given: Any) -> dict[str, list[str]]:
+    """The patterns of each split in the ``data_files`` of a card."""
     listed = given if isinstance(given, list) else [given]
-    splits = [(each["split"], each["path"]) if isinstance(each, dict) else ("train", each) for each in listed]
-    found: dict[str, dict[str, None]] = {}
-    for split, patterns in splits:
-        for pattern in [patterns] if isinstance(patterns, str) else patterns:
-            matches = re.compile(glob_translate(posixpath.normpath(posixpath.join(folder, pattern)))).fullmatch
-            found.setdefault(str(split), {}).update(dict.fromkeys(filter(matches, paths)))
-    return {split: list(files) for split, files in found.items()}
+    found: dict[str, list[str]] = {}
+    for each in listed:
+        split, patterns = (each["split"], each["path"]) if isinstance(each, dict) else ("train", each)
+        found.setdefault(str(split), []).extend([patterns] if isinstance(patterns, str) else patterns)
+    return found
+
+
+def _by_patterns(paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The files that patterns below a folder match, pattern by pattern."""
+    found: dict[str, list[str]] = {}
+    for split, listed in patterns.items():
+        matching = (path for pattern in listed for path in filter(_matcher(posixpath.join(folder, pattern)), paths))
+        found[split] = list(dict.fromkeys(matching))
+    return found
+
+
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a path matches a pattern, which has to name hidden files and folders, and those of Python, to match them."""
+    pattern = posixpath.normpath(pattern)
+    matches, n_special = re.compile(glob_translate(pattern)).fullmatch, _n_special(pattern)
+    return lambda path: bool(matches(path)) and _n_special(path) == n_special
+
+
+def _n_special(path: str) -> tuple[int, int]:
+    *folders, name = path.split("/")
+    return sum(part.startswith(".") and part != "." for part in (*folders, name)), sum(part.startswith("__") for part in folders)
 
 
 def _by_names(paths: Sequence[str], folder: str) -> dict[str, list[str]]:
     """The files of each split by the names of files and folders, else all as ``train``."""
     start = "" if folder == "." else f"{folder}/"
-    names = [path.removeprefix(start) for path in paths if path.startswith(start)]
-    found: dict[str, list[str]] = {split: [] for split in _WORDS}
-    for name in names:
-        if match := _SHARD.fullmatch(name):
-            found.setdefault(match[1], []).append(name)
+    shards = {match[1] for path in paths if (match := _SHARD.fullmatch(path.removeprefix(start))) and path.startswith(start)}
+    if shards:
+        number = "[0-9]" * 5
+        return _by_patterns(paths, folder, {split: [f"data/{split}-{number}-of-{number}*.*"] for split in _in_order(shards)})
     for rules in (_IN_FOLDER, _IN_NAME):
-        if not any(found.values()):
-            found = {split: list(filter(rule.fullmatch, names)) for split, rule in rules.items()}
-    found = {split: files for split, files in found.items() if files} or {"train": names}
-    return {split: [start + name for name in files] for split, files in found.items()}
+        patterns = {split: [rule.format(word) for word in words for rule in rules] for split, words in _WORDS.items()}
+        if found := {split: files for split, files in _by_patterns(paths, folder, patterns).items() if files}:
+            return found
+    return _by_patterns(paths, folder, {"train": ["**"]})

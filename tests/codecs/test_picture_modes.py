@@ -1,0 +1,168 @@
+"""Pictures of every mode become arrays of their own type, as numpy.asarray(PIL.Image.open(file)) does; wherever they are read."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+import data_stack
+from data_stack.codecs import JpgCodec, PngCodec, codec_from_json, codec_of
+from data_stack.codecs.images import decode_image
+from data_stack.codecs.registry import type_of_bytes
+from data_stack.dataset.display.kinds import look_at
+from data_stack.formats import ImageFolderIterator, WebDatasetIterator
+
+_Array = npt.NDArray[Any]
+RNG = np.random.default_rng(0)
+BYTES = RNG.integers(0, 256, (6, 5, 4), np.uint8)
+INDICES = RNG.integers(0, 21, (6, 5), np.uint8)
+
+
+def mask() -> Image.Image:
+    """Indices of classes, with the palette in which PASCAL VOC draws them."""
+    image = Image.fromarray(INDICES)
+    image.putpalette([value % 256 for value in range(0, 768 * 7, 7)])
+    return image
+
+
+IMAGES: dict[str, tuple[str, Image.Image]] = {
+    "1.png": ("PNG", Image.fromarray(INDICES > 9)),
+    "l.png": ("PNG", Image.fromarray(BYTES[..., 0])),
+    "p.png": ("PNG", mask()),
+    "la.png": ("PNG", Image.fromarray(BYTES[..., :2])),
+    "rgb.png": ("PNG", Image.fromarray(BYTES[..., :3])),
+    "rgba.png": ("PNG", Image.fromarray(BYTES)),
+    "i16.png": ("PNG", Image.fromarray(INDICES.astype(np.uint16) * 3000)),
+    "l.jpg": ("JPEG", Image.fromarray(BYTES[..., 0])),
+    "rgb.jpg": ("JPEG", Image.fromarray(BYTES[..., :3])),
+    "cmyk.jpg": ("JPEG", Image.fromarray(BYTES, "CMYK")),
+    "rgb.webp": ("WEBP", Image.fromarray(BYTES[..., :3])),
+    "1.tif": ("TIFF", Image.fromarray(INDICES > 9)),
+    "p.tif": ("TIFF", mask()),
+    "cmyk.tiff": ("TIFF", Image.fromarray(BYTES, "CMYK")),
+    "i16.tif": ("TIFF", Image.fromarray(INDICES.astype(np.uint16) * 3000)),
+    "i32.tif": ("TIFF", Image.fromarray(INDICES.astype(np.int32) * 100_000_000)),
+    "f32.tif": ("TIFF", Image.fromarray(np.array([[0.7, 1.1, 1.5], [-2, 1e30, 0]], np.float32))),
+    "p.gif": ("GIF", mask()),
+    "rgb.bmp": ("BMP", Image.fromarray(BYTES[..., :3])),
+    "l.pgm": ("PPM", Image.fromarray(BYTES[..., 0])),
+}
+TYPES = {"1": "bool", "I;16": "uint16", "I": "int32", "F": "float32"}
+
+
+def file_of(name: str) -> bytes:
+    """An image file."""
+    stream = io.BytesIO()
+    kind, image = IMAGES[name]
+    image.save(stream, kind)
+    return stream.getvalue()
+
+
+FILES: Mapping[str, bytes] = {name: file_of(name) for name in IMAGES}
+
+
+def expected(name: str) -> _Array:
+    """What numpy and Pillow give."""
+    with Image.open(io.BytesIO(FILES[name])) as image:
+        array = np.asarray(image)
+        assert array.dtype.name == TYPES.get(image.mode, "uint8")
+    return array
+
+
+def assert_same(found: Any, name: str) -> None:
+    """Values, dtype and shape of an image of its own."""
+    wanted = expected(name)
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    assert (found == wanted).all()
+    assert found.flags.writeable
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_codecs_and_decode_image_give_the_type_of_the_picture(name: str) -> None:
+    assert_same(codec_of(type_of_bytes(FILES[name][:16]) or "none").decode(FILES[name]), name)
+    assert_same(decode_image(FILES[name]), name)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_hugging_face_images_have_the_type_of_the_picture(name: str) -> None:
+    rows = datasets.Dataset.from_dict({"image": [{"bytes": FILES[name], "path": None}] * 2})
+    samples: Any = data_stack.from_huggingface(rows.cast_column("image", datasets.Image()))
+
+    assert_same(samples[0]["image"], name)
+    assert_same(samples.read_batch([1, 0])["image"][1], name)
+    back: Any = samples.to_huggingface()
+    assert (np.asarray(back[0]["image"]) == expected(name)).all()
+
+
+def test_a_mode_of_hugging_face_converts_as_its_library_does() -> None:
+    rows = datasets.Dataset.from_dict({"image": [{"bytes": FILES["p.png"], "path": None}]})
+    rows = rows.cast_column("image", datasets.Image(mode="RGB"))
+    samples: Any = data_stack.from_huggingface(rows)
+    wanted: Any = rows[0]
+
+    assert (samples[0]["image"] == np.asarray(wanted["image"])).all()
+    assert (decode_image(FILES["p.png"], "RGB") == np.asarray(wanted["image"])).all()
+
+
+def test_folders_and_shards_give_the_type_of_the_picture(tmp_path: Path) -> None:
+    names = sorted(FILES)
+    for name in names:
+        (tmp_path / name).write_bytes(FILES[name])
+    with tarfile.open(tmp_path / "shard.tar", "w") as tar:
+        for name in names:
+            tar.add(tmp_path / name, f"{names.index(name):03}.{name.rpartition('.')[2]}")
+
+    folder, shard = ImageFolderIterator(tmp_path), WebDatasetIterator(tmp_path / "shard.tar")
+
+    for position, name in enumerate(names):
+        assert_same(folder[position]["image"], name)
+        assert_same(shard[position][name.rpartition(".")[2]], name)
+
+
+def test_a_mode_of_a_codec_converts() -> None:
+    assert (PngCodec(mode="RGB").decode(FILES["p.png"]) == np.asarray(IMAGES["p.png"][1].convert("RGB"))).all()
+    assert JpgCodec(mode="RGB").decode(FILES["cmyk.jpg"]).shape == (6, 5, 3)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_pictures_are_shown_in_their_colours_and_masks_as_classes(name: str) -> None:
+    shown = look_at(FILES[name], "image")
+
+    with Image.open(io.BytesIO(FILES[name])) as image:
+        in_colour = image.mode in ("P", "LA", "CMYK")
+        wanted = image.convert("RGBA" if image.mode == "LA" else "RGB") if in_colour else image
+        assert shown.kind == "image" or wanted.size == (3, 2)  # too small for a picture
+        assert (shown.data == np.asarray(wanted)).all()
+        assert (look_at(image, "image").data == np.asarray(wanted)).all()
+    if name.startswith("p."):
+        look = look_at(FILES[name], "mask")
+        assert look.kind == "mask"
+        assert (look.data == expected(name)).all()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "uint16", "int32", "float32"])
+def test_tiff_records_hold_arrays_of_all_types_of_pillow(dtype: str) -> None:
+    array = (INDICES / 3).astype(dtype) if dtype == "float32" else INDICES.astype(dtype)
+    codec = codec_of("tiff")
+
+    found = codec.decode(codec.encode(array))
+
+    assert codec_from_json(codec.to_json()) == codec
+    assert found.dtype == dtype
+    assert (found == array).all()
+    with pytest.raises(TypeError, match="float64"):
+        codec.encode(array.astype(np.float64))
+
+
+def test_a_picture_never_runs_a_program() -> None:
+    with pytest.raises(ValueError, match="cannot be decoded"):
+        decode_image(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n")

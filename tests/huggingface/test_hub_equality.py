@@ -1,0 +1,246 @@
+"""What ``hf:`` loads is what ``datasets`` loads of the same repository: splits, rows, their order, names and types."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hub_server import HubServer, Repo
+from kept_samples import exact
+
+import data_stack
+from data_stack.exception import CatalogueError
+
+ParquetOf = Any  # the function in conftest.py, which cannot be imported from here
+
+FEATURES = datasets.Features(
+    {
+        "image": datasets.Image(),
+        "label": datasets.ClassLabel(names=["cat", "dog"]),
+        "matrix": datasets.Array2D((2, 3), "float32"),
+        "numbers": datasets.List(datasets.Value("float32")),
+        "small": datasets.Value("int16"),
+    }
+)
+
+
+def rows_of(start: int, n: int = 3) -> dict[str, Any]:
+    """Rows with a number that says where they come from, and without any metadata of ``datasets``."""
+    return {"x": list(range(start, start + n)), "text": [f"{start}-{i}" for i in range(n)]}
+
+
+LAYOUTS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "several words of one split": (
+        {},
+        ["val.parquet", "dev.parquet", "validation.parquet", "a-valid.parquet", "train.parquet", "b/dev-2.parquet"],
+    ),
+    "folders": ({}, ["test/b.parquet", "eval/a.parquet", "training/a.parquet", "train/z.parquet", "x/my train/c.parquet"]),
+    "shards": ({}, [f"data/{split}-0000{n}-of-00002.parquet" for split in ("test", "zoo", "extra", "train") for n in (1, 0)]),
+    "no split": ({}, ["b.parquet", "a/c.parquet", "__sub.parquet", ".hidden/a.parquet", "__x/y.parquet"]),
+    "patterns": (
+        {
+            "configs": [
+                {
+                    "config_name": "default",
+                    "data_files": [
+                        {"split": "zoo", "path": ["z*.parquet", "a*.parquet"]},
+                        {"split": "train", "path": ["b.parquet", ".hidden/*"]},
+                    ],
+                }
+            ]
+        },
+        ["a1.parquet", "z1.parquet", "a0.parquet", "z0.parquet", "b.parquet", ".hidden/c.parquet"],
+    ),
+    "a configuration that is marked": (
+        {"configs": [{"config_name": "a", "data_dir": "a"}, {"config_name": "b", "data_dir": "b", "default": True}]},
+        ["a/train.parquet", "b/val.parquet", "b/dev.parquet", "b/test.parquet"],
+    ),
+    "notes beside": ({}, ["train.parquet", "test.parquet", "train-notes.md", "config.json", "run_train.py"]),
+}
+
+
+def load_both(
+    hub: HubServer, folder: Path, card: Mapping[str, Any], files: Mapping[str, bytes], **options: Any
+) -> tuple[Any, Any]:
+    """The splits that ``datasets`` reads of a folder, and ours of a Hub with the same files."""
+    readme = f"---\n{yaml.safe_dump(dict(card), sort_keys=False)}---\n".encode() if card else b"# A dataset\n"
+    listed = {**files, "README.md": readme}
+    for path, data in listed.items():
+        (folder / "repo" / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "repo" / path).write_bytes(data)
+    repo = hub.repos["team/repo"] = Repo(card=dict(card))
+    repo.commit(listed)
+    theirs = datasets.load_dataset(str(folder / "repo"), cache_dir=str(folder / "cache"))
+    return theirs, data_stack.load("hf:team/repo", **options)
+
+
+def assert_equal(theirs: Any, ours: Any) -> None:
+    """Splits and their order, columns and their order, and all samples with their types."""
+    assert list(ours) == list(theirs)
+    for split, dataset in theirs.items():
+        expected = data_stack.from_huggingface(dataset)
+        assert [list(sample) for sample in ours[split]] == [list(dataset.features)] * len(dataset)
+        assert [_of_python(sample) for sample in ours[split]] == [_of_python(sample) for sample in expected]
+        positions = range(len(dataset))
+        assert exact(ours[split].read_batch(positions)) == exact(expected.read_batch(positions))
+
+
+def _of_python(sample: Any) -> Any:
+    return exact({name: value.item() if isinstance(value, np.generic) else value for name, value in sample.items()})
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_splits_and_rows_have_the_order_of_datasets(
+    hub: HubServer, tmp_path: Path, parquet_of: ParquetOf, layout: str, lazy: bool
+) -> None:
+    card, paths = LAYOUTS[layout]
+    files = {path: parquet_of(rows_of(10 * n)) if path.endswith("parquet") else b"-" for n, path in enumerate(paths)}
+
+    theirs, ours = load_both(hub, tmp_path, card, files, lazy=lazy)
+
+    assert_equal(theirs, ours)
+
+
+def plain_files(parquet_of: ParquetOf) -> dict[str, bytes]:
+    """Two files whose types are near to FEATURES, and which say nothing of them."""
+    png = data_stack.codecs.PngCodec().encode(np.arange(12, dtype=np.uint8).reshape(3, 4))
+    made = {}
+    for n, split in enumerate(("train", "test")):
+        rows = {
+            "small": [n, 5],
+            "image": [{"bytes": png, "path": None}, None],
+            "label": [1, 0],
+            "matrix": [[[1.5, 2, 3], [4, 5, 6 + n]]] * 2,
+            "numbers": [[1.0, 2.0], [0.1]],
+        }
+        made[f"{split}.parquet"] = parquet_of(
+            rows, datasets.Features.from_arrow_schema(datasets.Dataset.from_dict(rows).data.schema)
+        )
+    return made
+
+
+def without_metadata(data: bytes) -> bytes:
+    """A Parquet file without what ``datasets`` has written into its schema."""
+    table = pq.read_table(io.BytesIO(data)).replace_schema_metadata(None)
+    pq.write_table(table, stream := io.BytesIO())
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("has_configs", [False, True])
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_features_of_the_card_are_those_of_the_samples(
+    hub: HubServer,
+    tmp_path: Path,
+    parquet_of: ParquetOf,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    has_configs: bool,
+    is_listed: bool,
+) -> None:
+    info = {"config_name": "plain" if has_configs else "default", "features": FEATURES._to_yaml_list()}
+    card: dict[str, Any] = {"dataset_info": [info] if is_listed else info}
+    if has_configs:
+        card["configs"] = [{"config_name": "plain", "data_files": [{"split": s, "path": f"{s}*"} for s in ("train", "test")]}]
+    files = {path: without_metadata(data) for path, data in plain_files(parquet_of).items()}
+
+    theirs, ours = load_both(hub, tmp_path, card, files)
+
+    assert theirs["train"].features == FEATURES
+    assert_equal(theirs, ours)
+    assert ours["train"].dataset_meta.class_names == ("cat", "dog")
+    data_stack.default_repository.cache_clear()
+    monkeypatch.setenv("DATA_STACK_OFFLINE", "1")
+    again = data_stack.from_recipe(ours["train"].recipe())
+    assert "unverified" not in caplog.text
+    assert [exact(sample) for sample in again] == [exact(sample) for sample in ours["train"]]
+
+
+def test_files_of_several_formats_are_an_error_as_of_datasets(hub: HubServer, tmp_path: Path, parquet_of: ParquetOf) -> None:
+    files = {"train.parquet": parquet_of(rows_of(0)), "test.csv": b"x,text\n1,a\n"}
+
+    with pytest.raises(ValueError, match="same data file format"):
+        load_both(hub, tmp_path, {}, files)
+    with pytest.raises(CatalogueError, match=r"files of several formats \(train: parquet, test: csv\)"):
+        data_stack.load("hf:team/repo")
+
+
+def test_types_of_the_card_that_files_store_otherwise(hub: HubServer, tmp_path: Path, parquet_of: ParquetOf) -> None:
+    png = data_stack.codecs.PngCodec().encode(np.arange(12, dtype=np.uint8).reshape(3, 4))
+    rows = {
+        "name": ["dog", "cat", None],
+        "file": [png, None, png],
+        "coloured": [{"bytes": png, "path": None}] * 3,
+        "weight": [1, None, 3],
+        "day": ["a", "b", "c"],
+        "answers": [{"text": ["x"], "start": [1]}, {"text": [], "start": []}, {"text": ["y", "z"], "start": [1, 2]}],
+        "tokens": [["a"], ["b", "c"], []],
+        "nested": [{"a": 1, "b": {"c": "x"}}] * 3,
+        "pair": [[1, 2], [3, 4], [5, 6]],
+        "cube": [np.arange(8, dtype=np.int64).reshape(2, 2, 2).tolist()] * 3,
+    }
+    features = datasets.Features(
+        {
+            "name": datasets.ClassLabel(names=["cat", "dog"]),
+            "file": datasets.Image(),
+            "coloured": datasets.Image(mode="RGB"),
+            "weight": datasets.Value("float32"),
+            "day": datasets.Value("large_string"),
+            "answers": {"text": datasets.List(datasets.Value("string")), "start": datasets.List(datasets.Value("int32"))},
+            "tokens": datasets.LargeList(datasets.Value("string")),
+            "nested": {"a": datasets.Value("int64"), "b": {"c": datasets.Value("string")}},
+            "pair": datasets.List(datasets.Value("int32"), length=2),
+            "cube": datasets.Array3D((2, 2, 2), "uint8"),
+        }
+    )
+    card = {
+        "dataset_info": {"features": features._to_yaml_list(), "splits": [{"name": "train", "num_examples": 3, "num_bytes": 1}]}
+    }
+
+    theirs, ours = load_both(hub, tmp_path, card, {"train.parquet": without_metadata(parquet_of(rows))})
+
+    assert theirs["train"].features == features
+    assert_equal(theirs, ours)
+
+
+def test_a_file_that_two_patterns_match_is_read_once(hub: HubServer, tmp_path: Path, parquet_of: ParquetOf) -> None:
+    theirs, ours = load_both(hub, tmp_path, {}, {"dev-validation.parquet": parquet_of(rows_of(0))})
+
+    assert [sample["x"] for sample in ours["validation"]] == [0, 1, 2]
+    assert theirs["validation"]["x"] == [0, 1, 2, 0, 1, 2]  # once for each pattern
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_converted_files_have_the_default_configuration_and_the_order_of_splits_of_the_card(
+    hub: HubServer, parquet_of: ParquetOf, told: bool
+) -> None:
+    splits = ["zoo", "train", "extra", "test", "validation"]
+    configs = [{"config_name": name, "data_files": f"{name}.csv"} for name in ("a", "b")]
+    infos = [{"config_name": "b", "splits": [{"name": split} for split in splits[:3]]}] if told else []
+    repo = hub.repos["team/lines"] = Repo(card={"configs": [configs[0], {**configs[1], "default": True}], "dataset_info": infos})
+    repo.commit({"a.csv": b"x\n1\n", "b.csv": b"x\n2\n"})
+    parts = {f"b/{split}/0000.parquet": parquet_of({"x": [split]}) for split in splits[1:]}
+    parts |= {f"b/zoo-part{n}/{m:04}.parquet": parquet_of({"x": [f"{n}.{m}"]}) for n in (10, 0, 2) for m in (1, 0)}
+    repo.commit({"a/train/0000.parquet": parquet_of({"x": ["a"]}), **parts}, "refs/convert/parquet")
+
+    loaded = data_stack.load("hf:team/lines")
+
+    order = ["zoo", "train", "extra", "validation", "test"] if told else ["train", "validation", "test", "extra", "zoo"]
+    assert list(loaded) == order
+    assert [sample["x"] for sample in loaded["train"]] == ["train"]
+    assert [sample["x"] for sample in loaded["zoo"]] == ["0.0", "0.1", "2.0", "2.1", "10.0", "10.1"]
+
+
+def test_a_table_beside_pictures_is_not_taken_for_the_dataset(hub: HubServer, parquet_of: ParquetOf) -> None:
+    repo = hub.repos["team/pictures"] = Repo()
+    repo.commit({"train/metadata.parquet": parquet_of({"file_name": ["a.png"]}), "train/a.png": b"", "train/b.png": b""})
+
+    with pytest.raises(CatalogueError, match="no Parquet files"):
+        data_stack.load("hf:team/pictures")
