@@ -238,7 +238,8 @@ def _plain(column: Column) -> Values:
 def number_of(text: str) -> float:
     """A number by its text, as a page sends it: ``"7"``, ``"-0.5"``, ``"True"``; NaN for anything else."""
     try:
-        return _TRUTHS[text] if text in _TRUTHS else int(text) if text.lstrip("-").isdigit() else float(text)
+        number = _TRUTHS[text] if text in _TRUTHS else int(text) if text.lstrip("-").isdigit() else float(text)
+        return number if -(1 << 63) <= number < 1 << 64 else float(text)  # numpy compares with integers of at most 64 bits
     except ValueError:
         return float("nan")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import time
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,8 @@ def test_integers_are_compared_exactly(serve: Serve) -> None:
         '[{"column": 1, "values": "1"}]',
         '[{"column": 1, "function": "1"}]',
         '[{"values": ["1"]}]',
+        '[{"column": 1, "low": "1", "values": ["1"]}]',
+        '[{"column": 1, "low": null, "closed": true}]',
         "[7]",
     ],
 )
@@ -213,17 +216,57 @@ def test_what_is_not_there_is_refused(pictures: Served) -> None:
             ("/picture", {"split": 0, "position": 120, "column": 0}),
             ("/picture", {"split": 0, "position": 0, "column": 3}),
             ("/picture", {"split": 0, "position": 0, "column": 2}),
-            ("/picture", {"split": 0, "position": 0, "column": -1}),
-            ("/api/sample", {"split": 2, "position": 0}),
-            ("/api/sample", {"split": -1, "position": 0}),
-            ("/api/sample", {"split": 0, "position": "1e3"}),
-            ("/api/histograms", {"split": 0, "columns": "x"}),
-            ("/api/compare", {"name": "nothing"}),
             ("/api/nothing", {}),
         )
     ]
 
-    assert statuses == [404, 400, 400, 400, 400, 400, 400, 400, 400, 404]
+    assert statuses == [404, 400, 400, 404]
+
+
+OVERVIEW, SAMPLES, HISTOGRAMS = "/api/overview", "/api/samples?split=0&start=0", "/api/histograms?split=0"
+SAMPLE, COMPARE, DUPLICATES = "/api/sample?split=0&position=0", "/api/compare?name=label", "/api/duplicates?column=0"
+PICTURE = "/picture?split=0&position=0&column=0"
+NO_NUMBERS = ("", "x", "1e3", "1.0", " 1", "+1", "--1", "0x1", "\u0663", "null", "9" * 20)
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "values"),
+    [
+        *((path, "split", ("-1", "2", *NO_NUMBERS)) for path in (SAMPLES, HISTOGRAMS, SAMPLE, PICTURE)),
+        *((path, "position", ("-1", "-120", "120", "9" * 19, *NO_NUMBERS)) for path in (SAMPLE, PICTURE)),
+        (SAMPLES, "start", ("-1", *NO_NUMBERS)),
+        (SAMPLES, "count", ("-1", "201", *NO_NUMBERS)),
+        (HISTOGRAMS, "columns", ("-1", "0", "3", "1,x", "1,3", "1;2")),
+        (PICTURE, "column", ("-1", "3", *NO_NUMBERS)),
+        (PICTURE, "size", ("", "huge")),
+        (COMPARE, "name", ("", "nothing", "image", "a" * 5000)),
+        (DUPLICATES, "column", ("-2", "3", *NO_NUMBERS)),
+        (DUPLICATES, "run", ("", "2", "yes")),
+    ],
+)
+def test_each_parameter_out_of_range_is_an_error(pictures: Served, path: str, name: str, values: tuple[str, ...]) -> None:
+    route, _, query = path.partition("?")
+    good = dict(urllib.parse.parse_qsl(query))
+
+    answers = {value: pictures.get(route, **{**good, name: value}) for value in values}
+
+    assert pictures.get(route, **good).status == 200
+    assert {value: answer.status for value, answer in answers.items() if answer.status not in (400, 404)} == {}
+    assert {value: answer.body for value, answer in answers.items() if list(answer.json) != ["error"]} == {}
+
+
+def test_bounds_beyond_what_a_column_holds_are_compared_as_they_are(serve: Serve) -> None:
+    numbers, spans = np.arange(4), np.arange(4).astype("m8[s]")
+    times = np.datetime64("2024-01-01", "ns") + np.arange(4).astype("m8[D]")
+    served = serve(all=SequenceDatasetIterator([numbers, times, spans, numbers > 1]))
+    digits = "9" * 400
+
+    for column, (low, high) in enumerate([("-" + digits, digits), ("1500-01-01", "2500-01-01T00:00Z"), ("-" + digits, digits)]):
+        assert served.positions({"column": column, "low": low, "high": high}) == [0, 1, 2, 3]
+        assert served.positions({"column": column, "low": high}) == served.positions({"column": column, "high": low}) == []
+    assert served.positions({"contains": digits}) == served.positions({"column": 3, "values": [digits]}) == []
+    for text in ("2024-01-02T00:00+05:00", "now", "2024-13-01"):
+        assert served.positions({"column": 1, "low": text}) == []
 
 
 def test_a_sample_has_its_neighbours_of_the_same_class(pictures: Served) -> None:
@@ -257,7 +300,7 @@ def test_samples_of_any_kind_are_shown(serve: Serve, sample: Any) -> None:
     served = serve(all=Samples(sample, sample, sample))
 
     overview, found = served.get("/api/overview").json, served.samples()
-    columns = ",".join(map(str, range(len(overview["splits"][0]["columns"]))))
+    columns = ",".join(str(number) for number, each in enumerate(overview["splits"][0]["columns"]) if each["is_plain"])
 
     assert "error" not in overview["splits"][0]
     assert [each["position"] for each in found["samples"]] == [0, 1, 2]
