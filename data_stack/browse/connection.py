@@ -55,7 +55,8 @@ class Connection(H11Protocol):
 
     def _is_answering(self) -> bool:
         """Whether a request is being answered, and the client reads the answer."""
-        return self.cycle is not None and not self.cycle.response_complete and not self.flow.write_paused
+        cycle: Any = self.cycle  # None before the first request
+        return cycle is not None and not cycle.response_complete and not self.flow.write_paused
 
     def _wait_for_request(self) -> None:
         self._idle_since = self.loop.time()

@@ -15,10 +15,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.browse.table import BrowsedColumn, Table, Values, number_of
+from data_stack.browse.table import BrowsedColumn, Table, Values, number_of, plain
 from data_stack.dataset.reports.markup import readable
 from data_stack.exception import ConfigError
-from data_stack.util.stacked_values import missing_in
+from data_stack.util.stacked_values import missing_in, objects
 
 _MOST_CONDITIONS: Final = 32
 _MOST_BARS: Final = 200
@@ -284,12 +284,12 @@ def _read_sampled(table: Table, wanted: list[int], seconds: float) -> Iterator[t
 
 
 def _join(pieces: Sequence[Values]) -> Values:
-    """Blocks of one column; texts, where some of them are texts."""
-    if len({piece.dtype.kind in "biuf" for piece in pieces}) > 1 or any(piece.dtype == object for piece in pieces):
-        values = itertools.chain.from_iterable(zip(piece, missing_in(piece), strict=True) for piece in pieces)
-        texts = [None if missing else str(value) for value, missing in values]
-        return np.array([*texts, None], dtype=object)[:-1]  # of None, so that numpy makes no array of characters
-    return np.concatenate(pieces) if pieces else np.zeros(0)
+    """Blocks of one column, of which each has a dtype by its own values."""
+    if len({piece.dtype for piece in pieces}) < 2:
+        return np.concatenate(pieces) if pieces else np.zeros(0)
+    return plain(
+        objects([None if missing else value for piece in pieces for value, missing in zip(piece, missing_in(piece), strict=True)])
+    )
 
 
 def _histogram(column: BrowsedColumn, number: int, values: Values, groups: Sequence[Mask]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import io
 import time
 import urllib.parse
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from browse_kit import CLASSES, Samples, Serve, Served
 from PIL import Image
@@ -72,6 +74,28 @@ def test_ranges_and_missing_values(serve: Serve) -> None:
     assert served.positions({"column": 1, "values": [None]}) == [2]
     assert served.positions({"column": 2, "values": [None, ""]}) == [1, 3]
     assert served.positions({"column": 2, "contains": "É"}) == [4]
+
+
+@pytest.mark.parametrize("hole", [None, pd.NA, np.ma.masked, float("nan")])
+def test_values_beside_missing_ones_keep_their_type(serve: Serve, hole: Any) -> None:
+    def holed(values: Any) -> list[Any]:
+        return [hole if position % 50 < 20 else value for position, value in enumerate(values)]
+
+    days = np.datetime64("2024-01-01") + np.arange(500)
+    moments = [datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc) + datetime.timedelta(days=day) for day in range(500)]
+    columns = [holed(np.arange(500) / 7), holed(range(500)), holed(days), holed(moments), holed([2**60 + n for n in range(500)])]
+    served = serve(all=SequenceDatasetIterator(columns))
+
+    found = served.get("/api/histograms", split=0, columns="0,1,2,3,4").json["columns"]
+
+    assert [found[each]["kind"] for each in "01234"] == ["ranges", "ranges", "ranges", "ranges", "texts"]
+    assert {found[each]["n_missing"] for each in "01234"} == {200}
+    for each in "0123":
+        bars = found[each]["bars"]
+        assert [served.samples(bar["where"], count=0)["n_found"] for bar in bars] == [bar["count"] for bar in bars]
+    assert served.positions({"column": 2, "low": "2024-01-21", "high": "2024-01-23"}) == [20, 21]
+    assert served.positions({"column": 3, "low": "2024-01-21", "high": "2024-01-23"}) == [20, 21]
+    assert served.positions({"column": 4, "values": [str(2**60 + 21)]}) == [21]
 
 
 def test_one_hot_targets_are_filtered_by_their_class(serve: Serve) -> None:
@@ -210,15 +234,14 @@ def test_boxes_and_masks_are_drawn_over_the_picture(serve: Serve) -> None:
 
 
 def test_what_is_not_there_is_refused(pictures: Served) -> None:
-    statuses = [
-        pictures.get(path, **parameters).status
-        for path, parameters in (
-            ("/picture", {"split": 0, "position": 120, "column": 0}),
-            ("/picture", {"split": 0, "position": 0, "column": 3}),
-            ("/picture", {"split": 0, "position": 0, "column": 2}),
-            ("/api/nothing", {}),
-        )
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("/picture", {"split": 0, "position": 120, "column": 0}),
+        ("/picture", {"split": 0, "position": 0, "column": 3}),
+        ("/picture", {"split": 0, "position": 0, "column": 2}),
+        ("/api/nothing", {}),
     ]
+
+    statuses = [pictures.get(path, **parameters).status for path, parameters in requests]
 
     assert statuses == [404, 400, 400, 404]
 
@@ -246,7 +269,7 @@ NO_NUMBERS = ("", "x", "1e3", "1.0", " 1", "+1", "--1", "0x1", "\u0663", "null",
 )
 def test_each_parameter_out_of_range_is_an_error(pictures: Served, path: str, name: str, values: tuple[str, ...]) -> None:
     route, _, query = path.partition("?")
-    good = dict(urllib.parse.parse_qsl(query))
+    good: dict[str, Any] = dict(urllib.parse.parse_qsl(query))
 
     answers = {value: pictures.get(route, **{**good, name: value}) for value in values}
 
