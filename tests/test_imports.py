@@ -89,7 +89,7 @@ HEAVY = {
         "data_stack.mnist.iterator",
         "data_stack.mnist.preprocessor",
     },
-    "uvicorn": {"data_stack.browse.server"},
+    "uvicorn": {"data_stack.browse.connection", "data_stack.browse.server"},
     "yaml": {"data_stack.dataset.reporting"},
     "zstandard": {"data_stack.codecs.zstd", "data_stack.io.archives.decompression"},
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,22 +26,27 @@ _KEPT: Final = {"cache-control": "private, max-age=86400, immutable"}
 
 def make_app(browser: Browser, token: str) -> Guard:
     """An ASGI application that answers the pages, for those who have the token."""
-    questions: dict[str, Callable[[Any], Any]] = {
+    questions: dict[str, Callable[[Mapping[str, str]], Any]] = {
         "/api/overview": lambda _: browser.overview(),
         "/api/samples": lambda given: browser.samples(
-            _number(given, "split"), given.get("where", ""), _number(given, "start"), _number(given, "count", 60)
+            _number(given, "split"), given.get("where", ""), _number(given, "start"), _number(given, "count", "60")
         ),
         "/api/histograms": lambda given: browser.histograms(
             _number(given, "split"),
             given.get("where", ""),
-            [_as_number(each) for each in given.get("columns", "").split(",") if each],
+            [_as_number("columns", each) for each in given.get("columns", "").split(",") if each],
         ),
         "/api/sample": lambda given: browser.sample(_number(given, "split"), _number(given, "position")),
         "/api/compare": lambda given: browser.compare(given.get("name", "")),
-        "/api/duplicates": lambda given: browser.duplicates(_number(given, "column", -1), starts=given.get("run") == "1"),
+        "/api/duplicates": lambda given: browser.duplicates(
+            _number(given, "column", "-1"), starts=_choice(given, "run", "01") == "1"
+        ),
         "/picture": lambda given: Response(
             browser.picture(
-                _number(given, "split"), _number(given, "position"), _number(given, "column"), given.get("size") == "large"
+                _number(given, "split"),
+                _number(given, "position"),
+                _number(given, "column"),
+                _choice(given, "size", ("small", "large")) == "large",
             ),
             media_type="image/png",
             headers=_KEPT,
@@ -69,14 +74,18 @@ def _failure(error: Exception) -> Response:
     return JSONResponse({"error": f"{error}"[:2000] or type(error).__name__}, status)
 
 
-def _number(given: Any, name: str, default: int | None = None) -> int:
-    text = given.get(name)
-    if text is None and default is not None:
-        return default
-    return _as_number(text or "")
+def _number(given: Mapping[str, str], name: str, default: str = "") -> int:
+    return _as_number(name, given.get(name, default))
 
 
-def _as_number(text: str) -> int:
+def _as_number(name: str, text: str) -> int:
     if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) < 20):
-        raise ConfigError(f"a whole number is wanted, not {text!r:.40}")
+        raise ConfigError(f"{name} must be an integer, got {text!r:.40}")
     return int(text)
+
+
+def _choice(given: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
+    text = given.get(name, choices[0])
+    if text not in tuple(choices):
+        raise ConfigError(f"{name} must be {' or '.join(choices)}, got {text!r:.40}")
+    return text

@@ -6,7 +6,7 @@ import functools
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -18,12 +18,11 @@ from data_stack.browse.table import Table
 from data_stack.dataset.display.pictures import as_png
 from data_stack.dataset.display.samples import overlays_of
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_index
 from data_stack.dataset.reports.leakage import find_duplicates
 from data_stack.dataset.reports.markup import readable
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 
-_MOST_SAMPLES: Final = 200
+_MAX_SAMPLES: Final = 200
 _MOST_CELLS: Final = 40
 _MOST_COLUMNS: Final = 500
 _MOST_SEARCHES: Final = 8
@@ -85,12 +84,13 @@ class Browser:
 
         Looks at more samples for a fraction of a second if so many are not found yet; ask again until ``is_complete``.
         """
+        if start < 0 or not 0 <= count <= _MAX_SAMPLES:
+            raise ConfigError(f"start must be at least 0 and count 0 to {_MAX_SAMPLES}, got {start} and {count}")
         table = self._table(split)
         search = self._search(split, where)
-        count = min(max(0, count), _MOST_SAMPLES)
         if not search.is_complete:
-            search.advance(_SEARCH_SECONDS, None if count == 0 else max(0, start) + count)
-        positions = search.positions(max(0, start), count)
+            search.advance(_SEARCH_SECONDS, None if count == 0 else start + count)
+        positions = search.positions(start, count)
         return {
             "start": start,
             "n_found": search.n_found,
@@ -132,7 +132,7 @@ class Browser:
     def sample(self, split: int, position: int) -> dict[str, Any]:
         """All of one sample, and the positions of its neighbours, of the same class where there are classes."""
         table = self._table(split)
-        position = check_index(position, table.n_samples)
+        _check_position(table, position)
         found: dict[str, Any] = {"position": position, "where": None, "fields": [], "neighbours": _neighbours(table, position)}
         try:
             sample, found["where"] = table.read_sample(position)
@@ -155,9 +155,8 @@ class Browser:
             ConfigError: there is no such column, or no picture of this value.
         """
         table = self._table(split)
-        position = check_index(position, table.n_samples)
-        if not 0 <= column < len(table.columns):
-            raise ConfigError(f"there is no column number {column}")
+        _check_position(table, position)
+        _check_column(column, range(len(table.columns)))
         hints = {number: str(each.hint) for number, each in enumerate(table.columns) if each.kind in ("boxes", "mask")}
         wanted = [column, *(hints if table.columns[column].kind == "image" else ())]
         values = [each[0] for each in table.read_columns(wanted, np.array([position], dtype=np.intp))]
@@ -169,8 +168,9 @@ class Browser:
     def histograms(self, split: int, where: str, columns: Sequence[int]) -> dict[str, Any]:
         """Bars of columns; ask again until ``is_complete``, or nothing more was read."""
         table = self._table(split)
-        plain = set(table.plain_columns())
-        wanted = [number for number in columns if number in plain]
+        wanted, plain = list(dict.fromkeys(columns)), table.plain_columns()
+        for number in wanted:
+            _check_column(number, plain)
         return {**histograms(table, wanted, parse_conditions(where, table), _HISTOGRAM_SECONDS), "n_samples": table.n_samples}
 
     def compare(self, name: str) -> dict[str, Any]:
@@ -188,8 +188,7 @@ class Browser:
         n_samples = sum(table.n_samples for table in tables)
         if n_samples > _MOST_COMPARED:
             return {"state": "too many", "n_samples": n_samples}
-        if column >= len(tables[0].columns):
-            raise ConfigError(f"there is no column number {column}")
+        _check_column(column, range(-1, len(tables[0].columns)))
         with self._lock:
             if column not in self._audits and starts:
                 self._audits[column] = {"state": "running", "n_samples": n_samples}
@@ -211,6 +210,16 @@ def _neighbours(table: Table, position: int) -> list[int]:
         return find_alike(table, table.class_column, position, _N_NEIGHBOURS, _NEIGHBOUR_SECONDS)
     around = range(max(0, position - _N_NEIGHBOURS), min(position + _N_NEIGHBOURS + 1, table.n_samples))
     return [each for each in around if each != position]
+
+
+def _check_position(table: Table, position: int) -> None:
+    if not 0 <= position < table.n_samples:
+        raise DatasetOutOfBoundsError(f"there is no sample {position}; there are {table.n_samples}, counted from 0")
+
+
+def _check_column(number: int, known: Container[int]) -> None:
+    if number not in known:
+        raise ConfigError(f"column {number} does not exist here, or has no plain values")
 
 
 def _message(error: Exception) -> str:

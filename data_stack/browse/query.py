@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,16 +15,19 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.browse.table import BrowsedColumn, Table, Values, number_of
+from data_stack.browse.table import BrowsedColumn, Table, Values, number_of, plain
 from data_stack.dataset.reports.markup import readable
 from data_stack.exception import ConfigError
-from data_stack.util.stacked_values import missing_in
+from data_stack.util.stacked_values import missing_in, objects
 
 _MOST_CONDITIONS: Final = 32
 _MOST_BARS: Final = 200
 _N_RANGES: Final = 30
 _NEAR, _FAR = 64, 1 << 12
 _LATEST: Final = np.iinfo(np.int64).max
+#: As numpy reads it; other texts, such as "now" or one with a time zone, are no times of a column.
+_TIME: Final = re.compile(r"-?\d{4,5}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?Z?)?)?)?", re.ASCII)
+_NARROW_UNITS: Final = ("ns", "ps", "fs", "as")  # which hold few centuries or less
 _FIELDS: Final = frozenset(("column", "values", "low", "high", "closed", "contains"))
 
 Mask = npt.NDArray[np.bool_]
@@ -100,7 +104,9 @@ def _parse_condition(given: Any, table: Table) -> Condition:
         text is None or isinstance(text, str) for text in (*values, *map(fields.get, ("low", "high", "contains")))
     )
     has_fields = fields.keys() <= _FIELDS and isinstance(fields.get("closed", True), bool)
-    if not (is_column or is_search) or not has_texts or not has_fields or len(values) > _MOST_BARS:
+    is_range = fields.get("low") is not None or fields.get("high") is not None
+    n_tests = ("values" in fields) + is_range + (fields.get("contains") is not None)
+    if not (is_column or is_search) or not has_texts or not has_fields or n_tests != 1 or len(values) > _MOST_BARS:
         raise ConfigError(f"there is no such condition: {given!r:.120}")
     return Condition(**(fields | {"values": tuple(values)} if "values" in fields else fields))
 
@@ -127,13 +133,25 @@ def _one_of(values: Values, wanted: Sequence[str | None]) -> Mask:
 
 def _as_value(dtype: np.dtype[Any], text: str) -> Any:
     """The number or time of a text; NaN or NaT, which equal nothing, for other texts."""
-    if dtype.kind in "Mm":
-        try:
-            return np.datetime64(text) if dtype.kind == "M" else np.array(int(text)).astype(dtype)[()]
-        except ValueError:
-            return dtype.type("NaT")
+    if dtype.kind == "M":
+        return _as_time(dtype, text)
     number = number_of(text)
+    if dtype.kind == "m":
+        return dtype.type("NaT") if np.isnan(number) else np.int64(min(max(number, -_LATEST), _LATEST)).astype(dtype)
     return np.float64(number) if dtype.kind == "f" else number  # a Python float would be rounded to the column's dtype
+
+
+def _as_time(dtype: np.dtype[Any], text: str) -> Any:
+    """The time of a text; the first or last one that ``dtype`` holds, if the text lies beyond: numpy would compare what wraps."""
+    try:
+        time = np.datetime64(text.removesuffix("Z") if _TIME.fullmatch(text) else "NaT")
+    except ValueError:  # month 13
+        return dtype.type("NaT")
+    if np.datetime_data(dtype)[0] in _NARROW_UNITS:
+        first, last = np.array([-_LATEST, _LATEST]).astype(dtype)
+        seconds = time.astype("M8[s]")
+        return first if seconds < first.astype("M8[s]") else last if seconds > last.astype("M8[s]") else time
+    return time
 
 
 class Search:
@@ -266,12 +284,12 @@ def _read_sampled(table: Table, wanted: list[int], seconds: float) -> Iterator[t
 
 
 def _join(pieces: Sequence[Values]) -> Values:
-    """Blocks of one column; texts, where some of them are texts."""
-    if len({piece.dtype.kind in "biuf" for piece in pieces}) > 1 or any(piece.dtype == object for piece in pieces):
-        values = itertools.chain.from_iterable(zip(piece, missing_in(piece), strict=True) for piece in pieces)
-        texts = [None if missing else str(value) for value, missing in values]
-        return np.array([*texts, None], dtype=object)[:-1]  # of None, so that numpy makes no array of characters
-    return np.concatenate(pieces) if pieces else np.zeros(0)
+    """Blocks of one column, of which each has a dtype by its own values."""
+    if len({piece.dtype for piece in pieces}) < 2:
+        return np.concatenate(pieces) if pieces else np.zeros(0)
+    return plain(
+        objects([None if missing else value for piece in pieces for value, missing in zip(piece, missing_in(piece), strict=True)])
+    )
 
 
 def _histogram(column: BrowsedColumn, number: int, values: Values, groups: Sequence[Mask]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import secrets
@@ -9,10 +10,11 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from data_stack.browse.app import make_app
 from data_stack.browse.browser import Browser
+from data_stack.browse.connection import MAX_CONNECTIONS, Connection
 from data_stack.exception import ConfigError, MissingDependencyError
 
 try:
@@ -22,6 +24,8 @@ except ImportError as error:
 
 _HOST: Final = "127.0.0.1"
 _SHUTDOWN_SECONDS: Final = 2
+_IDLE_SECONDS: Final = 5
+_MAX_REPORTS: Final = 8
 
 
 def serve(browser: Browser, *, port: int = 0, opens: bool = True, announce: Callable[[str], None] = print) -> None:
@@ -39,21 +43,50 @@ def serve(browser: Browser, *, port: int = 0, opens: bool = True, announce: Call
     token = secrets.token_urlsafe(24)
     with _bind(port) as listener:
         url = f"http://{_HOST}:{listener.getsockname()[1]}/?token={token}"
-        config = uvicorn.Config(
-            make_app(browser, token),
-            log_level="error",
-            access_log=False,
-            lifespan="off",
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-        )
         announce(url)
         if opens:
             # A browser in the terminal keeps its caller waiting. The socket listens already, so the page waits for the server.
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):  # raised again by uvicorn, once it has ended
-            uvicorn.Server(config).run(sockets=[listener])
+            Server(browser, token).run(sockets=[listener])
+
+
+class Server(uvicorn.Server):
+    """Answers a number of connections at a time, and writes a number of errors, however many there are.
+
+    Args:
+        browser: what is shown.
+        token: opens the pages.
+        idle_seconds: how long a connection may wait before it is closed.
+    """
+
+    def __init__(self, browser: Browser, token: str, idle_seconds: int = _IDLE_SECONDS) -> None:
+        config = uvicorn.Config(
+            make_app(browser, token),
+            http=Connection,
+            loop="asyncio",
+            log_level="error",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            timeout_keep_alive=idle_seconds,
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            backlog=MAX_CONNECTIONS,  # asyncio accepts as many at once, before a connection can close another one
+        )
+        super().__init__(config)
+        self._n_reported = 0
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until Ctrl-C."""
+        asyncio.get_running_loop().set_exception_handler(self._report)
+        await super().serve(sockets)
+
+    def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        # A process without free file descriptors fails to accept a connection many times a second.
+        self._n_reported += 1
+        if self._n_reported <= _MAX_REPORTS:
+            loop.default_exception_handler(context)
 
 
 def _bind(port: int) -> socket.socket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from data_stack.dataset.reports.column_statistics import columns_of_samples
 from data_stack.dataset.reports.markup import readable
 from data_stack.dataset.reports.target_distribution import plain_value
 from data_stack.util.byte_cache import ByteCache
+from data_stack.util.stacked_values import is_missing, is_null, present_values
 
 Values = npt.NDArray[Any]
 """Plain values of a column, shape ``(n,)``: numbers, times, or objects that are str or None."""
@@ -183,7 +185,7 @@ class Table:
         missing = [number for number in columns if number not in values]
         if missing:
             for number, column in zip(missing, self._read_rows(missing, start, stop), strict=True):
-                values[number] = _plain(column)
+                values[number] = plain(column)
                 if keeps:
                     self._cache.put((number, start, stop), values[number])
         return values
@@ -213,32 +215,37 @@ class Table:
 
 
 def _is_plain(value: Any) -> bool:
-    if value is None or isinstance(value, (str, bool, int, float, np.datetime64, np.timedelta64)):
+    if is_null(value) or isinstance(value, (str, bool, int, float, datetime.date, np.datetime64, np.timedelta64)):
         return True
     dtype = getattr(value, "dtype", None)
     return getattr(value, "shape", None) in _PLAIN_SHAPES and getattr(dtype, "kind", "") in "biufMmUST"
 
 
-def _plain(column: Column) -> Values:
+def plain(column: Column) -> Values:
     """A column as numbers, times, or texts with None; of one-hot vectors the positions of their ones."""
     if column.ndim > 1:
         column = column.argmax(axis=1) if column.shape[1] > 1 else column.reshape(len(column), -1)[:, 0]
     if column.dtype.kind in "biufMm":
         return column
     values = column.tolist()
-    if str not in {type(value) for value in values}:
-        values = [plain_value(value) for value in values]
-        if all(value is None or value == "nan" or isinstance(value, (bool, int, float)) for value in values):
-            return np.array([np.nan if value is None else float(value) for value in values])
+    if str not in set(map(type, values)):
+        present, missing = present_values(column)
+        if present.ndim == 1 and present.dtype.kind in "biufMm":
+            dtype = present.dtype if present.dtype.kind in "fMm" or not missing.any() else np.dtype(np.float64)
+            found = np.full(len(column), "NaT" if dtype.kind in "Mm" else np.nan if dtype.kind == "f" else 0, dtype)
+            found[~missing] = present
+            if (found[~missing].astype(present.dtype) == present).all():  # integers beyond 2**53 are texts beside a missing one
+                return found
     texts = np.empty(len(values), dtype=object)
-    texts[:] = [None if value is None else str(value) for value in values]
+    texts[:] = [value if type(value) is str else None if is_missing(value) else str(plain_value(value)) for value in values]
     return texts
 
 
 def number_of(text: str) -> float:
     """A number by its text, as a page sends it: ``"7"``, ``"-0.5"``, ``"True"``; NaN for anything else."""
     try:
-        return _TRUTHS[text] if text in _TRUTHS else int(text) if text.lstrip("-").isdigit() else float(text)
+        number = _TRUTHS[text] if text in _TRUTHS else int(text) if text.lstrip("-").isdigit() else float(text)
+        return number if -(1 << 63) <= number < 1 << 64 else float(text)  # numpy compares with integers of at most 64 bits
     except ValueError:
         return float("nan")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ _PYTHON_NUMBERS = set(_NUMBERS)
 _LISTS = {list, tuple}
 _UNSTACKABLE = (ValueError, TypeError, OverflowError, RuntimeError)  # ragged, recursive, or tensors that numpy refuses
 _NUMERIC_KINDS = "biufc"
+_NULLS = ("NAType", "NaTType", "MaskedConstant")
 _TIMES = (np.datetime64, np.timedelta64)
 _EXACT_IN_FLOATS = 2**53  # floats hold all integers below
 _SCALARS = {np.dtype(code).type for code in np.typecodes["AllInteger"] + np.typecodes["Float"] + np.typecodes["Complex"] + "?"}
@@ -125,9 +127,14 @@ def objects(values: Sequence[Any]) -> _Array:
     return column
 
 
+def is_null(value: Any) -> bool:
+    """Whether a value is None, pandas' NA or NaT, or what numpy has for a masked entry."""
+    return value is None or type(value).__name__ in _NULLS
+
+
 def is_missing(value: Any) -> bool:
-    """Whether a value is None, pandas' NA, or unequal to itself, as NaN and NaT."""
-    if value is None or type(value).__name__ == "NAType":
+    """Whether a value is null, see :func:`is_null`, or unequal to itself, as NaN and NaT."""
+    if is_null(value):
         return True
     if isinstance(value, (str, bytes, bool, int)):
         return False
@@ -144,6 +151,31 @@ def missing_in(values: _Array) -> npt.NDArray[np.bool_]:
     if values.dtype.kind in "fc":
         return np.isnan(values)
     return np.isnat(values) if values.dtype.kind in "mM" else np.zeros(values.shape, bool)
+
+
+def present_values(column: _Array) -> tuple[_Array, npt.NDArray[np.bool_]]:
+    """The values of a column that are not missing, and which values are.
+
+    Of a column of objects the values are stacked, see :func:`stack_values`, so that numbers beside None are numbers. Dates and
+    times of Python and pandas become numpy's, in UTC if they have a time zone.
+
+    Args:
+        column: shape ``(n, ...)``; of numpy's numbers and times ``(n,)``.
+    """
+    missing = missing_in(column)
+    if column.dtype != object:
+        return column[~missing], missing
+    present: list[Any] = [value for value, is_absent in zip(column, missing, strict=True) if not is_absent]
+    if present and all(isinstance(value, datetime.date) for value in present):
+        present = list(map(_as_time, present))
+    return stack_values(present), missing
+
+
+def _as_time(value: datetime.date) -> np.datetime64:
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    # pandas' Timestamp is a datetime, in nanoseconds
+    return value.to_datetime64() if hasattr(value, "to_datetime64") else np.datetime64(value)
 
 
 def one_hot_positions(rows: _Array) -> npt.NDArray[np.intp] | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import io
 import time
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from browse_kit import CLASSES, Samples, Serve, Served
 from PIL import Image
@@ -73,6 +76,28 @@ def test_ranges_and_missing_values(serve: Serve) -> None:
     assert served.positions({"column": 2, "contains": "É"}) == [4]
 
 
+@pytest.mark.parametrize("hole", [None, pd.NA, np.ma.masked, float("nan")])
+def test_values_beside_missing_ones_keep_their_type(serve: Serve, hole: Any) -> None:
+    def holed(values: Any) -> list[Any]:
+        return [hole if position % 50 < 20 else value for position, value in enumerate(values)]
+
+    days = np.datetime64("2024-01-01") + np.arange(500)
+    moments = [datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc) + datetime.timedelta(days=day) for day in range(500)]
+    columns = [holed(np.arange(500) / 7), holed(range(500)), holed(days), holed(moments), holed([2**60 + n for n in range(500)])]
+    served = serve(all=SequenceDatasetIterator(columns))
+
+    found = served.get("/api/histograms", split=0, columns="0,1,2,3,4").json["columns"]
+
+    assert [found[each]["kind"] for each in "01234"] == ["ranges", "ranges", "ranges", "ranges", "texts"]
+    assert {found[each]["n_missing"] for each in "01234"} == {200}
+    for each in "0123":
+        bars = found[each]["bars"]
+        assert [served.samples(bar["where"], count=0)["n_found"] for bar in bars] == [bar["count"] for bar in bars]
+    assert served.positions({"column": 2, "low": "2024-01-21", "high": "2024-01-23"}) == [20, 21]
+    assert served.positions({"column": 3, "low": "2024-01-21", "high": "2024-01-23"}) == [20, 21]
+    assert served.positions({"column": 4, "values": [str(2**60 + 21)]}) == [21]
+
+
 def test_one_hot_targets_are_filtered_by_their_class(serve: Serve) -> None:
     meta = DatasetMeta(target_kind="one_hot", column_names=("x", "y"))
     served = serve(all=InformedDatasetIterator(SequenceDatasetIterator([np.arange(6), np.eye(3)[[0, 1, 2, 2, 1, 0]]]), meta))
@@ -108,6 +133,8 @@ def test_integers_are_compared_exactly(serve: Serve) -> None:
         '[{"column": 1, "values": "1"}]',
         '[{"column": 1, "function": "1"}]',
         '[{"values": ["1"]}]',
+        '[{"column": 1, "low": "1", "values": ["1"]}]',
+        '[{"column": 1, "low": null, "closed": true}]',
         "[7]",
     ],
 )
@@ -207,23 +234,62 @@ def test_boxes_and_masks_are_drawn_over_the_picture(serve: Serve) -> None:
 
 
 def test_what_is_not_there_is_refused(pictures: Served) -> None:
-    statuses = [
-        pictures.get(path, **parameters).status
-        for path, parameters in (
-            ("/picture", {"split": 0, "position": 120, "column": 0}),
-            ("/picture", {"split": 0, "position": 0, "column": 3}),
-            ("/picture", {"split": 0, "position": 0, "column": 2}),
-            ("/picture", {"split": 0, "position": 0, "column": -1}),
-            ("/api/sample", {"split": 2, "position": 0}),
-            ("/api/sample", {"split": -1, "position": 0}),
-            ("/api/sample", {"split": 0, "position": "1e3"}),
-            ("/api/histograms", {"split": 0, "columns": "x"}),
-            ("/api/compare", {"name": "nothing"}),
-            ("/api/nothing", {}),
-        )
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("/picture", {"split": 0, "position": 120, "column": 0}),
+        ("/picture", {"split": 0, "position": 0, "column": 3}),
+        ("/picture", {"split": 0, "position": 0, "column": 2}),
+        ("/api/nothing", {}),
     ]
 
-    assert statuses == [404, 400, 400, 400, 400, 400, 400, 400, 400, 404]
+    statuses = [pictures.get(path, **parameters).status for path, parameters in requests]
+
+    assert statuses == [404, 400, 400, 404]
+
+
+OVERVIEW, SAMPLES, HISTOGRAMS = "/api/overview", "/api/samples?split=0&start=0", "/api/histograms?split=0"
+SAMPLE, COMPARE, DUPLICATES = "/api/sample?split=0&position=0", "/api/compare?name=label", "/api/duplicates?column=0"
+PICTURE = "/picture?split=0&position=0&column=0"
+NO_NUMBERS = ("", "x", "1e3", "1.0", " 1", "+1", "--1", "0x1", "\u0663", "null", "9" * 20)
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "values"),
+    [
+        *((path, "split", ("-1", "2", *NO_NUMBERS)) for path in (SAMPLES, HISTOGRAMS, SAMPLE, PICTURE)),
+        *((path, "position", ("-1", "-120", "120", "9" * 19, *NO_NUMBERS)) for path in (SAMPLE, PICTURE)),
+        (SAMPLES, "start", ("-1", *NO_NUMBERS)),
+        (SAMPLES, "count", ("-1", "201", *NO_NUMBERS)),
+        (HISTOGRAMS, "columns", ("-1", "0", "3", "1,x", "1,3", "1;2")),
+        (PICTURE, "column", ("-1", "3", *NO_NUMBERS)),
+        (PICTURE, "size", ("", "huge")),
+        (COMPARE, "name", ("", "nothing", "image", "a" * 5000)),
+        (DUPLICATES, "column", ("-2", "3", *NO_NUMBERS)),
+        (DUPLICATES, "run", ("", "2", "yes")),
+    ],
+)
+def test_each_parameter_out_of_range_is_an_error(pictures: Served, path: str, name: str, values: tuple[str, ...]) -> None:
+    route, _, query = path.partition("?")
+    good: dict[str, Any] = dict(urllib.parse.parse_qsl(query))
+
+    answers = {value: pictures.get(route, **{**good, name: value}) for value in values}
+
+    assert pictures.get(route, **good).status == 200
+    assert {value: answer.status for value, answer in answers.items() if answer.status not in (400, 404)} == {}
+    assert {value: answer.body for value, answer in answers.items() if list(answer.json) != ["error"]} == {}
+
+
+def test_bounds_beyond_what_a_column_holds_are_compared_as_they_are(serve: Serve) -> None:
+    numbers, spans = np.arange(4), np.arange(4).astype("m8[s]")
+    times = np.datetime64("2024-01-01", "ns") + np.arange(4).astype("m8[D]")
+    served = serve(all=SequenceDatasetIterator([numbers, times, spans, numbers > 1]))
+    digits = "9" * 400
+
+    for column, (low, high) in enumerate([("-" + digits, digits), ("1500-01-01", "2500-01-01T00:00Z"), ("-" + digits, digits)]):
+        assert served.positions({"column": column, "low": low, "high": high}) == [0, 1, 2, 3]
+        assert served.positions({"column": column, "low": high}) == served.positions({"column": column, "high": low}) == []
+    assert served.positions({"contains": digits}) == served.positions({"column": 3, "values": [digits]}) == []
+    for text in ("2024-01-02T00:00+05:00", "now", "2024-13-01"):
+        assert served.positions({"column": 1, "low": text}) == []
 
 
 def test_a_sample_has_its_neighbours_of_the_same_class(pictures: Served) -> None:
@@ -257,7 +323,7 @@ def test_samples_of_any_kind_are_shown(serve: Serve, sample: Any) -> None:
     served = serve(all=Samples(sample, sample, sample))
 
     overview, found = served.get("/api/overview").json, served.samples()
-    columns = ",".join(map(str, range(len(overview["splits"][0]["columns"]))))
+    columns = ",".join(str(number) for number, each in enumerate(overview["splits"][0]["columns"]) if each["is_plain"])
 
     assert "error" not in overview["splits"][0]
     assert [each["position"] for each in found["samples"]] == [0, 1, 2]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
 from collections.abc import Mapping
 
 import pytest
-from browse_kit import TOKEN, Answer, Served
+from browse_kit import TOKEN, Answer, Served, labelled, serving
+
+from data_stack.browse.connection import MAX_CONNECTIONS
 
 PATHS = ("/", "/app.js", "/api/overview", "/api/samples?split=0&start=0", "/picture?split=0&position=0&column=0", "/nothing")
 
@@ -22,6 +26,17 @@ def ask(served: Served, path: str, headers: Mapping[str, str], method: str = "GE
     found = Answer(answer.status, answer.read(), {name.lower(): value for name, value in answer.getheaders()})
     connection.close()
     return found
+
+
+def waits(served: Served, sent: bytes) -> bytes:
+    """What the server sends to a client that sends just this, until the server closes the connection."""
+    host, port = served.url.removeprefix("http://").split(":")
+    received = b""
+    with socket.create_connection((host, int(port)), timeout=30) as connection, contextlib.suppress(ConnectionResetError):
+        connection.sendall(sent)
+        while part := connection.recv(1 << 16):
+            received += part
+    return received
 
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -110,3 +125,40 @@ def test_the_page_has_no_script_or_style_of_its_own_and_loads_nothing_from_elsew
     assert page.count("<script") == 1
     for forbidden in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("):
         assert forbidden not in script
+
+
+def test_a_connection_that_does_not_send_a_whole_request_in_time_is_closed() -> None:
+    whole = f"GET /api/overview HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+
+    with serving({"train": labelled(3)}, idle_seconds=1) as served:
+        assert waits(served, b"") == waits(served, whole[:-1]) == b""
+        assert waits(served, whole).count(b"200 OK") == 1
+        assert waits(served, whole + whole + whole[:-1]).count(b"200 OK") == 2
+        assert waits(served, b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n").count(b"405 ") == 1
+
+
+def test_one_connection_too_many_closes_the_one_that_is_idle_for_longest(pictures: Served) -> None:
+    host, port = pictures.url.removeprefix("http://").split(":")
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection((host, int(port)), timeout=30)) for _ in range(MAX_CONNECTIONS)]
+
+        assert pictures.get("/api/overview").status == 200
+
+        with contextlib.suppress(ConnectionResetError):
+            assert idle[0].recv(1) == b""
+        idle[-1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            idle[-1].recv(1)
+
+
+def test_clients_that_read_no_answers_do_not_keep_others_out(pictures: Served) -> None:
+    host, port = pictures.url.removeprefix("http://").split(":")
+    request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20_000
+    with contextlib.ExitStack() as stack:
+        for _ in range(MAX_CONNECTIONS + 8):
+            connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            connection.setblocking(False)
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                connection.send(request)
+
+        assert pictures.get("/api/overview").status == 200

@@ -7,7 +7,7 @@ import math
 import re
 import signal
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -35,7 +35,9 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
 from data_stack.dataset.reporting import DatasetIteratorReportGenerator
+from data_stack.dataset.reports.target_distribution import target_distribution
 from data_stack.exception import ConfigError
+from data_stack.util.stacked_values import objects
 
 FORMATS = DatasetIteratorReportGenerator.ReportFormat
 META = DatasetMeta(IteratorMeta(), "id", "digits", "train")
@@ -381,3 +383,26 @@ def test_missing_values_and_numbers_are_found_among_objects(
 
     assert (found.n_missing, found.n_numbers, found.n_distinct) == (n_missing, n_numbers, n_distinct)
     assert (found.min, found.mean) == (low, None if mean is None else pytest.approx(mean))
+
+
+@pytest.mark.parametrize("hole", [None, pd.NA, pd.NaT, np.ma.masked])
+def test_a_null_of_any_library_is_missing_in_statistics_and_types(hole: Any) -> None:
+    day = date(2026, 1, 1)
+    columns = [[1.5, hole, 2.5], [2**60, hole, 2**60 + 1], [True, hole, False], [day, hole, day.replace(day=3)], ["a", hole, "b"]]
+
+    found = SequenceDatasetIterator(columns).report(statistics=True).columns
+
+    assert [each.dtype for each in found] == [f"{kind} or None" for kind in ("float64", "int64", "bool", "date", "str")]
+    statistics = [each.statistics for each in found]
+    assert {each.n_missing for each in statistics if each} == {1}
+    assert [(each.min, each.max) for each in statistics if each] == [
+        (1.5, 2.5), (2**60, 2**60 + 1), (0, 1), ("2026-01-01", "2026-01-03"), (None, None),
+    ]  # fmt: skip
+
+
+def test_many_targets_with_missing_ones_are_ranges_and_the_number_missing() -> None:
+    numbers = [None, pd.NA, float("nan"), *np.linspace(0, 1, 1000)]
+    few = [2, None, 1, 2, pd.NA]
+
+    assert target_distribution(objects(numbers)) == {**target_distribution(np.linspace(0, 1, 1000)), "nan": 1, None: 2}
+    assert list(target_distribution(objects(few)).items()) == [(1, 1), (2, 2), (None, 2)]

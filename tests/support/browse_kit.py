@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import uvicorn
 
 from data_stack import SequenceDatasetIterator
-from data_stack.browse.app import make_app
 from data_stack.browse.browser import Browser
+from data_stack.browse.server import Server
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, InformedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta
 
@@ -75,11 +74,10 @@ Serve = Callable[..., Served]
 
 
 @contextlib.contextmanager
-def serving(splits: Mapping[str, DatasetIteratorIF], title: str = "test") -> Iterator[Served]:
+def serving(splits: Mapping[str, DatasetIteratorIF], title: str = "test", idle_seconds: int = 5) -> Iterator[Served]:
     """Serve until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(make_app(Browser(title, splits), TOKEN), log_level="error", lifespan="off", ws="none")
-        server = uvicorn.Server(config)
+        server = Server(Browser(title, splits), TOKEN, idle_seconds)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         try:

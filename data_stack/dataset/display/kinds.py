@@ -14,7 +14,7 @@ import numpy.typing as npt
 from data_stack.codecs import plain_data
 from data_stack.codecs.registry import registered_types, type_of_bytes
 from data_stack.dataset.reports.markup import printable, readable
-from data_stack.util.stacked_values import exact_array
+from data_stack.util.stacked_values import exact_array, is_null
 
 Kind = Literal["image", "mask", "boxes", "audio", "series", "array", "number", "text", "bytes", "missing", "other"]
 """What a value is shown as; see ``docs/display.md``."""
@@ -102,7 +102,7 @@ def sampled(array: _Array, most: int = 1 << 20) -> _Array:
 
 
 def _look(value: Any, wanted: str, option: str) -> Look:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+    if is_null(value):
         return Look("missing", value)
     if isinstance(value, str):
         return Look("text", value)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import decimal
 import io
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy.typing as npt
 from data_stack.dataset.display.kinds import shorten
 from data_stack.dataset.reports.target_distribution import class_name, target_distribution
 from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.util.stacked_values import present_values
 
 try:
     from matplotlib.figure import Figure
@@ -20,7 +23,7 @@ except ImportError as error:
 
 _MOST_BARS = 50
 _MOST_UPRIGHT = 12
-_MOST_CLASSES = 30  # distinct numbers; more are a histogram
+_MAX_CLASSES = 30  # distinct numbers; more are a histogram
 
 
 class Plot(Figure):
@@ -49,18 +52,39 @@ def plot_values(
     """
     if bins < 1:
         raise ConfigError(f"bins must be at least 1, got {bins}")
-    is_continuous = values.ndim == 1 and values.dtype.kind in "iufM" and len(np.unique(values)) > _MOST_CLASSES
-    if not is_continuous or class_names:
+    found, unit = (None, "") if class_names or values.ndim != 1 else _as_numbers(present_values(values)[0])
+    if found is None or len(np.unique(found)) <= _MAX_CLASSES:
         counts = target_distribution(values)
         if not counts:
             raise ConfigError(f"column {name!r} has neither classes nor numbers to plot: shape {values.shape}, {values.dtype}")
         return plot_counts({name: counts}, class_names, title=title)
-    is_known = ~np.isnat(values) if values.dtype.kind == "M" else np.isfinite(values)
+    finite = found[np.isfinite(found)]  # or not NaT
     figure, axes = _figure(title)
-    axes.hist(values[is_known].astype("M8[us]") if values.dtype.kind == "M" else values[is_known], bins=bins)
-    n_missing = len(values) - int(is_known.sum())
-    axes.set(xlabel=name + (f" ({n_missing:,} missing or infinite)" if n_missing else ""), ylabel="samples")
+    try:
+        axes.hist(finite, bins=bins)
+    except ValueError:  # too wide or too narrow to be divided
+        return plot_counts({name: target_distribution(values)}, title=title)
+    left_out = {"missing": len(values) - len(found), "infinite": len(found) - len(finite)}
+    notes = [unit, *(f"{n:,} {what}" for what, n in left_out.items() if n)]
+    axes.set(xlabel=name + (f" ({', '.join(filter(None, notes))})" if any(notes) else ""), ylabel="samples")
     return figure
+
+
+def _as_numbers(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any] | None, str]:
+    """Values as matplotlib draws a histogram of them, and their unit; None if they are neither numbers nor times."""
+    if values.dtype.kind == "M":
+        return values.astype("M8[us]"), ""
+    if values.dtype.kind == "m":
+        try:
+            return values / np.timedelta64(1, "s"), "seconds"
+        except TypeError:  # months have no number of seconds
+            return None, ""
+    if values.dtype == object and all(isinstance(value, (numbers.Real, decimal.Decimal)) for value in values):
+        try:
+            return values.astype(np.float64), ""
+        except OverflowError:
+            return None, ""
+    return (values if values.dtype.kind in "iuf" else None), ""
 
 
 def plot_counts(
@@ -85,7 +109,8 @@ def plot_counts(
         raise ConfigError("there is nothing to plot: the targets were not counted")
     most = set(sorted(totals, key=lambda target: -totals[target])[:_MOST_BARS])
     shown = [target for target in totals if target in most]
-    labels = [shorten(class_name(target, class_names, kind) or str(target), 30) for target in shown]
+    names = ["missing" if target is None else class_name(target, class_names, kind) or str(target) for target in shown]
+    labels = [shorten(name, 30) for name in names]
     figure, axes = _figure(title)
     is_upright = len(shown) <= _MOST_UPRIGHT and max(map(len, labels)) <= 12
     thickness, places = 0.8 / len(counts), np.arange(len(shown))

@@ -19,7 +19,7 @@ from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.moments import RunningMoments
 from data_stack.dataset.reports.column_report import ColumnReport, ColumnStatistics
 from data_stack.util.exact import comparable
-from data_stack.util.stacked_values import is_missing, missing_in
+from data_stack.util.stacked_values import is_null, missing_in, present_values
 
 _NULLABLE = " or None"
 
@@ -90,7 +90,7 @@ def _roles(meta: DatasetMetaIF, n_columns: int) -> dict[Any, str]:
 
 def _layout(values: Sequence[Any]) -> tuple[str, tuple[int | None, ...] | None]:
     """The types and the common shape of values."""
-    found = [value for value in values if value is not None]
+    found = [value for value in values if not is_null(value)]
     columns = [value[None] if type(value) is np.ndarray else stack_values([value]) for value in found]
     types = {
         type(value).__name__ if column.dtype == object else str(column.dtype): None
@@ -172,8 +172,16 @@ class _Collector:
         self._extremes = [found[exact.index(min(exact))], found[exact.index(max(exact))]]
 
     def _add_objects(self, column: _Numbers) -> None:
+        present, missing = present_values(column)
+        self._n_missing += int(np.count_nonzero(missing))
+        if missing.any():
+            self._shapes.add(())
+        if present.dtype != object:
+            if len(present):
+                self.add(present)
+            return
         numbers: list[Any] = []
-        for value in column:
+        for value in present:
             array = exact_array(value)
             if array is not None and array.dtype.kind not in "biufcMm":
                 array = None
@@ -182,9 +190,6 @@ class _Collector:
                 continue
             self._shapes.add(())
             value = value if array is None else array.item()
-            if is_missing(value):
-                self._n_missing += 1
-                continue
             if isinstance(value, (bool, int, float)):
                 is_too_large = isinstance(value, int) and abs(value) >= 2**1023
                 numbers.append(math.copysign(math.inf, int(value > 0) - 0.5) if is_too_large else value)

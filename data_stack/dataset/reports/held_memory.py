@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import mmap
 import sys
 from collections.abc import Mapping
 from itertools import chain, islice
@@ -25,8 +27,8 @@ class HeldMemory:
     """Measures iterators one after the other; shared memory counts for the first of them.
 
     Arrays and tensors count with the memory that they keep alive, a slice with its whole array. The size of a long list is
-    extrapolated from a thousand items. Memory maps and files count nothing; objects in closures and in objects of other
-    libraries are not found.
+    extrapolated from a thousand items. Files that Python or numpy maps count nothing, those that pyarrow or torch map count, for
+    they do not say so; objects in closures and in objects of other libraries are not found.
     """
 
     def __init__(self) -> None:
@@ -57,40 +59,60 @@ class HeldMemory:
             return 0
         if DatasetIteratorIF in ancestors or SampleAccess in ancestors:
             return 0
-        root = value
-        while isinstance(root, np.ndarray) and not isinstance(root, np.memmap) and root.base is not None:
-            root = root.base
-        # Types are asked, since a MongoDB database has an attribute of any name. This is a tensor, without importing torch.
-        if hasattr(type(root), "untyped_storage"):
-            with contextlib.suppress(RuntimeError, NotImplementedError):  # a sparse one
-                root = root.untyped_storage()
+        root = _root_of(value)
         key = root.data_ptr() if hasattr(type(root), "data_ptr") else id(root)
-        if key in self._counted or isinstance(root, np.memmap) or type(root).__name__ == "mmap":
+        if key in self._counted or isinstance(root, (np.memmap, mmap.mmap)):
             return 0
         self._counted[key] = root
         if isinstance(value, (list, tuple, set, frozenset, Mapping)) or (isinstance(value, np.ndarray) and value.dtype == object):
             return self._bytes_of_items(value, depth + 1)
+        if isinstance(root, ctypes.Array):  # of a large batch, or a client's
+            return ctypes.sizeof(root)
         package = type(root).__module__.split(".")[0]
         if package == "data_stack" and not isinstance(root, ComputedPositions):
             return sum(self._bytes(held, depth + 1) for held in _attributes(root).values())
         if isinstance(root, (str, bytes, bytearray, int, float, complex)):
-            return sys.getsizeof(root) if root is value else value.nbytes
+            return sys.getsizeof(root)
         n_bytes = root.nbytes if hasattr(type(root), "nbytes") and package != "h5py" else 0  # of pandas and Arrow, too
         n_bytes = n_bytes() if callable(n_bytes) else n_bytes
         return n_bytes if type(n_bytes) is int else 0
 
     def _bytes_of_items(self, value: Any, depth: int) -> int:
-        own = value.nbytes if isinstance(value, np.ndarray) else sys.getsizeof(value)
-        items = chain.from_iterable(value.items()) if isinstance(value, Mapping) else getattr(value, "flat", value)
+        is_array = isinstance(value, np.ndarray)  # other things have a size of their own, as a record of a file has
+        own = value.nbytes if is_array else sys.getsizeof(value)
+        items = chain.from_iterable(value.items()) if isinstance(value, Mapping) else value.flat if is_array else value
         looked_at = list(islice(items, _ITEMS_LOOKED_AT))  # at once, as threads may change it
-        n_items = 2 * len(value) if isinstance(value, Mapping) else getattr(value, "size", None) or len(value)
-        return own + round(sum(self._bytes(item, depth) for item in looked_at) * n_items / max(1, len(looked_at)))
+        n_items = 2 * len(value) if isinstance(value, Mapping) else value.size if is_array else len(value)
+        n_bytes, shared, n_bytes_of_views = 0, list[int](), 0
+        for item in looked_at:
+            is_view, found = _root_of(item) is not item, self._bytes(item, depth)
+            n_bytes += 0 if is_view else found
+            n_bytes_of_views += item.nbytes if is_view else 0
+            shared += [found] if is_view and found else []
+        scale = n_items / max(1, len(looked_at))
+        # One array of which all items are views is counted whole. Of several ones, the other items may have more.
+        of_views = max(sum(shared), n_bytes_of_views * scale) if len(shared) > 1 else sum(shared)
+        return own + round(n_bytes * scale + of_views)
 
 
 def _attributes(thing: Any) -> dict[str, Any]:
     """The attributes of an object by name."""
     slots = chain.from_iterable(getattr(ancestor, "__slots__", ()) for ancestor in type(thing).__mro__)
     return {name: getattr(thing, name) for name in slots if hasattr(thing, name)} | dict(getattr(thing, "__dict__", {}))
+
+
+def _root_of(value: Any) -> Any:
+    """What the memory of an array, memoryview or tensor belongs to; other values themselves."""
+    while isinstance(value, (np.ndarray, memoryview)) and not isinstance(value, np.memmap):
+        below = value.base if isinstance(value, np.ndarray) else value.obj
+        if below is None:
+            break
+        value = below
+    # Types are asked, since a MongoDB database has an attribute of any name. This is a tensor, without importing torch.
+    if hasattr(type(value), "untyped_storage"):
+        with contextlib.suppress(RuntimeError, NotImplementedError):  # a sparse one
+            return value.untyped_storage()
+    return value
 
 
 def _describe(value: Any) -> str:

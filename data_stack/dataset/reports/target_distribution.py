@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.reports.markup import readable
-from data_stack.util.stacked_values import one_hot_positions
+from data_stack.util.stacked_values import is_null, one_hot_positions, present_values
 
 MOST_VALUES_OF_A_TARGET = 64
 """Targets of more values, such as masks, are not counted unless they are one-hot."""
@@ -38,6 +38,11 @@ def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
         return {}
     if targets.ndim == 1 and targets.dtype.kind in "biuf":
         return _distribution_of_numbers(targets)
+    if targets.ndim == 1 and targets.dtype == object:
+        present, missing = present_values(targets)
+        if present.ndim == 1 and present.dtype.kind in "biuf" and len(present):
+            others = Counter(map(plain_value, targets[missing]))
+            return _distribution_of_numbers(present) | {other: others[other] for other in sorted(others, key=_order)}
     if targets.dtype.kind in "Mm" and targets.ndim > 1:
         targets = targets.astype(np.str_)  # Python has no time in nanoseconds
     values = targets if targets.dtype.kind in "Mm" else targets.tolist()
@@ -49,6 +54,8 @@ def plain_value(value: Any) -> Any:
 
     Numpy and tensor numbers become Python's, bytes become text, arrays and lists become tuples, other objects their text.
     """
+    if is_null(value):
+        return None
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return None if np.isnat(value) else str(value).replace("T", " ")
     if hasattr(value, "tolist"):  # a number or an array of its own shape in a ragged column, or a tensor
@@ -60,7 +67,7 @@ def plain_value(value: Any) -> Any:
         return value.decode("utf-8", errors="backslashreplace")
     if isinstance(value, (list, tuple)):
         return tuple(plain_value(item) for item in value)
-    if value is None or type(value) is bool:
+    if type(value) is bool:
         return value
     # YAML and JSON do not know subclasses such as enumerations.
     if isinstance(value, str):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 
 import data_stack
@@ -44,7 +48,54 @@ def test_many_numbers_are_a_histogram_without_missing_ones() -> None:
     assert len(heights(figure)) == 10
     assert sum(heights(figure)) == 99
     assert figure.axes[0].get_title() == "Weights"
-    assert figure.axes[0].get_xlabel() == "weight (1 missing or infinite)"
+    assert figure.axes[0].get_xlabel() == "weight (1 missing)"
+
+
+@pytest.mark.parametrize("hole", [None, float("nan"), pd.NA, pd.NaT, np.ma.masked, np.datetime64("NaT")])
+def test_numbers_and_times_with_missing_ones_are_a_histogram_and_the_number_missing(hole: Any) -> None:
+    day = datetime.datetime(2026, 1, 1)
+    columns: list[list[Any]] = [
+        [number / 7 for number in range(100)],
+        list(np.arange(100)),
+        [decimal.Decimal(number) / 7 for number in range(100)],
+        [2**60 * number for number in range(100)],
+        list(np.datetime64("2026-01-01") + np.arange(100)),
+        [day + datetime.timedelta(days=number) for number in range(100)],
+        [pd.Timestamp(day) + pd.Timedelta(days=number) for number in range(100)],
+    ]
+    for values in columns:
+        values[::10] = [hole] * 10
+
+        figure = SequenceDatasetIterator([values]).as_dict("x").plot("x", bins=12)
+
+        assert (len(heights(figure)), sum(heights(figure)), figure.axes[0].get_xlabel()) == (12, 90, "x (10 missing)")
+
+
+def test_a_csv_and_a_nullable_column_of_pandas_are_plotted_as_numbers(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": pd.array([None, *np.linspace(0, 1, 99)], dtype="Float64")})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+
+    for iterator in (data_stack.from_pandas(frame), data_stack.from_csv(tmp_path / "x.csv")):
+        figure = iterator.plot("x")
+        assert (sum(heights(figure)), figure.axes[0].get_xlabel()) == (99, "x (1 missing)")
+
+
+def test_few_values_are_bars_with_one_of_the_missing_ones() -> None:
+    figure = SequenceDatasetIterator([[1, 2, None, 2, pd.NA, 2]]).plot(0)
+
+    assert heights(figure) == [1, 3, 2]
+    assert "missing" in ticks(figure)
+
+
+def test_spans_and_infinite_numbers_say_so_and_what_cannot_be_divided_is_bars() -> None:
+    spans = SequenceDatasetIterator([np.arange(60).astype("m8[m]")]).plot(0)
+    infinite = SequenceDatasetIterator([[None, float("inf"), *np.arange(40) / 3]]).plot(0)
+    months = SequenceDatasetIterator([np.arange(40).astype("m8[M]")]).plot(0)
+    near = SequenceDatasetIterator([2**60 + np.arange(40)]).plot(0)
+
+    assert (spans.axes[0].get_xlabel(), spans.axes[0].get_xlim()[1] > 3500) == ("0 (seconds)", True)
+    assert infinite.axes[0].get_xlabel() == "0 (1 missing, 1 infinite)"
+    assert len(heights(months)) == len(heights(near)) == 40
 
 
 def test_dates_and_many_words_are_plotted() -> None:

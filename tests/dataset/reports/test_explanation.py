@@ -20,6 +20,10 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.reports.explanation import explain
+from data_stack.formats.conversion import convert
+from data_stack.formats.parquet import ParquetDataset
+from data_stack.formats.records import RecordReader
+from data_stack.util import large_arrays
 
 META = DatasetMeta(dataset_name="digits", dataset_tag="train")
 ORIGIN = {"name": "digits", "version": "1.0.0", "split": "train", "license": "CC-BY-4.0"}
@@ -97,6 +101,48 @@ def test_what_lies_in_files_counts_nothing(tmp_path: Any) -> None:
 
     assert explanation.n_bytes < 1000
     assert explanation.layers[0].keeps == ()
+
+
+def test_each_view_of_a_mapped_file_counts_nothing(tmp_path: Any) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((50, 1000)))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    views = [np.frombuffer(memoryview(mapped._mmap), offset=128), memoryview(mapped), list(mapped), mapped.view(np.ndarray)[3:]]
+    convert(SequenceDatasetIterator([np.zeros((50, 1000))]).as_dict("x"), tmp_path / "records", progress=False)
+
+    with RecordReader(tmp_path / "records") as reader:
+        reader.read_batch(range(50))
+
+        assert [SequenceDatasetIterator([each]).explain().n_bytes < 5_000 for each in views] == [True] * 4
+        assert reader.explain().n_bytes < 20_000
+
+
+@pytest.mark.parametrize("make", [np.zeros, torch.zeros, large_arrays.new_array])
+def test_an_array_counts_once_as_a_whole_and_as_the_list_of_its_rows(make: Any) -> None:
+    values = make((5000, 100), dtype=torch.float64 if make is torch.zeros else np.float64)
+
+    whole, rows = (SequenceDatasetIterator([each]).explain().n_bytes for each in (values, list(values)))
+
+    assert whole == pytest.approx(4_000_000, rel=0.05)
+    assert rows == pytest.approx(4_000_000 + 8 * 5000, rel=0.05)
+
+
+def test_rows_of_several_arrays_and_arrays_of_their_own_are_extrapolated() -> None:
+    parts = [row for _ in range(60) for row in np.zeros((50, 100))]
+    own = [np.zeros(100) for _ in range(3000)]
+
+    assert SequenceDatasetIterator([parts]).explain().n_bytes == pytest.approx(60 * 50 * 808, rel=0.1)
+    assert SequenceDatasetIterator([own]).explain().n_bytes == pytest.approx(3000 * 808, rel=0.1)
+
+
+def test_a_parquet_file_counts_what_is_kept_of_it(tmp_path: Any) -> None:
+    rows = SequenceDatasetIterator([np.random.default_rng(0).random(100_000)]).as_dict("x")
+    convert(rows, tmp_path / "x.parquet", progress=False)
+
+    dataset = ParquetDataset(tmp_path / "x.parquet")
+    assert dataset.explain().n_bytes < 50_000  # nothing was read
+    dataset.read_batch(range(100_000))
+
+    assert dataset.explain().n_bytes < 1_000_000
 
 
 def test_arguments_are_shown_shortened_and_only_where_they_are_no_defaults() -> None:
