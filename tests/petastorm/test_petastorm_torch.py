@@ -17,7 +17,7 @@ import torch
 from data_stack_petastorm import WeightedSamplingReader, make_batch_reader, make_reader
 from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader, InMemBatchedDataLoader, decimal_friendly_collate
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.formats.parquet.ngram import NGram
 from data_stack.formats.parquet.selecting import col
 
@@ -175,6 +175,23 @@ def test_a_loop_goes_on_with_another_number_of_shards(table: Path) -> None:
         rest += ids(loader)
 
     assert sorted([*given, *rest]) == list(range(N_ROWS))
+
+
+def test_shards_with_different_seeds_go_on_with_their_own_states_only(table: Path) -> None:
+    given, states = [], []
+    for rank in range(3):
+        loader = DataLoader(reader(table, cur_shard=rank, shard_count=3, seed=rank), 8, shuffling_queue_capacity=40)
+        given += ids(itertools.islice(loader, 2))
+        states.append(loader.state_dict())
+
+    for rank in range(3):
+        loader = DataLoader(reader(table, cur_shard=rank, shard_count=3, seed=rank), 8, shuffling_queue_capacity=40)
+        with pytest.raises(LoaderStateError, match=r"ranks with different seeds load the state that each of them saved"):
+            loader.load_state_dict(states[rank - 1])
+        loader.load_state_dict(states[rank])
+        given += ids(loader)
+
+    assert sorted(given) == list(range(N_ROWS))
 
 
 def test_sequences_are_nested_dicts_of_tensors() -> None:

@@ -12,11 +12,12 @@ from typing import Any, Final
 import numpy as np
 
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.exception import ConfigError, LoaderStateError, MissingDependencyError
 from data_stack.loader import Loader
 from data_stack_petastorm.buffer import shuffle
 from data_stack_petastorm.columns import names_left_out
-from data_stack_petastorm.iteration import Reader, lanes_of, n_rows_of
+from data_stack_petastorm.iteration import Reader, n_rows_of, sharding_of
+from data_stack_petastorm.shards import Sharding
 
 try:
     import torch
@@ -93,7 +94,7 @@ class _ReaderLoader(LoaderBase):
             collate_fn.left_out = self._left_out
         self._loader = self._new_loader()
 
-    def _new_loader(self, lanes: tuple[int, int] | None = None) -> Loader | None:
+    def _new_loader(self, sharding: Sharding | None = None) -> Loader | None:
         """A loader of the reader's rows; None of a reader that draws from several, whose rows are taken one by one."""
         if not isinstance(self.reader, Reader) or self.reader.drops_rows:
             return None
@@ -102,7 +103,7 @@ class _ReaderLoader(LoaderBase):
             shuffling_queue_capacity=self.shuffling_queue_capacity,
             drop_last=self._drop_last,
             collate=self._collate,
-            lanes=lanes,
+            sharding=sharding,
         )
 
     def _field(self, name: str, column: Any) -> Any:
@@ -163,11 +164,18 @@ class _ReaderLoader(LoaderBase):
         """Let the next iteration go on where :meth:`state_dict` was taken.
 
         Raises:
-            LoaderStateError: the state is of other rows or another order, or no state.
+            LoaderStateError: the state is of other rows or another order, or no state; or it is of shards with another seed, so
+                that of another rank.
         """
         self._need_loader()
-        loader: Any = self._new_loader(lanes_of(state))
+        sharding = sharding_of(state)
+        loader: Any = self._new_loader(sharding)
         loader.load_state_dict(state)
+        if self.reader.has_own_seed and state["seed"] != self.reader.seed and (sharding.n_shards > 1 or loader.shard[1] > 1):
+            raise LoaderStateError(
+                f"this state has the seed {state['seed']}, the reader of this rank {self.reader.seed}: ranks with different "
+                f"seeds load the state that each of them saved. To load one state on all ranks, make all readers with its seed"
+            )
         self._need_loader().close()
         self._loader = loader.__enter__() if self._is_entered else loader
         self._in_iter = False
