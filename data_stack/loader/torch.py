@@ -17,7 +17,16 @@ from data_stack.dataset.iterator.indices import check_indices
 from data_stack.dataset.iterator.ownership import detach
 from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.conversion import NUMBERS, Conversion, Pairs, map_nested, map_pairs, one_ahead, parts_of_objects
+from data_stack.loader.conversion import (
+    NUMBERS,
+    Conversion,
+    Pairs,
+    map_nested,
+    map_pairs,
+    one_ahead,
+    parts_of_objects,
+    refuse_missing,
+)
 from data_stack.loader.ranks import shard_of_process as shard_of_process
 
 try:
@@ -81,7 +90,8 @@ def collate(samples: Sequence[Sample] | _Columns) -> Any:
         samples: what :class:`TorchDataset` returns, or a list of samples of any other dataset; at least one.
 
     Raises:
-        ConfigError: there are no samples, or they differ in their number of columns or in their keys.
+        ConfigError: there are no samples, they differ in their number of columns or in their keys, or a column of numbers has
+            samples without a value (None).
     """
     if not isinstance(samples, _Columns):
         if len(samples) == 0:
@@ -109,7 +119,7 @@ class TorchConversion(Conversion):
         pin_memory: whether to copy tensors to page-locked memory first; without CUDA it has no effect, as in torch's DataLoader.
 
     Raises:
-        ConfigError: there is no such device.
+        ConfigError: there is no such device. While iterating: a column of numbers or arrays has samples without a value (None).
     """
 
     name = "torch tensors"
@@ -119,6 +129,7 @@ class TorchConversion(Conversion):
         self._pins_memory = bool(pin_memory) and torch.cuda.is_available()
 
     def convert(self, batch: Any) -> Any:
+        refuse_missing(batch, self.name)
         tensors = map_nested(batch, _as_tensor, (PackedSequence,))
         return map_nested(tensors, _pin, (PackedSequence,)) if self._pins_memory else tensors
 

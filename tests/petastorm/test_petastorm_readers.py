@@ -553,3 +553,13 @@ def _refuses_17(row: dict[str, Any]) -> dict[str, Any]:
     if row["id"] == 17:
         raise ValueError("not this one")
     return row
+
+
+@pytest.mark.parametrize("make", [make_reader, make_batch_reader])
+def test_timestamps_come_in_the_unit_that_is_wanted(tmp_path: Path, make: Any) -> None:
+    times = np.datetime64("2024-01-01T00", "us") + np.arange(3)
+    pq.write_table(pa.table({"time": times}), tmp_path / "times.parquet")
+
+    found = {unit: next(make(tmp_path, timestamp_unit=unit, shuffle_row_groups=False)).time.dtype for unit in (None, "ns")}
+
+    assert found == {None: np.dtype("M8[us]"), "ns": np.dtype("M8[ns]")}

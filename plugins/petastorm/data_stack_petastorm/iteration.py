@@ -16,6 +16,7 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet import ParquetDataset, Schema
 from data_stack.loader import BlockShuffled, InOrder, Loader, Order
 from data_stack.loader.plan import Uneven
+from data_stack_petastorm.columns import NanForNull
 from data_stack_petastorm.errors import NoDataAvailableError
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.row_groups import RowGroups, parts_of_row_groups, permute_rows, the_one
@@ -49,6 +50,7 @@ class Reader:
         shuffling: row groups, rows, and of how many row groups the rows are mixed.
         options: of the loader: seed, epochs, shard, uneven, workers, worker_kind, prefetch. Where ``uneven`` is None, the reader
             gives each row once, and shards of its :meth:`loader` make equally many steps.
+        fills_nulls: whether loaders give NaN for floats without a value.
         drops_rows: whether ``of_groups`` makes fewer rows, so that :meth:`loader` cannot have batches of them.
         has_own_seed: whether the seed was given, so that other ranks may have others.
         told: what ``diagnostics`` repeats of the arguments.
@@ -69,6 +71,7 @@ class Reader:
         shuffling: tuple[bool, bool, int],
         options: Mapping[str, Any],
         of_groups: tuple[Any, Callable[..., Any]] | None = None,
+        fills_nulls: bool = False,
         drops_rows: bool = False,
         has_own_seed: bool = False,
         told: Mapping[str, Any] | None = None,
@@ -78,7 +81,7 @@ class Reader:
         self.num_epochs: int | None = options["epochs"]
         self.seed: int = options["seed"]
         self.batched_output = self.is_batched_reader = batched
-        self.drops_rows, self.has_own_seed = drops_rows, has_own_seed
+        self.fills_nulls, self.drops_rows, self.has_own_seed = fills_nulls, drops_rows, has_own_seed
         self.last_row_consumed = self.stopped = False
         self._options, self._shuffling, self._lengths = dict(options), shuffling, block_lengths[block_lengths > 0]
         self._maker, self._of_groups, self._told = RowMaker(self.schema, ngram), of_groups, dict(told or {})
@@ -265,6 +268,8 @@ class Reader:
         if sharding is None:
             sharding = Sharding(self._options["shard"][1], batch_size, uneven)
         order = self._sharded(self._lengths, sharding, order_of)
+        if self.fills_nulls and collate is None and (filling := NanForNull(self.fields, transform)):
+            transform = filling
         options = {**self._options, "uneven": uneven, **options}
         return Loader(
             self.iterator, batch_size, shuffle=order, drop_last=drop_last, collate=collate, transform=transform, **options

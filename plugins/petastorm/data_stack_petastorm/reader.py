@@ -15,6 +15,7 @@ from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError, MissingDependencyError, ResourceNotFoundError
 from data_stack.formats import parquet
 from data_stack.formats.parquet import NGramIterator, ParquetDataset, Schema
+from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.selecting import as_predicate, in_reduce
 from data_stack.formats.parquet.selecting.petastorm_predicates import on_frames
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
@@ -78,6 +79,9 @@ class ReaderArguments:
         uneven: what becomes of rows that ``shard_count`` does not divide, see :class:`~data_stack.loader.plan.Plan`: "pad",
             "drop" or "keep". None: each row is given once ("keep"), but loaders of the reader (a DataLoader, a dataset of
             TensorFlow) repeat a few rows for equally many steps on all ranks ("pad").
+        nulls: "nan" gives NaN for floats without a value, "none" None, which loaders of the reader refuse. None: None, but NaN in
+            loaders of :func:`make_batch_reader`, as in Petastorm.
+        timestamp_unit: "s", "ms", "us" or "ns", in which all timestamps are given; None: that of each column.
         results_queue_size: has no effect, like all that follow; the loader keeps a chunk or two for each worker.
         cache_row_size_estimate: none.
         cache_extra_settings: none.
@@ -116,6 +120,8 @@ class ReaderArguments:
     convert_early_to_numpy: bool = False
     _: KW_ONLY
     uneven: Uneven | None = None
+    nulls: Nulls | None = None
+    timestamp_unit: str | None = None
     pyarrow_serialize: bool = False
 
 
@@ -214,6 +220,7 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
             "prefetch": 2 if n_workers <= 4 else 1,
         },
         of_groups=of_groups,
+        fills_nulls=given.nulls == "nan" or (given.nulls is None and batched),
         drops_rows=drops_rows and of_groups is not None,
         has_own_seed=given.seed is not None or given.shard_seed is not None,
         told={"zmq_copy_buffers": given.zmq_copy_buffers},
@@ -247,6 +254,8 @@ def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, lis
         "filters": in_reduce(predicates, all) if predicates else None,
         "row_groups": given.rowgroup_selector,
         "filesystem": filesystem,
+        "nulls": given.nulls or "none",
+        "timestamp_unit": given.timestamp_unit,
     }
     try:
         if not isinstance(schema_fields, (NGram, parquet.NGram)):

@@ -89,7 +89,7 @@ class SparkDatasetConverter:
                     train(batch["features"], batch["label"])
 
         It has the methods of :class:`~data_stack.loader.loader.Loader` (``len``, ``state_dict``, ``set_epoch`` …). Columns of
-        text or dates, and those with nulls, are lists of values.
+        text or dates are lists of values, floats without a value are NaN, and integers without a value are an error.
 
         Args:
             batch_size: rows of each batch.
