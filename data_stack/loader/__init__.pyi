@@ -10,6 +10,7 @@ from data_stack.loader.orders import Order as Order
 from data_stack.loader.orders import Shuffled as Shuffled
 from data_stack.loader.plan import Plan as Plan
 from data_stack.loader.ragged import Ragged as Ragged
+from data_stack.loader.ranks import shard_of_process as shard_of_process
 from data_stack.loader.session import LoaderStatistics as LoaderStatistics
 from data_stack.loader.sources import Epochs as Epochs
 from data_stack.loader.sources import Interleave as Interleave

@@ -49,6 +49,57 @@ class Conversion(ABC):
         return map_pairs(pairs, self.convert)
 
 
+class MissingValuesError(ConfigError, TypeError):
+    """A column of numbers or arrays has samples without a value, for which no framework has tensors.
+
+    Attributes:
+        column: where it is in the batch, the innermost key last: keys, or positions in tuples; empty inside of values.
+    """
+
+    def __init__(self, column: tuple[Any, ...], name: str) -> None:
+        super().__init__(column, name)
+        self.column, self.name = column, name
+
+    def __str__(self) -> str:
+        where = f"column {' of column '.join(map(repr, reversed(self.column)))}" if self.column else "a column"
+        return (
+            f"{where} has samples without a value (None), for which there are no {self.name}. Leave these samples out "
+            f"(iterator.filter(…), or filters=col(…).is_valid() of Parquet), replace None by iterator.map(…), or read floats of "
+            f"Parquet as NaN: ParquetDataset(…, nulls='nan')"
+        )
+
+
+def refuse_missing(batch: Any, name: str, _where: tuple[Any, ...] = ()) -> None:
+    """Check that no column of a batch mixes None with numbers or arrays; :func:`parts_of_objects` checks those inside of values.
+
+    Args:
+        batch: columns in dicts and tuples, nested or not.
+        name: of the tensors, for the message.
+
+    Raises:
+        MissingValuesError: one does.
+    """
+    if isinstance(batch, Mapping):
+        for key, value in batch.items():
+            refuse_missing(value, name, (*_where, key))
+    elif isinstance(batch, tuple):
+        for place, value in enumerate(batch):
+            refuse_missing(value, name, (*_where, place))
+    elif isinstance(batch, np.ndarray) and batch.dtype == object and batch.ndim and _lacks_values(list(batch)):
+        raise MissingValuesError(_where, name)
+
+
+def _lacks_values(values: list[Any]) -> bool:
+    """Whether some are None among numbers or arrays."""
+    return any(value is None for value in values) and any(map(_is_numeric, values))
+
+
+def _is_numeric(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.dtype.str[1:] in NUMBERS
+    return isinstance(value, (int, float, complex, np.number, np.bool_)) and not isinstance(value, np.timedelta64)
+
+
 def map_nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, ...] = ()) -> Any:
     """``value`` with ``function`` applied to everything in it that is neither a container nor plain Python data.
 
@@ -102,10 +153,15 @@ def parts_of_objects(column: Column) -> Any:
 
     Args:
         column: of dtype object.
+
+    Raises:
+        MissingValuesError: it mixes None with numbers or arrays.
     """
     if column.ndim == 0:
         return map_nested(column.item(), _copy_value)
     values = list(column)
+    if _lacks_values(values):
+        raise MissingValuesError((), "tensors")
     if values and isinstance(values[0], (Mapping, tuple)) and len(values[0]):
         with contextlib.suppress(ConfigError):  # keys or lengths differ
             return stack_samples(values)  # which copies

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from data_stack.exception import MissingDependencyError
-from data_stack.loader.conversion import Conversion, Pairs, map_nested, one_ahead, parts_of_objects
+from data_stack.loader.conversion import Conversion, Pairs, map_nested, one_ahead, parts_of_objects, refuse_missing
 from data_stack.loader.ragged import Ragged
 
 try:
@@ -32,12 +32,16 @@ class JaxConversion(Conversion):
 
     Args:
         device: a device or sharding of JAX's; None for JAX's default device, to which the arrays are then not committed.
+
+    Raises (while iterating):
+        ConfigError: a column of numbers or arrays has samples without a value (None).
     """
 
     name = "JAX arrays"
     device: Any = None
 
     def convert(self, batch: Any) -> Any:
+        refuse_missing(batch, self.name)
         return map_nested(batch, self._as_jax_array)
 
     def convert_all(self, pairs: Pairs) -> Pairs:

@@ -24,6 +24,7 @@ from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
 from data_stack.loader.orders import InOrder, Order, Shuffled
 from data_stack.loader.page import LoaderPage
 from data_stack.loader.plan import Plan, Uneven
+from data_stack.loader.ranks import check_ranks_agree, warn_without_shard
 from data_stack.loader.schedule import NEVER, Schedule
 from data_stack.loader.session import LoaderStatistics, Session
 from data_stack.loader.sources import StepSource
@@ -162,11 +163,16 @@ class Loader:
             LoadingError: a batch could not be made; the message names the sample.
             WorkerError: a worker died or is stuck.
             RuntimeError: another iteration has begun since, or a state was loaded.
-            ConfigError: the order returned no integers, or random layers cannot be drawn anew for an epoch.
+            ConfigError: the order returned no integers, random layers cannot be drawn anew for an epoch, or ranks of the process
+                group have different datasets, seeds, states or arguments.
+
+        Warns:
+            UserWarning: this is one of several processes that train together, and there is neither ``shard`` nor a process group.
         """
         session = self._session
         session.end_iteration()
         session.find_shard()
+        self._meet_ranks()
         session.go_to(*session.tell())  # another iteration begins at the same place, until this one gives a batch
         end_epoch = NEVER if self._epochs is None else session.first_epoch + self._epochs
         schedule = Schedule(self._order, session.seed, self._plan_of, session.epoch, session.position, end_epoch)
@@ -285,7 +291,7 @@ class Loader:
         if self._epochs is not None:  # saved in an iteration of more epochs: give the rest of the current one
             first_epoch = max(first_epoch, loaded.epoch - self._epochs + 1)
         self.seek(loaded.epoch, loaded.position, first_epoch)
-        self._session.seed = loaded.seed
+        self._session.seed, self._session.has_met_ranks = loaded.seed, False
 
     def save(self) -> dict[str, Any]:
         """:meth:`state_dict`, by the name of Granular's loader."""
@@ -409,6 +415,21 @@ class Loader:
         return {**self.__dict__, "_session": copy.copy(self._session)}  # copies iterate independently
 
     # --------------------------------------------------------------------------------------------------------------- private
+
+    def _meet_ranks(self) -> None:
+        session = self._session
+        if session.has_met_ranks:
+            return
+        if session.knows_shard:
+            place = (session.seed, *session.tell()[:2]) if self._order.shares_seed else None
+            check_ranks_agree(session.plan, place, self._order_content(), self._iterator)
+        else:
+            remedy = (
+                "Pass shard=shard_of_process() of data_stack.loader, or initialise the process group before the first batch; "
+                "shard=(0, 1) if each process needs all samples"
+            )
+            warn_without_shard("this loader has no shard=, and torch.distributed has no process group", remedy, stacklevel=3)
+        session.has_met_ranks = True
 
     def _twin(self, kind: type[_Self], conversion: Conversion) -> _Self:
         twin = object.__new__(kind)

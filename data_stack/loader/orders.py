@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import sys
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +38,9 @@ class Order(ABC):
     Every sample stands at exactly one position. The sample at a position does not depend on the other positions of a call. An
     order is an immutable value that pickles.
     """
+
+    shares_seed: ClassVar[bool] = True
+    """Whether the ranks of a loader need the same seed to have each sample once together."""
 
     @abstractmethod
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
@@ -91,18 +93,18 @@ class Order(ABC):
 
 
 class InOrder(Order):
-    """The order of the iterator, in every epoch."""
+    """The order of the iterator, in every epoch.
 
-    _block_ends: npt.NDArray[np.int64] | None = None
-    """Where the blocks of the source end, if known."""
+    Args:
+        block_lengths: samples of each block that the source reads together, so that the loader prefetches the next one, shape
+            ``(n_blocks,)``; None for the blocks that the stack reports.
+    """
+
+    def __init__(self, block_lengths: npt.NDArray[np.int64] | None = None) -> None:
+        self._block_ends = None if block_lengths is None or not len(block_lengths) else np.cumsum(block_lengths)
 
     def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
-        lengths = block_lengths(iterator)
-        if lengths is None or not len(lengths):
-            return self
-        order = copy.copy(self)
-        order._block_ends = np.cumsum(lengths)
-        return order
+        return self if self._block_ends is not None else InOrder(block_lengths(iterator))
 
     def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
         if self._block_ends is None or position >= self._block_ends[-1]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 from data_stack.loader.conversion import Pairs
 from data_stack.loader.plan import Plan
+from data_stack.loader.ranks import group_shard
 from data_stack.loader.schedule import Mark, Schedule
 from data_stack.loader.workers.workers import Workers
 from data_stack.util.forks import call_in_forks
@@ -87,13 +87,14 @@ class Session:
         goes_on: whether the next iteration begins right here. Otherwise an iteration has given a batch, and the next one begins
             at the start of an epoch: of the next one, if the iteration stopped inside of an epoch.
         fingerprint: of the stack of iterators, once it is known.
+        has_met_ranks: whether an iteration was compared with those of the other ranks since the last state was loaded.
         workers: of the current or last iteration.
     """
 
     def __init__(self, plan: Plan, seed: int, knows_shard: bool, make_workers: Callable[[], Workers]) -> None:
         self.plan, self.seed, self.knows_shard = plan, seed, knows_shard
         self.epoch = self.position = self.first_epoch = 0
-        self.goes_on = True
+        self.goes_on, self.has_met_ranks = True, False
         self._figures, self._began = LoaderStatistics(), 0.0  # of the current or last iteration
         self.fingerprint: str | None = None
         self.workers = make_workers()  # wrong arguments fail here
@@ -257,11 +258,3 @@ class Session:
     def _begin_in_fork(self) -> None:
         # the parent's workers must not be closed here
         self._inherited, self.workers, self._iteration = self.workers, self._make_workers(), None
-
-
-def group_shard() -> tuple[int, int] | None:
-    """``(rank, world)`` in the default group of ``torch.distributed``; None without a group. This does not import torch."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return None
-    return distributed.get_rank(), distributed.get_world_size()

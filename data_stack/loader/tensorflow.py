@@ -9,7 +9,7 @@ import numpy as np
 
 from data_stack.dataset.iterator.stacking import Column
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.conversion import NUMBERS, Conversion, map_nested, parts_of_objects
+from data_stack.loader.conversion import NUMBERS, Conversion, map_nested, parts_of_objects, refuse_missing
 from data_stack.loader.ragged import Ragged
 
 try:
@@ -29,11 +29,15 @@ class TensorFlowConversion(Conversion):
     C-contiguous and writeable; otherwise they are copied. Columns of strings and bytes become tensors of ``tf.string``, arrays
     that differ in their first extent and :class:`~data_stack.loader.ragged.Ragged` become a ``tf.RaggedTensor``, other columns of
     different shapes a list of tensors. Dates and other values without tensors become lists. Containers stay as they are.
+
+    Raises (while iterating):
+        ConfigError: a column of numbers or arrays has samples without a value (None).
     """
 
     name = "TensorFlow tensors"
 
     def convert(self, batch: Any) -> Any:
+        refuse_missing(batch, self.name)
         return map_nested(batch, _as_tensor, (Ragged,))
 
 

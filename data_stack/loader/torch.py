@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +17,17 @@ from data_stack.dataset.iterator.indices import check_indices
 from data_stack.dataset.iterator.ownership import detach
 from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.loader.conversion import NUMBERS, Conversion, Pairs, map_nested, map_pairs, one_ahead, parts_of_objects
-from data_stack.loader.session import group_shard
+from data_stack.loader.conversion import (
+    NUMBERS,
+    Conversion,
+    Pairs,
+    map_nested,
+    map_pairs,
+    one_ahead,
+    parts_of_objects,
+    refuse_missing,
+)
+from data_stack.loader.ranks import shard_of_process as shard_of_process
 
 try:
     import torch
@@ -82,7 +90,8 @@ def collate(samples: Sequence[Sample] | _Columns) -> Any:
         samples: what :class:`TorchDataset` returns, or a list of samples of any other dataset; at least one.
 
     Raises:
-        ConfigError: there are no samples, or they differ in their number of columns or in their keys.
+        ConfigError: there are no samples, they differ in their number of columns or in their keys, or a column of numbers has
+            samples without a value (None).
     """
     if not isinstance(samples, _Columns):
         if len(samples) == 0:
@@ -110,7 +119,7 @@ class TorchConversion(Conversion):
         pin_memory: whether to copy tensors to page-locked memory first; without CUDA it has no effect, as in torch's DataLoader.
 
     Raises:
-        ConfigError: there is no such device.
+        ConfigError: there is no such device. While iterating: a column of numbers or arrays has samples without a value (None).
     """
 
     name = "torch tensors"
@@ -120,6 +129,7 @@ class TorchConversion(Conversion):
         self._pins_memory = bool(pin_memory) and torch.cuda.is_available()
 
     def convert(self, batch: Any) -> Any:
+        refuse_missing(batch, self.name)
         tensors = map_nested(batch, _as_tensor, (PackedSequence,))
         return map_nested(tensors, _pin, (PackedSequence,)) if self._pins_memory else tensors
 
@@ -189,28 +199,6 @@ class _WayToCuda(_WayToDevice):
 def _side_stream(device: torch.device) -> torch.cuda.Stream:
     """The stream of all copies to a device; all loaders share it, because the allocator keeps memory per stream."""
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no annotation there
-
-
-def shard_of_process() -> tuple[int, int]:
-    """``(rank, world)`` of this process among those that train together, for ``Loader(…, shard=shard_of_process())``.
-
-    They come from ``torch.distributed`` if it is initialised; otherwise from the variables RANK and WORLD_SIZE, which
-    ``torchrun`` sets; otherwise they are ``(0, 1)``.
-
-    Raises:
-        ConfigError: only one of the variables is set, or they are no rank and world.
-    """
-    if (shard := group_shard()) is not None:
-        return shard
-    rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
-    if rank is None and world is None:
-        return 0, 1
-    if rank is None or world is None or not (rank.isdecimal() and world.isdecimal()) or int(rank) >= int(world):
-        raise ConfigError(
-            f"RANK={rank} and WORLD_SIZE={world} are not the rank of a process and the number of processes; "
-            f"set both as torchrun does, or unset both, or call torch.distributed.init_process_group() first"
-        )
-    return int(rank), int(world)
 
 
 def _device(device: Any) -> torch.device:

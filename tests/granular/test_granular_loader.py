@@ -84,3 +84,12 @@ def test_errors_are_runtime_errors_and_dtypes_those_of_the_spec() -> None:
     assert [next(loader)["y"].dtype, next(loader)["y"].dtype] == [np.float32, np.float32]
     with pytest.raises(RuntimeError, match="datapoint 0"):
         list(zip(ours.Loader(lambda step: {"y": 1 if step < 2 else 1.5}, 2, workers=0), range(2), strict=False))
+
+
+def test_one_of_several_processes_without_shards_is_warned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    with pytest.warns(UserWarning, match="WORLD_SIZE=2 says that there are 2 processes, but this loader has no num_shards"):
+        ours.Loader(DATA, 2, workers=0)
+
+    ours.Loader(DATA, 2, workers=0, num_shards=1)  # silent

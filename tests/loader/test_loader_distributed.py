@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError
 from data_stack.loader import Loader
 from data_stack.loader.torch import shard_of_process
 
@@ -70,18 +71,58 @@ def run_rank(rank: int, folder: Path) -> None:
     torch.distributed.destroy_process_group()
 
 
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of two processes found; they meet in a file."""
-    folder = tmp_path_factory.mktemp("ranks")
+def run_disagreeing_rank(rank: int, folder: Path) -> None:
+    """What one of two processes notices of the other one, which differs in one thing after the other."""
+    state = advanced(rank).state_dict()
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=WORLD)
+    other_samples = SequenceDatasetIterator([np.arange(N_SAMPLES) + rank])
+    other_state = loader_of(shard=(rank, WORLD), worker_kind="inline")
+    other_state.load_state_dict(state)
+    loaders = {
+        "same": loader_of(worker_kind="inline"),
+        "seed": Loader(SequenceDatasetIterator([np.arange(N_SAMPLES)]), 6, shuffle=True, seed=rank),
+        "n_samples": Loader(SequenceDatasetIterator([np.arange(N_SAMPLES + rank)]), 6),
+        "digest of the first and last sample": Loader(other_samples, 6, shard=(rank, WORLD)).torch(),
+        "order": Loader(other_samples, 6, shuffle=bool(rank)),
+        "position": other_state,
+        "": Loader(other_samples, 6, shard=(0, 1)),
+    }
+    found = {}
+    for name, loader in loaders.items():
+        try:
+            found[name] = str(len(next(iter(loader))))
+        except ConfigError as error:
+            found[name] = str(error)
+        torch.distributed.barrier()
+    (folder / f"found-{rank}").write_bytes(pickle.dumps(found))
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def advanced(n_batches: int) -> Loader:
+    """A loader that has given some batches."""
+    loader = loader_of(shard=(0, WORLD), epochs=None, worker_kind="inline")
+    for _, _ in zip(range(n_batches), loader, strict=False):
+        pass
+    return loader
+
+
+def run_all(function: Any, folder: Path) -> list[dict[str, Any]]:
+    """What the processes of a function wrote down."""
     context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=run_rank, args=(rank, folder)) for rank in range(WORLD)]
+    processes = [context.Process(target=function, args=(rank, folder)) for rank in range(WORLD)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(240)
         process.kill()
     return [pickle.loads((folder / f"found-{rank}").read_bytes()) for rank in range(WORLD)]
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of two processes found; they meet in a file."""
+    return run_all(run_rank, tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.mark.parametrize("uneven", ["pad", "drop"])
@@ -116,3 +157,38 @@ def test_the_state_of_one_rank_goes_on_in_another_world(ranks: list[dict[str, An
     again = [sample for step in range(len(left[0])) for each in left for samples in each[step : step + 1] for sample in samples]
 
     assert again == ORDER[2 * 6 * WORLD :]
+
+
+def test_ranks_that_disagree_are_noticed_by_the_one_that_comes_second(tmp_path: Path) -> None:
+    both = run_all(run_disagreeing_rank, tmp_path)
+
+    for name in both[0]:
+        told = [found[name] for found in both if found[name] != "1"]
+        if name in ("same", ""):
+            assert not told
+        else:
+            assert len(told) == 1, name
+            assert f"{name} " in told[0]
+            assert "Give all ranks the same dataset, seed and arguments" in told[0]
+
+
+LAUNCHERS = [("WORLD_SIZE", "RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")]
+
+
+@pytest.mark.parametrize(("size_name", "rank_name"), LAUNCHERS)
+def test_one_of_several_processes_without_a_shard_is_warned_once(
+    size_name: str, rank_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(size_name, "2")
+    loader = loader_of()
+
+    with pytest.warns(
+        UserWarning, match=f"{size_name}=2 says that there are 2 processes, but this loader has no shard="
+    ) as warned:
+        first = [list(loader.torch()), list(loader)]
+    assert [warning.filename for warning in warned] == [__file__]
+
+    monkeypatch.setenv(rank_name, "1")
+    assert (shard_of_process(), len(first[0])) == ((1, 2), 17)
+    for shard in (shard_of_process(), (0, 1)):
+        next(iter(loader_of(shard=shard)))  # silent

@@ -262,6 +262,30 @@ def test_a_stack_under_torchs_loader_and_distributed_sampler(n_workers: int) -> 
 # ------------------------------------------------------------------ a whole training
 
 
+@pytest.mark.parametrize(
+    "missing", [[1.5, None], [np.float32(1), None], [np.ones(2), None], [None, True], [np.zeros((2, 2)), None]]
+)
+def test_numbers_without_a_value_are_an_error_that_says_what_to_do(missing: list[Any]) -> None:
+    samples = [{"label": "a", "value": value} for value in missing]
+    nested = [{"both": sample} for sample in samples]
+
+    for batches in (
+        Loader(samples, 2, worker_kind="inline").torch(),
+        torch.utils.data.DataLoader(TorchDataset(samples), 2, collate_fn=collate),
+    ):
+        with pytest.raises(ConfigError, match=r"column 'value' has samples without a value .*nulls='nan'"):
+            next(iter(batches))
+    with pytest.raises(ConfigError, match="a column has samples without a value"):
+        next(iter(Loader(nested, 2, worker_kind="inline").torch()))
+
+
+@pytest.mark.parametrize("values", [["a", None], [None, None], [np.datetime64("2020-01-01"), None]])
+def test_other_columns_without_a_value_stay_lists(values: list[Any]) -> None:
+    (batch,) = Loader(values, 2, worker_kind="inline").torch()
+
+    assert batch == values
+
+
 # ------------------------------------------------------------------ ranks
 
 

@@ -346,3 +346,16 @@ def test_readers_are_mixed_if_they_are_of_one_schema(frames: Path) -> None:
         mixed.reset()
         assert 30 <= len(first) <= 60
         assert next(mixed) is not None
+
+
+@pytest.mark.parametrize("make", [make_reader, make_batch_reader])
+def test_one_of_several_processes_without_a_shard_is_warned(frames: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "4")
+
+    with pytest.warns(
+        UserWarning, match="WORLD_SIZE=4 says that there are 4 processes, but this reader has no cur_shard"
+    ) as warned:
+        make(frames)
+    assert [warning.filename for warning in warned] == [__file__]
+
+    make(frames, cur_shard=0, shard_count=1)  # silent

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm import DataLoader, Reader, WeightedSamplingReader, make_batch_reader, make_reader
 from data_stack_petastorm.reader import ReaderArguments
+from data_stack_petastorm.shards import Sharding, Shards
 from sizes import sized
 
 from data_stack.exception import ConfigError, DataStackError, LoadingError
@@ -23,6 +24,7 @@ from data_stack.formats.parquet.ngram import NGram
 from data_stack.formats.parquet.selecting import col, in_lambda, in_set
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.io.storage_connectors.url import storage_connector_from_url
+from data_stack.loader import BlockShuffled, Plan
 
 PETASTORM = petastorm_fixtures.FIXTURES
 TIMESERIES = PETASTORM / "timeseries"
@@ -238,6 +240,65 @@ def test_drop_partitions_mix_the_rows_of_so_many_row_groups(numbers: Path) -> No
 # ------------------------------------------------------------------ shards
 
 
+def in_windows(lengths: Any) -> BlockShuffled:
+    return BlockShuffled(block_lengths=lengths, window=2)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"predicate": col("maybe").is_valid()},
+        {"shuffle_rows": True, "shuffle_row_drop_partitions": 3},
+        {"shuffle_row_groups": False},
+    ],
+)
+@pytest.mark.parametrize("n_shards", [3, 7])
+def test_shards_with_different_seeds_have_each_row_once(
+    numbers: Path, batched: bool, options: dict[str, Any], n_shards: int
+) -> None:
+    expected = sorted(order(numbers, predicate=options.get("predicate")) * 2)
+
+    found: list[int] = []
+    for rank in range(n_shards):
+        with (
+            make_batch_reader(numbers, cur_shard=rank, shard_count=n_shards, seed=rank, num_epochs=2, **options)
+            if batched
+            else (make_reader(numbers, cur_shard=rank, shard_count=n_shards, seed=rank, num_epochs=2, **options)) as reader
+        ):
+            found += [int(number) for row in reader for number in np.atleast_1d(row.id)]
+
+    assert sorted(found) == expected
+
+
+def test_a_shard_has_other_rows_in_each_epoch_in_an_order_that_the_seed_decides(numbers: Path) -> None:
+    both = [order(numbers, cur_shard=1, shard_count=4, num_epochs=2, seed=seed) for seed in (0, 1)]
+
+    assert both[0] != both[1]
+    assert [set(each[:50]) for each in both] == [set(both[0][:50])] * 2
+    assert set(both[0][:50]) != set(both[0][50:])
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 16])
+@pytest.mark.parametrize("uneven", ["pad", "drop", "keep"])
+@pytest.mark.parametrize("n_rows", [1, 7, 40, 97])
+def test_the_order_of_shards_has_each_row_once_for_any_numbers(batch_size: int, uneven: Any, n_rows: int) -> None:
+    lengths = np.diff([0, *range(1, n_rows, 5), n_rows])
+    lengths = lengths[lengths > 0]
+
+    for n_shards in (2, 3, 8):
+        shards = Shards(lengths, Sharding(n_shards, batch_size, uneven), in_windows, deals_anew=True)
+        assert sorted(shards.indices(np.arange(n_rows), n_rows, 5, 1).tolist()) == list(range(n_rows))
+        given: list[int] = []
+        for rank in range(n_shards):
+            plan = Plan(n_rows, batch_size, rank=rank, world=n_shards, uneven=uneven)
+            parts = [plan.part(step) for step in range(plan.n_steps())]
+            positions = [position for part in parts for position in part if position < n_rows]
+            given += shards.indices(np.array(positions, dtype=np.int64), n_rows, 100 + rank, 1).tolist()
+        assert len(given) == len(set(given)) == (n_rows - n_rows % n_shards if uneven == "drop" else n_rows)
+
+
 @pytest.mark.parametrize(("uneven", "n_rows"), [("pad", [67, 67, 67]), ("drop", [66, 66, 66]), ("keep", [67, 67, 66])])
 def test_shards_are_even(numbers: Path, uneven: Any, n_rows: list[int]) -> None:
     shards = [order(numbers, cur_shard=rank, shard_count=3, uneven=uneven) for rank in range(3)]
@@ -246,6 +307,23 @@ def test_shards_are_even(numbers: Path, uneven: Any, n_rows: list[int]) -> None:
     together = Counter(itertools.chain(*shards))
     assert sum(together.values()) - len(together) == (1 if uneven == "pad" else 0)
     assert len(together) == (198 if uneven == "drop" else 200)
+
+
+@pytest.mark.parametrize("options", [{}, {"predicate": col("id") < 191}])
+def test_row_groups_of_shards_are_not_repeated_but_loops_over_ranks_make_equal_steps(
+    numbers: Path, options: dict[str, Any]
+) -> None:
+    expected = order(numbers, shuffle_row_groups=False, **options)
+
+    readers = [make_batch_reader(numbers, ["id"], cur_shard=rank, shard_count=3, seed=rank, **options) for rank in range(3)]
+    shards = [[int(number) for group in reader for number in group.id] for reader in readers]
+    assert sorted(itertools.chain(*shards)) == expected
+
+    batches = [[batch["id"].tolist() for batch in DataLoader(reader, 8)] for reader in readers]
+    assert len({len(each) for each in batches}) == 1
+    loaded = Counter(itertools.chain(*itertools.chain(*batches)))
+    assert sorted(loaded) == expected
+    assert sum(loaded.values()) == -(-len(expected) // 3) * 3
 
 
 def test_fewer_rows_than_shards_are_an_error_that_says_what_to_do(one_group: Path) -> None:
@@ -475,3 +553,13 @@ def _refuses_17(row: dict[str, Any]) -> dict[str, Any]:
     if row["id"] == 17:
         raise ValueError("not this one")
     return row
+
+
+@pytest.mark.parametrize("make", [make_reader, make_batch_reader])
+def test_timestamps_come_in_the_unit_that_is_wanted(tmp_path: Path, make: Any) -> None:
+    times = np.datetime64("2024-01-01T00", "us") + np.arange(3)
+    pq.write_table(pa.table({"time": times}), tmp_path / "times.parquet")
+
+    found = {unit: next(make(tmp_path, timestamp_unit=unit, shuffle_row_groups=False)).time.dtype for unit in (None, "ns")}
+
+    assert found == {None: np.dtype("M8[us]"), "ns": np.dtype("M8[ns]")}

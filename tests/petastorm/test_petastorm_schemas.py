@@ -176,3 +176,10 @@ def test_a_codec_whose_class_is_of_a_function_or_whose_attributes_are_no_plain_d
 
     with pytest.raises(ConfigError, match="plain data"):
         UserCodec(codec).to_json()
+
+
+def test_the_class_of_rows_is_there_by_petastorms_name() -> None:
+    row_class = Frames._get_namedtuple()
+
+    assert row_class._fields == ("id", "price", "image", "points")
+    assert isinstance(Frames.make_namedtuple(id=1, price=None, image=None, points=None), row_class)

@@ -17,7 +17,7 @@ import torch
 from data_stack_petastorm import WeightedSamplingReader, make_batch_reader, make_reader
 from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader, InMemBatchedDataLoader, decimal_friendly_collate
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.formats.parquet.ngram import NGram
 from data_stack.formats.parquet.selecting import col
 
@@ -107,6 +107,76 @@ def test_structs_of_a_table_are_left_out_with_a_warning(tmp_path: Path, collate_
     assert [list(batch) for batch in loader] == [["id"]]
 
 
+@pytest.fixture(scope="module")
+def with_nulls(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two row groups; in the first one all floats have a value."""
+    file = tmp_path_factory.mktemp("nulls") / "nulls.parquet"
+    columns = {
+        "id": np.arange(8),
+        "half": pa.array([0, 1, 2, 3, None, 5, None, 7], pa.float32()),
+        "pair": pa.array([[0.0, n] for n in range(4)] + [[1.0, None]] * 4),
+        "count": pa.array([1, 2, 3, 4, 5, 6, 7, None]),
+    }
+    pq.write_table(pa.table(columns), file, row_group_size=4)
+    return file
+
+
+HALVES = np.array([0, 1, 2, 3, np.nan, 5, np.nan, 7], "f4")
+
+
+@pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader, InMemBatchedDataLoader])
+@pytest.mark.parametrize("options", [{"batched": True}, {"batched": True, "nulls": "nan"}, {"batched": False, "nulls": "nan"}])
+def test_floats_without_a_value_are_nan(with_nulls: Path, loader_class: Any, options: dict[str, Any]) -> None:
+    rows = reader(with_nulls, ["half", "pair"], shuffle_row_groups=False, **options)
+
+    batches = list(loader_class(rows, 8))
+
+    assert [batch["half"].dtype for batch in batches] == [torch.float32]
+    assert np.array_equal(batches[0]["half"], HALVES, equal_nan=True)
+    assert np.array_equal(batches[0]["pair"][:, 1], [0, 1, 2, 3, *[np.nan] * 4], equal_nan=True)
+
+
+def test_floats_without_a_value_are_nan_to_a_function_of_rows_and_of_several_readers(with_nulls: Path) -> None:
+    options: dict[str, Any] = {"shuffle_row_groups": False, "batched": True}
+    rows = reader(with_nulls, ["half"], **options)
+    both = WeightedSamplingReader([reader(with_nulls, ["half"], **options) for _ in range(2)], [1, 0])
+
+    for loader in (DataLoader(rows, 8, lambda rows: [row["half"] for row in rows]), DataLoader(both, 8)):
+        (batch,) = loader
+        assert np.array_equal(batch if isinstance(batch, list) else batch["half"], HALVES, equal_nan=True)
+
+
+@pytest.mark.parametrize("options", [{"batched": True, "nulls": "none"}, {"batched": False}])
+@pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader])
+def test_floats_without_a_value_are_refused_elsewhere_with_what_to_do(
+    with_nulls: Path, loader_class: Any, options: dict[str, Any]
+) -> None:
+    loader = loader_class(reader(with_nulls, ["half"], shuffle_row_groups=False, **options), 4)
+    batches = iter(loader)
+    next(batches)
+
+    with pytest.raises(TypeError, match=r"field 'half' has rows without a value \(None\).*nulls='nan'"):
+        next(batches)
+
+
+def test_integers_without_a_value_stay_an_error(with_nulls: Path) -> None:
+    with pytest.raises(TypeError, match="field 'count' has rows without a value"):
+        list(DataLoader(reader(with_nulls, ["count"], batched=True), 8))
+
+
+def test_readers_read_by_themselves_give_nan_if_they_are_asked_to(with_nulls: Path) -> None:
+    exact, with_nan = (
+        [row.half for row in reader(with_nulls, ["half"], shuffle_row_groups=False, nulls=nulls)] for nulls in (None, "nan")
+    )
+    with make_batch_reader(with_nulls, ["half"], shuffle_row_groups=False, nulls="nan") as rows:
+        groups = [group.half for group in rows]
+
+    assert [value is None for value in exact] == np.isnan(HALVES).tolist()
+    assert np.array_equal(with_nan, HALVES, equal_nan=True)
+    assert [group.dtype for group in groups] == [np.dtype("f4")] * 2
+    assert np.array_equal(np.concatenate(groups), HALVES, equal_nan=True)
+
+
 def first_and_last(rows: list[dict[str, Any]]) -> tuple[Any, ...]:
     return rows[0]["id"], rows[-1]["id"], type(rows[0]["flag"])
 
@@ -175,6 +245,23 @@ def test_a_loop_goes_on_with_another_number_of_shards(table: Path) -> None:
         rest += ids(loader)
 
     assert sorted([*given, *rest]) == list(range(N_ROWS))
+
+
+def test_shards_with_different_seeds_go_on_with_their_own_states_only(table: Path) -> None:
+    given, states = [], []
+    for rank in range(3):
+        loader = DataLoader(reader(table, cur_shard=rank, shard_count=3, seed=rank), 8, shuffling_queue_capacity=40)
+        given += ids(itertools.islice(loader, 2))
+        states.append(loader.state_dict())
+
+    for rank in range(3):
+        loader = DataLoader(reader(table, cur_shard=rank, shard_count=3, seed=rank), 8, shuffling_queue_capacity=40)
+        with pytest.raises(LoaderStateError, match=r"ranks with different seeds load the state that each of them saved"):
+            loader.load_state_dict(states[rank - 1])
+        loader.load_state_dict(states[rank])
+        given += ids(loader)
+
+    assert sorted(given) == list(range(N_ROWS))
 
 
 def test_sequences_are_nested_dicts_of_tensors() -> None:

@@ -18,11 +18,12 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe_values import Untold
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs import ArrowCodec
+from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
 from data_stack.formats.parquet.group_cache import FirstRows, GroupCache
-from data_stack.formats.parquet.inference import read_schema
+from data_stack.formats.parquet.inference import adapt_schema, read_schema
 from data_stack.formats.parquet.known_values import files_that_could_match
 from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
@@ -78,6 +79,9 @@ class ParquetDataset(AccessedDatasetIterator):
         schema: what the columns hold, instead of what the files say.
         row_groups: which row groups: their numbers, or a selector such as :class:`SingleIndexSelector`; None for all.
         filesystem: of pyarrow or fsspec; ``source`` is then a path in it.
+        nulls: "nan" reads floats without a value as NaN, so that their columns keep their dtype; "none" as None.
+        timestamp_unit: "s", "ms", "us" or "ns", in which all timestamps are read; one that does not fit is an error. None: the
+            unit of each column. Filters compare what is stored, whatever ``nulls`` and ``timestamp_unit`` say.
         max_cached_bytes: of row groups that are kept.
 
     Raises:
@@ -98,6 +102,8 @@ class ParquetDataset(AccessedDatasetIterator):
         schema: Schema | None = None,
         row_groups: Any = None,
         filesystem: Any = None,
+        nulls: Nulls = "none",
+        timestamp_unit: str | None = None,
         max_cached_bytes: int = 1 << 30,
     ) -> None:
         files = find_files(source, prefix, filesystem=filesystem)
@@ -106,7 +112,8 @@ class ParquetDataset(AccessedDatasetIterator):
         whole = read_schema(footers) if schema is None else schema
         for name in self._predicate.fields if self._predicate is not None else ():
             whole[name]  # raises, with the names that there are
-        self._schema = whole if columns is None else whole.view(columns)
+        read = adapt_schema(whole, nulls, timestamp_unit)
+        self._schema = read if columns is None else read.view(columns)
         if self._predicate is not None and row_groups is None:  # row groups are numbered through all files
             chosen = files_that_could_match(files, whole, self._predicate)
             footers = footers if chosen is files else Footers(chosen, lazily=True)
@@ -116,7 +123,8 @@ class ParquetDataset(AccessedDatasetIterator):
             footers.read_all()
         self._footers = footers
         self._max_cached_bytes = check_integer("max_cached_bytes", max_cached_bytes, at_least=0)
-        self._groups = RowGroups(self._footers, whole)
+        self._groups = RowGroups(self._footers, read)
+        self._stored_groups = self._groups if read is whole or self._predicate is None else RowGroups(self._footers, whole)
         self._chosen = _chosen_groups(row_groups, self._footers)
         self._names = list(self._schema.fields)
         self._recent_names: Sequence[str] = self._names
@@ -190,7 +198,7 @@ class ParquetDataset(AccessedDatasetIterator):
 
     def _select(self) -> Selection:
         if self._selection is None:
-            self._selection = select(self._groups, self._chosen, self._predicate)
+            self._selection = select(self._stored_groups, self._chosen, self._predicate)
         return self._selection
 
     def _n_samples_of(self, group: int) -> int:

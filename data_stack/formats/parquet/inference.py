@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.codecs import ListCodec, NestedCodec, ScalarCodec
+from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.files import partition_names
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY, schema_from_pickled
@@ -76,4 +77,33 @@ def read_schema(footers: Footers) -> Schema:
             texts = [values.get(name) for values in footers.files.partitions]
             is_integer = all(text is None or _INTEGER.fullmatch(text) for text in texts) and any(texts)
             fields.append(Field(name, np.int64 if is_integer else str, (), None, None in texts))
+    return Schema(schema.name, fields)
+
+
+def adapt_schema(schema: Schema, nulls: Nulls, timestamp_unit: str | None) -> Schema:
+    """The schema by which floats without a value are read as NaN, and timestamps in another unit; all other fields are the same.
+
+    Args:
+        schema: of the dataset.
+        nulls: "nan", or "none" for no change.
+        timestamp_unit: "s", "ms", "us" or "ns"; None for no change.
+
+    Raises:
+        ConfigError: an argument is something else.
+    """
+    if nulls not in ("none", "nan"):
+        raise ConfigError(f"nulls is 'none' or 'nan', not {nulls!r:.40}")
+    if timestamp_unit not in (None, "s", "ms", "us", "ns"):
+        raise ConfigError(f"timestamp_unit is 's', 'ms', 'us' or 'ns', not {timestamp_unit!r:.40}")
+    if nulls == "none" and timestamp_unit is None:
+        return schema
+    fields = []
+    for field in schema:
+        dtype, codec = field.dtype, field.codec
+        if isinstance(codec, (ScalarCodec, ListCodec)) and isinstance(dtype, np.dtype):
+            if nulls == "nan" and dtype.kind == "f":
+                codec = type(codec)(codec.type, nulls="nan")
+            if timestamp_unit is not None and dtype.kind == "M" and dtype != np.dtype("M8[D]"):
+                dtype = np.dtype(f"M8[{timestamp_unit}]")
+        fields.append(Field(field.name, dtype, field.shape, codec, field.nullable))
     return Schema(schema.name, fields)

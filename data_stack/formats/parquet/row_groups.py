@@ -131,7 +131,8 @@ class RowGroups:
 
     def empty(self, name: str) -> npt.NDArray[Any]:
         """The column of no rows."""
-        return np.empty(0, object) if self._with_nulls[name] else empty_column(self.schema[name])
+        is_of_objects = self._with_nulls[name] and not _gives_nan(self.schema[name])
+        return np.empty(0, object) if is_of_objects else empty_column(self.schema[name])
 
     def guarantee(self, group: int, names: Sequence[str], *, with_floats: bool) -> pc.Expression:
         """What partitions and the footer say of all rows of a row group, in columns of these names.
@@ -164,8 +165,10 @@ class RowGroups:
 
     def make_column(self, group: int, name: str, n_rows: int) -> GroupColumn:
         """A column that is not stored in the file."""
-        value = self._partition_values[int(self.footers.file_of[group])].get(name)
-        array = partition_array(self.schema[name], value, n_rows, has_nulls=self._with_nulls[name])
+        value, field = self._partition_values[int(self.footers.file_of[group])].get(name), self.schema[name]
+        gives_nan = _gives_nan(field)
+        value = np.nan if value is None and gives_nan else value
+        array = partition_array(field, value, n_rows, has_nulls=self._with_nulls[name] and not gives_nan)
         return ObjectColumn(array) if array.dtype == object else ArrayColumn(array)
 
     def decode_column(self, group: int, name: str, stored: pa.ChunkedArray, n_rows: int, rows: Rows | None = None) -> GroupColumn:
@@ -231,6 +234,11 @@ class RowGroups:
                 return None
             n_nulls += int(facts.n_nulls[:, columns[0]].sum())
         return n_nulls
+
+
+def _gives_nan(field: Field) -> bool:
+    """Whether values that are missing are NaN."""
+    return isinstance(field.codec, ScalarCodec) and field.codec.nulls == "nan"
 
 
 def _only(counts: set[int | None]) -> int | None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 import data_stack.loader
 from data_stack.loader import Transform
+from data_stack.loader.ranks import warn_without_shard
 from data_stack_granular.sources import convert
 
 
@@ -26,7 +27,7 @@ class Loader:
         prefetch: batches that all workers together make ahead, at least one each.
         workers: processes; 0 for none; None for one for each processor.
         recycle_after: has no meaning here: a batch is the caller's own.
-        shard_id, num_shards: this rank, and how many there are.
+        shard_id, num_shards: this rank, and how many there are; None: one, with a warning if there are several processes.
         mp: has no meaning here: workers are forks of a fresh interpreter, wherever they are started.
 
     Attributes:
@@ -45,9 +46,12 @@ class Loader:
         workers: int | None = None,
         recycle_after: int | bool = False,
         shard_id: int = 0,
-        num_shards: int = 1,
+        num_shards: int | None = None,
         mp: Any = None,
     ) -> None:
+        if num_shards is None:
+            num_shards, remedy = 1, "Pass shard_id=rank, num_shards=world; or num_shards=1 if each process needs all datapoints"
+            warn_without_shard("this loader has no num_shards", remedy, stacklevel=2)
         self.source = convert(source)
         self.batch, self.prefetch, self.shard_id, self.num_shards = batch, prefetch, shard_id, num_shards
         options: dict[str, Any] = {"workers": workers, "worker_kind": "inline" if workers == 0 else "processes"}

@@ -1,14 +1,16 @@
-"""Which columns the adapters leave out, as there are no tensors for them."""
+"""What the adapters make of columns for which there are no tensors: they leave them out, or fill in NaN."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.formats.parquet import Field
+from data_stack.util.functions import has_parameter
 from data_stack_petastorm.schemas import as_schema
 
 
@@ -37,3 +39,54 @@ def names_left_out(reader: Any, *, warns: bool = False) -> frozenset[str]:
             stacklevel=4,
         )
     return names
+
+
+class NanForNull:
+    """Fills in NaN for floats without a value, in columns, also of n-grams, and in single values; it pickles.
+
+    Args:
+        fields: of the rows.
+        transform: a function of the columns that are made, with a parameter ``rng`` or without it; None for none.
+    """
+
+    def __init__(self, fields: Iterable[Field], transform: Callable[..., Any] | None = None) -> None:
+        floats = [
+            field
+            for field in fields
+            if isinstance(field.dtype, np.dtype) and field.dtype.kind == "f" and field.nullable and len(field.shape) <= 1
+        ]
+        self._dtypes: dict[str, Any] = {field.name: field.dtype for field in floats}
+        self._lists = frozenset(field.name for field in floats if field.shape)
+        self._transform, self._draws = transform, transform is not None and has_parameter(transform, "rng")
+
+    def __bool__(self) -> bool:
+        """Whether there are such fields."""
+        return bool(self._dtypes)
+
+    def __call__(self, columns: Mapping[Any, Any], rng: np.random.Generator) -> Any:
+        """The transform of the columns of a batch."""
+        filled = {
+            key: {name: self.column(name, part) for name, part in value.items()}
+            if isinstance(value, dict)
+            else self.column(key, value)
+            for key, value in columns.items()
+        }
+        if self._transform is None:
+            return filled
+        return self._transform(filled, rng=rng) if self._draws else self._transform(filled)
+
+    def column(self, name: str, values: Any) -> Any:
+        """A column of a field, shape ``(n, ...)``."""
+        if name not in self._dtypes or values.dtype != object:
+            return values
+        if name in self._lists:
+            return stack_values([self.value(name, value) for value in values])
+        return values.astype(self._dtypes[name])
+
+    def value(self, name: str, value: Any) -> Any:
+        """The value of a field in one row."""
+        if name not in self._dtypes:
+            return value
+        if value is None:
+            return None if name in self._lists else self._dtypes[name].type("nan")
+        return value.astype(self._dtypes[name]) if isinstance(value, np.ndarray) and value.dtype == object else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import warnings
@@ -13,12 +14,15 @@ import numpy as np
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import ParquetDataset, Schema
-from data_stack.loader import BlockShuffled, InOrder, Lanes, Loader, Order
+from data_stack.loader import BlockShuffled, InOrder, Loader, Order
+from data_stack.loader.plan import Uneven
+from data_stack_petastorm.columns import NanForNull
 from data_stack_petastorm.errors import NoDataAvailableError
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.row_groups import RowGroups, parts_of_row_groups, permute_rows, the_one
 from data_stack_petastorm.rows import RowMaker
 from data_stack_petastorm.schemas import as_unischema
+from data_stack_petastorm.shards import Sharding, Shards
 
 #: Rows that are read together: as many as have so many bytes, within limits.
 _CHUNK_BYTES, _LARGEST_CHUNK = 4 << 20, 512
@@ -44,8 +48,11 @@ class Reader:
         of_groups: for ``batched``, the rows of which row groups are made: those of ``iterator``, or others and what is made of
             the columns of a row group; None for the former.
         shuffling: row groups, rows, and of how many row groups the rows are mixed.
-        options: of the loader: seed, epochs, shard, uneven, workers, worker_kind, prefetch.
+        options: of the loader: seed, epochs, shard, uneven, workers, worker_kind, prefetch. Where ``uneven`` is None, the reader
+            gives each row once, and shards of its :meth:`loader` make equally many steps.
+        fills_nulls: whether loaders give NaN for floats without a value.
         drops_rows: whether ``of_groups`` makes fewer rows, so that :meth:`loader` cannot have batches of them.
+        has_own_seed: whether the seed was given, so that other ranks may have others.
         told: what ``diagnostics`` repeats of the arguments.
 
     Attributes:
@@ -64,7 +71,9 @@ class Reader:
         shuffling: tuple[bool, bool, int],
         options: Mapping[str, Any],
         of_groups: tuple[Any, Callable[..., Any]] | None = None,
+        fills_nulls: bool = False,
         drops_rows: bool = False,
+        has_own_seed: bool = False,
         told: Mapping[str, Any] | None = None,
     ) -> None:
         self.dataset, self.iterator, self.fields, self.ngram = dataset, iterator, fields, ngram
@@ -72,12 +81,13 @@ class Reader:
         self.num_epochs: int | None = options["epochs"]
         self.seed: int = options["seed"]
         self.batched_output = self.is_batched_reader = batched
-        self.drops_rows = drops_rows
+        self.fills_nulls, self.drops_rows, self.has_own_seed = fills_nulls, drops_rows, has_own_seed
         self.last_row_consumed = self.stopped = False
         self._options, self._shuffling, self._lengths = dict(options), shuffling, block_lengths[block_lengths > 0]
         self._maker, self._of_groups, self._told = RowMaker(self.schema, ngram), of_groups, dict(told or {})
         self._n_at_once = 1 if batched else self._rows_at_once()
-        self._loader = self._row_group_loader() if batched else self.loader(self._n_at_once)
+        uneven = options["uneven"] or "keep"
+        self._loader = self._row_group_loader(uneven) if batched else self.loader(self._n_at_once, uneven=uneven)
         self._lock = threading.RLock()
         self._batches: Iterator[Any] | None = None
         self._rows: Iterator[Any] = iter(())
@@ -191,7 +201,7 @@ class Reader:
     def _refuse_shards_without_rows(self) -> None:
         """Refuse more shards than rows, or than row groups when a ``batched`` reader is read; a DataLoader shards its rows."""
         plan = self._loader.plan
-        if not 0 < plan.n_samples < plan.world or plan.uneven == "keep":
+        if not 0 < plan.n_samples < plan.world or self._options["uneven"] == "keep":
             return
         what = "row groups" if self.batched_output else "rows"
         raise NoDataAvailableError(
@@ -228,7 +238,8 @@ class Reader:
         drop_last: bool = False,
         collate: Any = None,
         transform: Callable[..., Any] | None = None,
-        lanes: tuple[int, int] | None = None,
+        sharding: Sharding | None = None,
+        uneven: Uneven | None = None,
         **options: Any,
     ) -> Loader:
         """A loader of the rows (or n-grams) of this reader, in batches: same order, shard, epochs and workers.
@@ -239,8 +250,8 @@ class Reader:
             drop_last: whether the last batch of an epoch is left out if it is shorter.
             collate: as for :class:`~data_stack.loader.loader.Loader`.
             transform: likewise.
-            lanes: ``(shards, batch_size)`` of the loader whose state shall be loaded, see :func:`lanes_of`; None: its own.
-                Each shard reads row groups of its own (:class:`~data_stack.loader.lanes.Lanes`).
+            sharding: of the loader whose state shall be loaded, see :func:`sharding_of`; None: its own.
+            uneven: as for :class:`~data_stack.loader.loader.Loader`; None: that of the reader, or else "pad".
             options: others of the loader, such as ``device`` and ``timeout_seconds``.
 
         Raises:
@@ -252,27 +263,33 @@ class Reader:
             raise ConfigError(f"shuffling_queue_capacity is a number of rows, from 0 on, not {capacity!r:.40}")
         if capacity > 1 and len(self._lengths):
             n_mixed, shuffle_rows = max(n_mixed, math.ceil(capacity / float(self._lengths.mean()))), True
-        order: Order = InOrder()
-        if shuffle_rows or n_mixed > 1:
-            order = BlockShuffled(block_lengths=self._lengths, window=n_mixed, blocks=shuffle_row_groups)
-        elif shuffle_row_groups:
-            order = BlockShuffled(block_lengths=self._lengths, window=1, samples=False)
-        n_lanes, batch_size_of_lanes = (self._options["shard"][1], batch_size) if lanes is None else lanes
-        if n_lanes > 1:
-            order = Lanes(order, lanes=n_lanes, batch_size=batch_size_of_lanes)
-        options = {**self._options, **options}
+        uneven = uneven or self._options["uneven"] or "pad"
+        order_of = functools.partial(_order_of, shuffle_row_groups, shuffle_rows, n_mixed)
+        if sharding is None:
+            sharding = Sharding(self._options["shard"][1], batch_size, uneven)
+        order = self._sharded(self._lengths, sharding, order_of)
+        if self.fills_nulls and collate is None and (filling := NanForNull(self.fields, transform)):
+            transform = filling
+        options = {**self._options, "uneven": uneven, **options}
         return Loader(
             self.iterator, batch_size, shuffle=order, drop_last=drop_last, collate=collate, transform=transform, **options
         )
 
-    def _row_group_loader(self) -> Loader:
+    def _row_group_loader(self, uneven: Uneven) -> Loader:
         """A loader that gives the columns of a row group, or of a part of one, at a time."""
-        shuffle_row_groups, shuffle_rows, n_mixed = self._shuffling
+        _, shuffle_rows, n_mixed = self._shuffling
         lengths, n_of_each = parts_of_row_groups(self._lengths, n_mixed)
-        order: bool | Order = BlockShuffled(block_lengths=n_of_each, window=n_mixed) if shuffle_row_groups else False
+        order_of = functools.partial(_order_of, self._shuffling[0], self._shuffling[0], n_mixed)
+        order = self._sharded(n_of_each, Sharding(self._options["shard"][1], 1, uneven), order_of)
         transform = permute_rows if shuffle_rows else None
         rows, make = (self.iterator, None) if self._of_groups is None else self._of_groups
-        return Loader(RowGroups(rows, lengths, make), 1, shuffle=order, collate=the_one, transform=transform, **self._options)
+        options = {**self._options, "uneven": uneven}
+        return Loader(RowGroups(rows, lengths, make), 1, shuffle=order, collate=the_one, transform=transform, **options)
+
+    def _sharded(self, lengths: Any, sharding: Sharding, order_of: Callable[[Any], Order]) -> Order:
+        if sharding.n_shards == 1:
+            return order_of(lengths)
+        return Shards(lengths, sharding, order_of, deals_anew=self._shuffling[0])
 
     def _rows_at_once(self) -> int:
         n_bytes = 0
@@ -289,9 +306,18 @@ def n_rows_of(batch: Mapping[Any, Any]) -> int:
     return len(next(columns, ()))
 
 
-def lanes_of(state: Any) -> tuple[int, int]:
-    """Shards and batch size of the loader that a state is of, for :meth:`Reader.loader`; ``(1, 1)`` of a single one."""
+def sharding_of(state: Any) -> Sharding:
+    """That of the loader that a state is of, for :meth:`Reader.loader`; of a single one a sharding for one shard."""
     order = state.get("order") if isinstance(state, Mapping) else None
-    if not isinstance(order, Mapping) or order.get("order") != "lanes":
-        return 1, 1
-    return order["lanes"], order["batch_size"]
+    if not isinstance(order, Mapping) or order.get("order") != "shards":
+        return Sharding(1, 1, "pad")
+    return Sharding(order["n_shards"], order["batch_size"], order["uneven"])
+
+
+def _order_of(shuffle_row_groups: bool, shuffle_rows: bool, n_mixed: int, lengths: Any) -> Order:
+    """The order of the rows of row groups of some lengths."""
+    if shuffle_rows or n_mixed > 1:
+        return BlockShuffled(block_lengths=lengths, window=n_mixed, blocks=shuffle_row_groups)
+    if shuffle_row_groups:
+        return BlockShuffled(block_lengths=lengths, window=1, samples=False)
+    return InOrder(lengths)

@@ -5,32 +5,31 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from decimal import Decimal
 from types import TracebackType
 from typing import Any, Final
 
-import numpy as np
-
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.exception import ConfigError, LoaderStateError, MissingDependencyError
 from data_stack.loader import Loader
+from data_stack.loader.conversion import MissingValuesError
 from data_stack_petastorm.buffer import shuffle
-from data_stack_petastorm.columns import names_left_out
-from data_stack_petastorm.iteration import Reader, lanes_of, n_rows_of
+from data_stack_petastorm.columns import NanForNull, names_left_out
+from data_stack_petastorm.iteration import Reader, n_rows_of, sharding_of
+from data_stack_petastorm.schemas import as_schema
+from data_stack_petastorm.shards import Sharding
 
 try:
     import torch
     from torch.utils.data import default_collate
 
     from data_stack.loader.torch import collate
+    from data_stack_petastorm.tensors import OBJECTS, RowCollate, as_tensor, by_field, refusal, sanitize_pytorch_types
 except ImportError as error:
     raise MissingDependencyError("data_stack_petastorm.pytorch", "torch", "torch") from error
 
-#: What Petastorm makes of dtypes that torch lacked when it was written.
-_PROMOTED: Final = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.bool: torch.uint8}
-_PROMOTED_OF_ROWS: Final = {"u2": np.int32, "u4": np.int64, "b1": np.uint8}
 _ROWS_AT_ONCE: Final = 1024
-_OBJECTS: Final = (str, bytes, Decimal)
+#: As programs of Petastorm call it.
+_sanitize_pytorch_types = sanitize_pytorch_types
 
 
 def decimal_friendly_collate(batch: Any) -> Any:
@@ -40,7 +39,7 @@ def decimal_friendly_collate(batch: Any) -> Any:
         batch: rows, or values of one field.
     """
     first = batch[0]
-    if isinstance(first, _OBJECTS):
+    if isinstance(first, OBJECTS):
         return batch
     if isinstance(first, Mapping):
         return {key: decimal_friendly_collate([row[key] for row in batch]) for key in first}
@@ -89,11 +88,12 @@ class _ReaderLoader(LoaderBase):
         self._drop_last, self._collate = bool(drop_last), collate_fn
         self._n_passes, self._is_entered = 0, False
         self._left_out = names_left_out(reader, warns=True)
-        if isinstance(collate_fn, _RowCollate):
-            collate_fn.left_out = self._left_out
+        self._nan_for_null = NanForNull(as_schema(reader.schema) if getattr(reader, "fills_nulls", False) else ())
+        if isinstance(collate_fn, RowCollate):
+            collate_fn.left_out, collate_fn.nan_for_null = self._left_out, self._nan_for_null
         self._loader = self._new_loader()
 
-    def _new_loader(self, lanes: tuple[int, int] | None = None) -> Loader | None:
+    def _new_loader(self, sharding: Sharding | None = None) -> Loader | None:
         """A loader of the reader's rows; None of a reader that draws from several, whose rows are taken one by one."""
         if not isinstance(self.reader, Reader) or self.reader.drops_rows:
             return None
@@ -102,7 +102,7 @@ class _ReaderLoader(LoaderBase):
             shuffling_queue_capacity=self.shuffling_queue_capacity,
             drop_last=self._drop_last,
             collate=self._collate,
-            lanes=lanes,
+            sharding=sharding,
         )
 
     def _field(self, name: str, column: Any) -> Any:
@@ -122,16 +122,22 @@ class _ReaderLoader(LoaderBase):
             LoadingError: a row could not be read.
         """
         if self._collate is not None:
-            return iter(self._loader) if self._loader is not None else map(self._collate, self._batches_of_rows())
+            yield from self._loader if self._loader is not None else map(self._collate, self._batches_of_rows())
+            return
         batches = self._loader.torch() if self._loader is not None else map(collate, self._batches_of_rows())
-        return (_by_field(batch, self._field, self._left_out) for batch in batches)
+        try:
+            for batch in batches:
+                yield by_field(batch, self._field, self._left_out)
+        except MissingValuesError as error:
+            raise refusal(error.column[-1], "rows without a value (None)") if error.column else error from None
 
     def _batches_of_rows(self) -> Iterator[list[dict[Any, Any]]]:
         if self._n_passes or getattr(self.reader, "last_row_consumed", False):
             getattr(self.reader, "restart", self.reader.reset)()  # also in the middle of rows
         self._n_passes += 1
         seed = f"{getattr(self.reader, 'seed', 0)} {self._n_passes}"
-        rows = shuffle(_rows_of(self.reader), self.shuffling_queue_capacity, seed)
+        given = (by_field(row, self._nan_for_null.value) for row in _rows_of(self.reader))
+        rows = shuffle(given, self.shuffling_queue_capacity, seed)
         batch: list[dict[Any, Any]] = []
         for row in rows:
             batch.append(row)
@@ -163,11 +169,18 @@ class _ReaderLoader(LoaderBase):
         """Let the next iteration go on where :meth:`state_dict` was taken.
 
         Raises:
-            LoaderStateError: the state is of other rows or another order, or no state.
+            LoaderStateError: the state is of other rows or another order, or no state; or it is of shards with another seed, so
+                that of another rank.
         """
         self._need_loader()
-        loader: Any = self._new_loader(lanes_of(state))
+        sharding = sharding_of(state)
+        loader: Any = self._new_loader(sharding)
         loader.load_state_dict(state)
+        if self.reader.has_own_seed and state["seed"] != self.reader.seed and (sharding.n_shards > 1 or loader.shard[1] > 1):
+            raise LoaderStateError(
+                f"this state has the seed {state['seed']}, the reader of this rank {self.reader.seed}: ranks with different "
+                f"seeds load the state that each of them saved. To load one state on all ranks, make all readers with its seed"
+            )
         self._need_loader().close()
         self._loader = loader.__enter__() if self._is_entered else loader
         self._in_iter = False
@@ -205,7 +218,8 @@ class DataLoader(_ReaderLoader):
     With the default ``collate_fn`` rows are read, shuffled and handed over as columns, never one by one. Numbers become tensors
     on the same memory; ``uint16`` becomes ``int32``, ``uint32`` ``int64`` and ``bool`` ``uint8`` as in Petastorm;
     strings, bytes and Decimals are lists, but are refused of a :func:`make_batch_reader`, whose rows are those of its row
-    groups. Rows without a value (None) and arrays of text are refused, with any ``collate_fn``: the message names the field.
+    groups. Rows without a value (None) and arrays of text are refused, with any ``collate_fn``: the message names the field. But
+    floats without a value are NaN, of a :func:`make_batch_reader` or a reader with ``nulls="nan"``.
 
     Args:
         reader: of :func:`make_reader` or :func:`make_batch_reader`, whose order, shard, epochs and workers the batches have; or
@@ -230,14 +244,14 @@ class DataLoader(_ReaderLoader):
         drop_last: bool = False,
     ) -> None:
         is_batched = bool(reader.batched_output)
-        collate_rows = None if collate_fn is decimal_friendly_collate else _RowCollate(collate_fn, is_batched)
+        collate_rows = None if collate_fn is decimal_friendly_collate else RowCollate(collate_fn, is_batched)
         super().__init__(reader, batch_size, shuffling_queue_capacity, drop_last, collate_rows)
         self.collate_fn = collate_fn
 
     def _field(self, name: str, column: Any) -> Any:
-        if isinstance(column, list) and not self.reader.batched_output and all(isinstance(each, _OBJECTS) for each in column):
+        if isinstance(column, list) and not self.reader.batched_output and all(isinstance(each, OBJECTS) for each in column):
             return column
-        return _tensor(name, column)
+        return as_tensor(name, column)
 
 
 class BatchedDataLoader(_ReaderLoader):
@@ -267,7 +281,7 @@ class BatchedDataLoader(_ReaderLoader):
         self.transform_fn = transform_fn or torch.as_tensor
 
     def _field(self, name: str, column: Any) -> Any:
-        return self.transform_fn(_tensor(name, column).numpy())
+        return self.transform_fn(as_tensor(name, column).numpy())
 
 
 class InMemBatchedDataLoader:
@@ -334,7 +348,7 @@ class InMemBatchedDataLoader:
             if self._shuffle:
                 order = torch.randperm(n_rows, generator=torch.Generator().manual_seed(self._seed + epoch))
             for rows in torch.split(order, self._batch_size):
-                yield _by_field(self._columns, lambda _, column, rows=rows: column[rows.to(column.device)])
+                yield by_field(self._columns, lambda _, column, rows=rows: column[rows.to(column.device)])
             epoch += 1
 
     def __len__(self) -> int:
@@ -382,51 +396,6 @@ def _load_rows_into_mem(reader: Any, transform_fn: Callable[[Any], Any], rows_ca
     return columns.keys(), list(columns.values())
 
 
-class _RowCollate:
-    """A function of the rows of a batch, after their dtypes are those of torch."""
-
-    def __init__(self, function: Callable[[list[Any]], Any], is_batched: bool) -> None:
-        if not callable(function):
-            raise ConfigError(f"collate_fn is a function of a list of rows, not {function!r:.80}")
-        self._function, self._is_batched = function, is_batched
-        self.left_out: frozenset[str] = frozenset()
-
-    def __call__(self, rows: list[Any]) -> Any:
-        return self._function([_by_field(row, self._sanitize, self.left_out) for row in rows])
-
-    def _sanitize(self, name: str, value: Any) -> Any:
-        if self._is_batched and isinstance(value, _OBJECTS):
-            raise _refusal(name, f"values such as {value!r:.60}")
-        return _sanitize(name, value)
-
-
-def _sanitize_pytorch_types(row_as_dict: dict[str, Any]) -> None:
-    """Give the values of a row the dtypes that torch has always had, in place.
-
-    Raises:
-        TypeError: a value is None, or an array of text or objects; the message names the field.
-    """
-    row_as_dict.update({name: _sanitize(name, value) for name, value in row_as_dict.items()})
-
-
-def _sanitize(name: str, value: Any) -> Any:
-    if value is None:
-        raise _refusal(name, "rows without a value (None)")
-    if not isinstance(value, (np.ndarray, np.generic)):
-        return value
-    if isinstance(value, np.ndarray) and value.dtype.kind in "SUO":
-        raise _refusal(name, f"arrays of strings or objects, such as {value!r:.60}")
-    dtype = _PROMOTED_OF_ROWS.get(value.dtype.str[1:])
-    return value if dtype is None else value.astype(dtype)
-
-
-def _refusal(name: str, what: str) -> TypeError:
-    return TypeError(
-        f"field {name!r} has {what}, which torch has no tensors for: leave it out with schema_fields=, leave out such rows "
-        f"(predicate=col({name!r}).is_valid()), or make tensors of it by a TransformSpec"
-    )
-
-
 # ---------------------------------------------------------------------- rows of any reader
 
 
@@ -438,36 +407,8 @@ def _rows_of(reader: Any) -> Iterator[dict[Any, Any]]:
             continue
         batch = _as_dict(given)
         for place in range(n_rows_of(batch)):
-            yield _by_field(batch, lambda _, column, place=place: column[place])
+            yield by_field(batch, lambda _, column, place=place: column[place])
 
 
 def _as_dict(row: Any) -> dict[Any, Any]:
     return {step: part._asdict() for step, part in row.items()} if isinstance(row, dict) else row._asdict()
-
-
-# ---------------------------------------------------------------------- columns as tensors
-
-
-def _by_field(batch: Mapping[Any, Any], function: Callable[..., Any], left_out: frozenset[str] = frozenset()) -> dict[Any, Any]:
-    """What a function makes of name and column (or value) of each field but some; of n-grams for each offset."""
-    return {
-        key: _by_field(value, function) if isinstance(value, dict) and not isinstance(key, str) else function(key, value)
-        for key, value in batch.items()
-        if key not in left_out
-    }
-
-
-def _tensor(name: str, column: Any) -> torch.Tensor:
-    """A column that torch has a tensor for, with a dtype that Petastorm knows.
-
-    Raises:
-        TypeError: it has something else.
-    """
-    if isinstance(column, torch.Tensor):
-        return column.to(_PROMOTED.get(column.dtype, column.dtype))
-    what = f"values such as {column[0]!r:.60}"
-    if any(value is None for value in column):
-        what = "rows without a value (None)"
-    elif len({value.shape for value in column if isinstance(value, (np.ndarray, torch.Tensor))}) > 1:
-        what = "arrays of different shapes in one batch"
-    raise _refusal(name, what)

@@ -15,12 +15,14 @@ from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError, MissingDependencyError, ResourceNotFoundError
 from data_stack.formats import parquet
 from data_stack.formats.parquet import NGramIterator, ParquetDataset, Schema
+from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.selecting import as_predicate, in_reduce
 from data_stack.formats.parquet.selecting.petastorm_predicates import on_frames
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.io.storage_connectors import CachedStorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.loader.plan import Uneven
+from data_stack.loader.ranks import warn_without_shard
 from data_stack.util.functions import has_parameter
 from data_stack.util.processors import n_processors
 from data_stack_petastorm import transform
@@ -54,8 +56,8 @@ class ReaderArguments:
         reader_pool_type: "thread", "process" or "dummy" (none).
         workers_count: how many at most. For files of this machine and without a ``transform_spec`` at most two for
             each processor: more would be in each other's way.
-        seed: any integer, 0 too, decides all orders, for any pool and number of workers. None: another order at each start;
-            for shards, which must agree, 0.
+        seed: any integer, 0 too, decides all orders, for any pool and number of workers. Which rows a shard has does not depend
+            on it. None: another order at each start; for shards 0, so that the state of one of them suits all.
         shuffle_rows: rows of each row group in a random order.
         shuffle_row_groups: row groups in a random order, another one in each epoch.
         shuffle_row_drop_partitions: k > 1 mixes the rows of k random row groups with each other. Each is read once.
@@ -64,7 +66,7 @@ class ReaderArguments:
         rowgroup_selector: of row groups by an index.
         num_epochs: how often all rows are given; None: without an end.
         cur_shard: which of the shards this reader gives.
-        shard_count: how many there are. All have equally many rows, see ``uneven``.
+        shard_count: how many there are. Together they have each row once, whatever their seeds, see ``uneven``.
         shard_seed: as ``seed``, where that is None; deprecated.
         cache_type: "null", or "local-disk" to keep what is read of a remote store under ``cache_location``, by its content. Files
             of this machine are not copied. Other files there are not touched, and the cache stays there for the next reader.
@@ -75,7 +77,11 @@ class ReaderArguments:
         storage_options: for fsspec, with which the URL is opened then.
         filesystem: of pyarrow or fsspec, in which ``dataset_url`` is a path.
         uneven: what becomes of rows that ``shard_count`` does not divide, see :class:`~data_stack.loader.plan.Plan`: "pad",
-            "drop" or "keep".
+            "drop" or "keep". None: each row is given once ("keep"), but loaders of the reader (a DataLoader, a dataset of
+            TensorFlow) repeat a few rows for equally many steps on all ranks ("pad").
+        nulls: "nan" gives NaN for floats without a value, "none" None, which loaders of the reader refuse. None: None, but NaN in
+            loaders of :func:`make_batch_reader`, as in Petastorm.
+        timestamp_unit: "s", "ms", "us" or "ns", in which all timestamps are given; None: that of each column.
         results_queue_size: has no effect, like all that follow; the loader keeps a chunk or two for each worker.
         cache_row_size_estimate: none.
         cache_extra_settings: none.
@@ -113,7 +119,9 @@ class ReaderArguments:
     filesystem: Any = None
     convert_early_to_numpy: bool = False
     _: KW_ONLY
-    uneven: Uneven = "pad"
+    uneven: Uneven | None = None
+    nulls: Nulls | None = None
+    timestamp_unit: str | None = None
     pyarrow_serialize: bool = False
 
 
@@ -140,7 +148,8 @@ def make_reader(dataset_url: Any, *arguments: Any, **named: Any) -> Reader:
         ConfigError: an argument is out of range, or there is no such field; it is a ValueError.
 
     Warns:
-        UserWarning: no row is selected, the dataset is empty, or a name or pattern in ``schema_fields`` matches nothing.
+        UserWarning: no row is selected, the dataset is empty, or a name or pattern in ``schema_fields`` matches nothing; or this
+            is one of several processes that train together, and no shard is given.
     """
     return _make(ReaderArguments(dataset_url, *arguments, **named), batched=False)
 
@@ -155,7 +164,7 @@ def make_batch_reader(dataset_url_or_urls: Any, *arguments: Any, **named: Any) -
     * The function of a ``predicate`` may be one of columns: of a DataFrame in ``do_include``, of Series in ``in_lambda``.
     * ``shuffle_row_drop_partitions`` of k > 1 cuts each row group into k parts, each a tuple of its own; the parts of k row
       groups are mixed.
-    * Shards have equally many *row groups*, and so not equally many rows. A
+    * Shards have equally many *row groups*, up to one, and so not equally many rows. A
       :class:`~data_stack_petastorm.pytorch.DataLoader` of the reader divides the rows themselves.
 
     Raises:
@@ -211,7 +220,9 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
             "prefetch": 2 if n_workers <= 4 else 1,
         },
         of_groups=of_groups,
+        fills_nulls=given.nulls == "nan" or (given.nulls is None and batched),
         drops_rows=drops_rows and of_groups is not None,
+        has_own_seed=given.seed is not None or given.shard_seed is not None,
         told={"zmq_copy_buffers": given.zmq_copy_buffers},
     )
 
@@ -243,6 +254,8 @@ def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, lis
         "filters": in_reduce(predicates, all) if predicates else None,
         "row_groups": given.rowgroup_selector,
         "filesystem": filesystem,
+        "nulls": given.nulls or "none",
+        "timestamp_unit": given.timestamp_unit,
     }
     try:
         if not isinstance(schema_fields, (NGram, parquet.NGram)):
@@ -298,6 +311,8 @@ def _regex(choice: Any) -> str:
 def _shard(cur_shard: Any, shard_count: Any) -> tuple[int, int]:
     """Which shard of how many; ``(0, 1)`` where both are None."""
     if cur_shard is None and shard_count is None:
+        remedy = "Pass cur_shard=rank, shard_count=world; or cur_shard=0, shard_count=1 if each process needs all rows"
+        warn_without_shard("this reader has no cur_shard and shard_count", remedy, stacklevel=4)
         return 0, 1
     if not isinstance(cur_shard, numbers.Integral) or not isinstance(shard_count, numbers.Integral):
         raise ConfigError(

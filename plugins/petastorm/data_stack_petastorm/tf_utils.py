@@ -14,7 +14,7 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet import Field
 from data_stack_petastorm.buffer import shuffle
-from data_stack_petastorm.columns import names_left_out
+from data_stack_petastorm.columns import NanForNull, names_left_out
 from data_stack_petastorm.iteration import Reader
 from data_stack_petastorm.rows import row_type
 from data_stack_petastorm.schemas import as_schema
@@ -214,12 +214,14 @@ def _rows(reader: Any, fields: dict[str, Field]) -> Iterator[dict[str, Any]]:
 
 def _rows_left(reader: Any, fields: dict[str, Field]) -> Iterator[dict[str, Any]]:
     convert = _column if reader.batched_output else _value
+    nan_for_null = NanForNull(fields.values() if getattr(reader, "fills_nulls", False) else ())
+    fill = nan_for_null.column if reader.batched_output else nan_for_null.value
     for row in reader:
         if reader.ngram is None:
             found = row._asdict()
         else:
             found = {f"{step} {name}": value for step, part in row.items() for name, value in part._asdict().items()}
-        yield {key: convert(field, found[key]) for key, field in fields.items()}
+        yield {key: convert(field, fill(field.name, found[key])) for key, field in fields.items()}
 
 
 def _column(field: Field, column: npt.NDArray[Any]) -> Any:
@@ -238,7 +240,8 @@ def _value(field: Field, value: Any) -> Any:
     if value is None:
         raise TypeError(
             f"field {field.name!r} has a row without a value (None), which TensorFlow has no tensors for: leave such rows out "
-            f"(predicate=col({field.name!r}).is_valid()), or put something in their place by a TransformSpec"
+            f"(predicate=col({field.name!r}).is_valid()), put something in their place by a TransformSpec, or read floats as NaN "
+            f"(nulls='nan')"
         )
     if isinstance(value, Decimal):
         return str(value.normalize())

@@ -115,6 +115,10 @@ class Unischema:
         """A row of tensors as a named tuple, by position or by name."""
         return self._row_type(*values, **named)
 
+    def _get_namedtuple(self) -> Any:
+        """The class of :meth:`make_namedtuple`, by the name that programs of Petastorm use."""
+        return self._row_type
+
     @property
     def _row_type(self) -> Any:
         return named_rows.row_type(f"{self._name}_view", tuple(self._fields))

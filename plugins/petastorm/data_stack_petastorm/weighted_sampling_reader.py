@@ -53,6 +53,7 @@ class WeightedSamplingReader:
                 raise ConfigError("All readers should have the same schema: name the same fields with schema_fields=")
         self.seed = secrets.randbits(63) if seed is None else seed
         self.schema, self.ngram, self.batched_output = first.schema, first.ngram, first.batched_output
+        self.fills_nulls = any(getattr(reader, "fills_nulls", False) for reader in readers)
         self.num_epochs = None if any(getattr(reader, "num_epochs", None) is None for reader in readers) else 1
         self._begin()
 

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from data_stack.exception import ConfigError, StorageError
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.loader import Loader
+from data_stack.loader.ranks import launcher_shard
 from data_stack.util.logger import logger
 from data_stack.util.named_rows import row_type
 from data_stack_spark.cache import delete_folder, files_and_rows, register_delete_dir_handler, write_once
@@ -37,13 +38,6 @@ __all__ = [
 #: The setting of a session that names the folder for converted DataFrames, as in Petastorm.
 PARENT_CACHE_DIR_URL_CONF: Final = "petastorm.spark.converter.parentCacheDirUrl"
 
-#: Environment variables with the rank of a process and the number of processes, by launcher.
-_RANKS: Final = (
-    ("HOROVOD_RANK", "HOROVOD_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("RANK", "WORLD_SIZE"),
-)
 _OF_LOADER: Final = ("drop_last", "prefetch", "transform", "collate", "timeout_seconds")
 
 
@@ -95,7 +89,7 @@ class SparkDatasetConverter:
                     train(batch["features"], batch["label"])
 
         It has the methods of :class:`~data_stack.loader.loader.Loader` (``len``, ``state_dict``, ``set_epoch`` …). Columns of
-        text or dates, and those with nulls, are lists of values.
+        text or dates are lists of values, floats without a value are NaN, and integers without a value are an error.
 
         Args:
             batch_size: rows of each batch.
@@ -116,7 +110,7 @@ class SparkDatasetConverter:
             ResourceNotFoundError: the folder has been deleted.
             ImportError: torch is not installed.
         """
-        is_shard_of_rank(reader)
+        reader = _with_shard(reader)
         if data_loader_fn is not None:
             return self._with_reader(
                 data_loader_fn, batch_size, shuffling_queue_capacity, {"num_epochs": num_epochs, **_pool(workers_count), **reader}
@@ -154,7 +148,7 @@ class SparkDatasetConverter:
             ConfigError, ResourceNotFoundError: as :meth:`make_torch_dataloader`.
             ImportError: TensorFlow is not installed.
         """
-        is_shard_of_rank(reader)
+        reader = _with_shard(reader)
         loader = self._loader(batch_size or 32, num_epochs, workers_count, shuffling_queue_capacity or 0, reader)
         return _tf_dataset(loader, prefetch)
 
@@ -281,12 +275,8 @@ def _pool(workers_count: int | None) -> dict[str, Any]:
 
 
 def rank_and_size() -> tuple[int, int] | tuple[None, None]:
-    """Rank of this process and number of processes of a training, as its launcher (Horovod, MPI, torchrun) says; or Nones."""
-    for rank_name, size_name in _RANKS:
-        rank, size = os.environ.get(rank_name, ""), os.environ.get(size_name, "")
-        if rank.isdecimal() and size.isdecimal():
-            return int(rank), int(size)
-    return None, None
+    """Rank of this process and number of processes of a training, as its launcher says; or Nones."""
+    return launcher_shard() or (None, None)
 
 
 def is_shard_of_rank(reader: Mapping[str, Any]) -> bool:
@@ -313,3 +303,11 @@ def _tf_dataset(loader: Loader, prefetch: int | None) -> Iterator[Any]:
         row = row_type("Row", names)
         named = batches.map(lambda batch: row(*[batch[name] for name in names]))
         yield named.prefetch(tf.data.AUTOTUNE if prefetch is None else prefetch)
+
+
+def _with_shard(reader: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a reader that name a shard: all rows if none was given, about which there is a warning here."""
+    is_shard_of_rank(reader)
+    if reader.get("cur_shard") is None and reader.get("shard_count") is None:
+        return {**reader, "cur_shard": 0, "shard_count": 1}
+    return reader

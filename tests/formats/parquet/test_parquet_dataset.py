@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import pickle
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from layer_laws import check_all_ways_agree
 from sizes import FULL
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
-from data_stack.formats.parquet import ParquetDataset
+from data_stack.formats.parquet import Field, ParquetDataset, Schema
 from data_stack.formats.parquet.selecting import col, in_lambda
 from data_stack.io.storage_connectors import (
     FileStorageConnector,
@@ -104,6 +105,68 @@ def test_nulls_are_none_in_every_batch_and_integers_stay_exact(tmp_path: Path) -
     assert batch["full"].dtype == np.int64
     assert dataset.read_batch([2, 3])["n"].dtype == object  # no null among these: the same form nevertheless
     assert dataset[1]["n"] is None
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_floats_without_a_value_are_nan_if_wanted(tmp_path: Path, dtype: str) -> None:
+    halves = pa.array([0.5, 1.5, None, np.nan], pa.from_numpy_dtype(np.dtype(dtype)))
+    lists = pa.array([[1.0, None], [2.0, 3.0], None, []])
+    pq.write_table(pa.table({"half": halves, "list": lists, "count": [1, None, 3, 4]}), tmp_path / "a.parquet", row_group_size=2)
+    pq.write_table(pa.table({"count": [5]}), tmp_path / "b.parquet")
+
+    dataset = ParquetDataset(tmp_path, nulls="nan")
+
+    expected = np.array([0.5, 1.5, *[np.nan] * 3], dtype)
+    batch = dataset.read_batch(range(5))
+    assert (batch["half"].dtype, dataset.read_batch([])["half"].dtype, dataset[2]["half"].dtype) == (np.dtype(dtype),) * 3
+    assert np.array_equal(batch["half"], expected, equal_nan=True)
+    assert np.array_equal(batch["list"][0], [1, np.nan], equal_nan=True)
+    assert batch["list"][[2, 4]].tolist() == [None, None]
+    assert batch["count"].tolist() == [1, None, 3, 4, 5]  # integers have no NaN
+    assert np.array_equal([sample["half"] for sample in pickle.loads(pickle.dumps(dataset))], expected, equal_nan=True)
+    assert dataset.fingerprint() != ParquetDataset(tmp_path).fingerprint() == ParquetDataset(tmp_path, nulls="none").fingerprint()
+    assert ParquetDataset(tmp_path, filters=col("half").is_null(), nulls="nan").read_column("count").tolist() == [3, 5]
+
+
+def test_a_partition_of_floats_without_a_value_is_nan_if_wanted(tmp_path: Path) -> None:
+    for name in ("half=0.5", "half=__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"id": [1]}), tmp_path / name / "a.parquet")
+    schema = Schema("halves", [Field("id", "i8"), Field("half", "f8", nullable=True)])
+
+    halves = ParquetDataset(tmp_path, schema=schema, nulls="nan").read_column("half")
+
+    assert halves.dtype == np.dtype("f8")
+    assert sorted(halves.tolist(), key=np.isnan)[0] == 0.5
+    assert np.isnan(halves).sum() == 1
+
+
+def test_timestamps_are_read_in_the_unit_that_is_wanted(tmp_path: Path) -> None:
+    times = pa.array([datetime.datetime(2020, 1, 1, 12), None], pa.timestamp("us", "UTC"))
+    late = pa.array([datetime.datetime(9999, 12, 31), None], pa.timestamp("us"))
+    days = pa.array([datetime.date(2020, 1, 1)] * 2)
+    pq.write_table(
+        pa.table({"time": times, "late": late, "day": days, "lists": [[each] for each in times]}), tmp_path / "a.parquet"
+    )
+
+    dataset = ParquetDataset(tmp_path, ["time", "day", "lists"], timestamp_unit="ns")
+
+    found = {name: value.dtype.name for name, value in dataset[0].items()}
+    assert found == {"time": "datetime64[ns]", "day": "datetime64[D]", "lists": "datetime64[ns]"}
+    assert (dataset[0]["time"], dataset[1]["time"]) == (np.datetime64("2020-01-01T12"), None)
+    chosen = ParquetDataset(tmp_path, ["day"], filters=col("late") > datetime.datetime(9999, 1, 1), timestamp_unit="ns")
+    assert len(chosen) == 1
+    with pytest.raises(DatasetFileCorruptError, match=r"row 0, field 'late': 9999-12-31.* does not fit into dtype datetime64.ns"):
+        ParquetDataset(tmp_path, timestamp_unit="ns")[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"nulls": "NaN"}, "nulls is 'none' or 'nan'"), ({"timestamp_unit": "D"}, "timestamp_unit is 's', 'ms', 'us' or 'ns'")],
+)
+def test_other_ways_to_read_values_are_refused(small_folder: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ParquetDataset(small_folder, **options)
 
 
 def test_hive_partitions_are_columns(tmp_path: Path) -> None:

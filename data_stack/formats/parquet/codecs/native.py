@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,14 @@ from data_stack.formats.parquet.codecs.checks import (
     is_missing,
     same_time,
 )
-from data_stack.formats.parquet.codecs.native_values import conform, list_parts, plain_objects, plain_values, time_dtype
+from data_stack.formats.parquet.codecs.native_values import (
+    Values,
+    conform,
+    list_parts,
+    plain_objects,
+    plain_values,
+    time_dtype,
+)
 from data_stack.formats.parquet.columns import (
     ArrayColumn,
     CellError,
@@ -29,14 +36,23 @@ from data_stack.formats.parquet.columns import (
     MadeColumn,
     ObjectColumn,
 )
-from data_stack.formats.parquet.types import FieldLike, describe_type, element_type, is_list, type_described
+from data_stack.formats.parquet.types import FieldLike, describe_type, dtype_name, element_type, is_list, type_described
 from data_stack.util.stacked_values import objects
+
+Nulls = Literal["none", "nan"]
+"""What floats without a value are."""
 
 
 class _TypedCodec(ArrowCodec):
-    """A codec that knows the type of the values or of their elements; None: what suits the dtype."""
+    """A codec that knows the type of the values or of their elements; None: what suits the dtype.
 
-    def __init__(self, type: Any = None) -> None:  # noqa: A002  # as it is called in the stored schema
+    Raises:
+        ConfigError: there is no such type, or ``nulls`` is something else.
+    """
+
+    def __init__(self, type: Any = None, *, nulls: Nulls = "none") -> None:  # noqa: A002  # as it is called in the stored schema
+        if nulls not in ("none", "nan"):
+            raise ConfigError(f"nulls is 'none' or 'nan', not {nulls!r:.40}")
         if type is not None:
             spark_name = getattr(type, "simpleString", None)
             if spark_name is not None:
@@ -46,16 +62,31 @@ class _TypedCodec(ArrowCodec):
             type_described(type)
             if not isinstance(type, str):
                 raise ConfigError(f"the type of scalars is a name such as 'bigint', not {type!r:.60}")
-        self.type = type
+        self.type, self.nulls = type, nulls
 
     def to_json(self) -> dict[str, Any]:
-        return {"codec": self.kind} if self.type is None else {"codec": self.kind, "type": self.type}
+        # what is not there is as it was before there was anything to say
+        told = {"type": self.type, "nulls": None if self.nulls == "none" else self.nulls}
+        return {"codec": self.kind, **{name: value for name, value in told.items() if value is not None}}
+
+    def _element_type(self, field: FieldLike) -> pa.DataType:
+        if self.nulls == "nan" and not _is_float(field):
+            raise ConfigError(f"nulls='nan' is for floats, not for values of dtype {dtype_name(field.dtype)}")
+        return element_type(field.dtype, self.type)
+
+    def _read(self, field: FieldLike, cells: pa.Array) -> Values:
+        """Scalars of the dtype of a field; NaN for null, if that is wanted."""
+        found = conform(plain_values(cells, field.dtype), field.dtype)
+        if self.nulls == "none" or found.is_null is None:
+            return found
+        return Values(np.where(found.is_null, field.dtype.type("nan"), found.array), None)  # type: ignore[union-attr]  # a float
 
 
 class ScalarCodec(_TypedCodec):
     """Numbers, text, bytes, decimals, dates and times.
 
     Args:
+        nulls: "none": floats without a value are None; "nan": they are NaN.
         type: what Parquet stores, by Spark's names (``"boolean" "tinyint" "smallint" "int" "bigint" "float" "double" "string"
             "binary" "date" "timestamp" "timestamp_ntz" "decimal(10,3)"``) or another of
             :func:`~data_stack.formats.parquet.types.arrow_type_named`, or a type of pyspark or Arrow; None: what suits
@@ -72,7 +103,7 @@ class ScalarCodec(_TypedCodec):
             raise ConfigError(
                 f"ScalarCodec holds scalars, not values of shape {field.shape}; leave the codec out, or take another"
             )
-        return element_type(field.dtype, self.type)
+        return self._element_type(field)
 
     def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
         return True
@@ -89,9 +120,9 @@ class ScalarCodec(_TypedCodec):
         return super()._encode_column(field, values) if cells is None else cells
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        found = conform(plain_values(cells, field.dtype), field.dtype)
+        found = self._read(field, cells)
         array = found.array
-        if not has_nulls:
+        if not has_nulls or self.nulls == "nan":
             return ArrayColumn(array) if array.dtype != object else ObjectColumn(array, _object_bytes(cells))
         return ObjectColumn(found.as_objects(), _object_bytes(cells))
 
@@ -101,6 +132,7 @@ class ListCodec(_TypedCodec):
 
     Args:
         type: of the elements, as for :class:`ScalarCodec`.
+        nulls: of the elements, likewise.
     """
 
     kind = "list"
@@ -108,7 +140,7 @@ class ListCodec(_TypedCodec):
     def arrow_type(self, field: FieldLike) -> pa.DataType:
         if len(field.shape) != 1:
             raise ConfigError(f"ListCodec holds arrays of one dimension, not of shape {field.shape}; take NdarrayCodec()")
-        return pa.list_(element_type(field.dtype, self.type))
+        return pa.list_(self._element_type(field))
 
     def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
         return list_length is not None
@@ -146,12 +178,16 @@ class ListCodec(_TypedCodec):
                 row = int(np.flatnonzero(wrong)[0])
                 raise CellError(row, f"a list of {sizes[row]} elements where the field's shape is {field.shape}")
         try:
-            found = conform(plain_values(elements, field.dtype), field.dtype)
+            found = self._read(field, elements)
         except CellError as error:
             raise CellError(int(np.searchsorted(offsets, error.row, "right")) - 1, error.why) from error
         if not has_nulls and found.is_null is None and len(sizes) and (sizes == sizes[0]).all():
             return ArrayColumn(found.array.reshape(len(sizes), sizes[0]), _n_held_bytes(found.array, elements))
         return ListColumn(found.array, offsets, is_null, found.is_null, as_objects=has_nulls)
+
+
+def _is_float(field: FieldLike) -> bool:
+    return isinstance(field.dtype, np.dtype) and field.dtype.kind == "f"
 
 
 class NestedCodec(ArrowCodec):
