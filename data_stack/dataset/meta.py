@@ -79,10 +79,7 @@ class DatasetMetaIF(IdentifiyingInfoIF):
     """Names of the values in the sample proper, in their order; None if unknown."""
 
     column_names: tuple[str, ...] | None = None
-    """Names of the columns of tuple samples, in their order.
-
-    After a map that changes the number of columns they are invalid; :func:`data_stack.dataset.iterator.column_names` checks.
-    """
+    """Names of the columns of tuple samples, in their order; None if unknown, ``()`` if a map of whole samples lost them."""
 
     column_kinds: tuple[tuple[int | str, str], ...] | None = None
     """Pairs of a column (its name or key, or position) and what it is shown as, where its values do not tell it.
@@ -93,7 +90,7 @@ class DatasetMetaIF(IdentifiyingInfoIF):
     """
 
     provenance: tuple[str, ...] = ()
-    """The layers above the loaded dataset, lowest first; of more than 100 the last ones, and ``mapped`` if there is a map."""
+    """The layers above the loaded dataset, lowest first; of more than 100 the last ones."""
 
 
 @dataclass(frozen=True)

@@ -211,6 +211,7 @@ def test_images_and_classes_of_a_stack_become_features_of_hugging_face() -> None
     assert np.array_equal(back.read_column("image"), images)
     assert back.read_column("image", []).shape == (0, 5, 6)
     assert data_stack.from_huggingface(stack.to_huggingface().select([])).read_column("label").dtype == np.int64
+    assert stack.as_tuple().select("image").to_huggingface().features == {"image": datasets.Image()}  # without its target
 
 
 def test_a_class_with_an_attribute_of_that_name_keeps_it() -> None:

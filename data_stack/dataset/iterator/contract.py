@@ -43,6 +43,12 @@ _Value = TypeVar("_Value")
 
 _MOST_LAYERS_TOLD = 100
 
+LOST_NAMES = (
+    "a map of whole samples may move its columns, so they lose their names. Declare those of the new samples, "
+    "map(function, columns=[…]), or map one column, map(function, column=…), which keeps all names"
+)
+"""Why the columns above a map have no names, and what to do."""
+
 Sample = Any
 """What ``iterator[i]`` gives: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
 
@@ -267,9 +273,7 @@ class InformedDatasetIteratorIF(DatasetIteratorIF):
         stacked = super()._stack_layer(layer, *others, **arguments)
         meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(self.dataset_meta))
         layers = (*meta.provenance, stacked._layer_name or type(stacked).__name__)
-        if len(layers) > _MOST_LAYERS_TOLD:  # each meta has its own
-            layers = (*({"mapped"} & {*layers}), *layers[2 - _MOST_LAYERS_TOLD :])
-        meta = replace(meta, provenance=layers)
+        meta = replace(meta, provenance=layers[-_MOST_LAYERS_TOLD:])  # each meta has its own
         informed: DatasetIteratorIF = LAYERS["informed"]._rebuilt([stacked], {"dataset_meta": meta})
         return informed
 
@@ -282,9 +286,10 @@ class InformedDatasetIteratorIF(DatasetIteratorIF):
     def __repr__(self) -> str:
         try:
             meta = self.dataset_meta
-            names = None if _is_mapped(meta) else getattr(meta, "column_names", None)  # a map may have changed them
+            names = getattr(meta, "column_names", None)
             columns = f", columns {', '.join(names)}" if names else ""
-            return super().__repr__().replace(">", f" of {meta.identifier!r}{columns}>")
+            dataset = "" if meta.identifier is None else f" of {meta.identifier!r}"
+            return super().__repr__().replace(">", f"{dataset}{columns}>")
         except Exception:  # noqa: BLE001  # as above
             return super().__repr__()
 
@@ -307,18 +312,12 @@ def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
 
 
 def column_names(iterator: Any) -> tuple[str, ...]:
-    """The names of the columns of tuple samples, by the iterator's meta; ``()`` if they have none.
-
-    Above a map, which may change the columns, sample 0 is read: names count only if there are as many as values.
-    """
-    return _names_by(iterator.dataset_meta, access_to(iterator)) if isinstance(iterator, InformedDatasetIteratorIF) else ()
+    """The names of the columns of tuple samples, by the iterator's meta; ``()`` if they have none."""
+    return _names_by(iterator.dataset_meta) or () if isinstance(iterator, InformedDatasetIteratorIF) else ()
 
 
-def _names_by(meta: DatasetMetaIF, samples: SampleAccess) -> tuple[str, ...]:
-    names: tuple[str, ...] = getattr(meta, "column_names", None) or ()
-    if names and _is_mapped(meta) and samples.n_samples:
-        sample = samples.sample(0)
-        return names if isinstance(sample, (tuple, list)) and len(sample) == len(names) else ()
+def _names_by(meta: DatasetMetaIF) -> tuple[str, ...] | None:
+    names: tuple[str, ...] | None = getattr(meta, "column_names", None)
     return names
 
 
@@ -326,7 +325,7 @@ def column_key(iterator: Any, key: ColumnKey) -> ColumnKey:
     """``key``, or the position of the column that the meta of ``iterator`` calls so.
 
     Raises:
-        ConfigError: its columns have names, and ``key`` is not one of them.
+        ConfigError: its columns have names, and ``key`` is not one of them; or a map of whole tuples lost the names.
     """
     if not isinstance(key, str) or not isinstance(iterator, InformedDatasetIteratorIF):
         return key
@@ -337,16 +336,14 @@ def column_key_by(meta: DatasetMetaIF, samples: SampleAccess, key: ColumnKey) ->
     """As :func:`column_key`, for an access and its meta."""
     if not isinstance(key, str):
         return key
-    names = _names_by(meta, samples)
+    names = _names_by(meta)
+    if names == () and samples.n_samples and isinstance(samples.sample(0), (tuple, list)):
+        raise ConfigError(f"samples have no column {key!r}: {LOST_NAMES}")
     if names and key not in names:
         raise ConfigError(
             f"samples have no column {key!r}{did_you_mean(key, names)}: they have the columns {', '.join(map(repr, names))}"
         )
     return names.index(key) if names else key
-
-
-def _is_mapped(meta: Any) -> bool:
-    return "mapped" in getattr(meta, "provenance", ())
 
 
 def _with_positions(iterator: Any, argument: str, value: Any) -> Any:
@@ -356,7 +353,10 @@ def _with_positions(iterator: Any, argument: str, value: Any) -> Any:
             return [column_key(iterator, key) for key in value]
         return column_key(iterator, value)
     if argument == "names" and value == []:
-        return list(column_names(iterator))
+        names = _names_by(iterator.dataset_meta)
+        if names == ():
+            raise ConfigError(f"the columns have no names: {LOST_NAMES}. Or give the names here: as_dict(…)")
+        return list(names or ())
     if argument == "encoders" and isinstance(value, Mapping):
         return column_keys(iterator, value)
     if argument == "offsets" and isinstance(value, Mapping):

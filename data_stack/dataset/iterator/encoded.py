@@ -65,13 +65,7 @@ class EncodedDatasetIterator(LayerDatasetIterator):
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         followed = MetaFactory.copy_dataset_meta(meta)
-        encoders: Mapping[ColumnKey, Encoder] = self._encoders
-        sample_pos, target_pos = meta.sample_pos, meta.target_pos
-        if any(isinstance(key, int) and key < 0 for key in (*encoders, sample_pos, target_pos)) and len(self):
-            # only with a sample is it known where the end is
-            structure = _Structure(as_iterator(self._dataset_iterator)[0], self._encoders)
-            encoders = structure.encoders
-            sample_pos, target_pos = structure.normal(sample_pos), structure.normal(target_pos)
+        encoders, sample_pos, target_pos = follow_columns(self._dataset_iterator, meta, self._encoders)
         if sample_pos in encoders:
             names = encoders[sample_pos].names_after(followed.feature_names)
             followed = replace(followed, feature_names=names)
@@ -120,7 +114,7 @@ class EncodedAccess(OneToOneAccess):
         encoders: by column, fitted.
     """
 
-    def __init__(self, below: SampleAccess, encoders: Mapping[ColumnKey, Encoder]) -> None:
+    def __init__(self, below: SampleAccess, encoders: Mapping[ColumnKey, Any]) -> None:
         super().__init__(below)
         self.encoders = encoders
         self._structure: _Structure | None = None
@@ -200,6 +194,18 @@ class EncodedAccess(OneToOneAccess):
         return self._structure
 
 
+def follow_columns(
+    iterator: DatasetIteratorIF, meta: DatasetMetaIF, by_column: Mapping[ColumnKey, Any]
+) -> tuple[Mapping[ColumnKey, Any], ColumnKey, ColumnKey]:
+    """``by_column``, and where a meta has sample and target, as columns are written in a sample: positions from 0 on, or keys."""
+    sample_pos, target_pos = meta.sample_pos, meta.target_pos
+    if any(isinstance(key, int) and key < 0 for key in (*by_column, sample_pos, target_pos)) and len(iterator):
+        # only with a sample is it known where the end is
+        structure = _Structure(as_iterator(iterator)[0], by_column)
+        return structure.encoders, structure.normal(sample_pos), structure.normal(target_pos)
+    return by_column, sample_pos, target_pos
+
+
 class _Structure:
     """The structure of samples, and so which column each encoder is for.
 
@@ -207,10 +213,10 @@ class _Structure:
         encoders: by columns as they are written in a sample: positions from 0 on, or keys.
     """
 
-    def __init__(self, sample: Any, encoders: Mapping[ColumnKey, Encoder]) -> None:
+    def __init__(self, sample: Any, encoders: Mapping[ColumnKey, Any]) -> None:
         self._n_columns = len(sample) if isinstance(sample, (tuple, list)) else None
         if self._n_columns is None and not isinstance(sample, Mapping):
-            raise ConfigError("samples are bare values without columns to encode; make tuples: map(lambda value: (value,))")
+            raise ConfigError("samples are bare values without columns; make tuples: map(lambda value: (value,))")
         self.encoders: dict[Any, Encoder] = {}
         for key, encoder in encoders.items():
             column = self.normal(key)

@@ -12,10 +12,11 @@ from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.iterator.stacking import Column, as_array, keys_of
+from data_stack.dataset.iterator.stacking import as_array, keys_of, list_values
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import narrow
 from data_stack.exception import ConfigError
+from data_stack.util.functions import check_takes
 
 
 @layer("filtered")
@@ -55,6 +56,8 @@ class FilteredDatasetIterator(DatasetIteratorView):
     ) -> None:
         if not callable(predicate):
             raise ConfigError(f"a predicate is a function, got {predicate!r:.80}")
+        receives = ["a batch" if batched else "a sample"] if column is None else [f"column {key!r}" for key in keys_of(column)]
+        check_takes(predicate, receives, 'Name the columns that it looks at: filter(predicate, column=["height", "width"])')
         found = list(_find(access_to(as_iterator(dataset_iterator)), predicate, column, batched))
         super().__init__(dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp))
         self._made_with = {"predicate": predicate, "column": column, "batched": batched}
@@ -90,14 +93,9 @@ def _find(
         if batched:
             stays: Sequence[bool] | npt.NDArray[np.bool_] = _mask(predicate, [block] if column is None else block, start, length)
         else:
-            arguments = zip(block) if column is None else zip(*map(_values, block), strict=True)
+            arguments = zip(block) if column is None else zip(*map(list_values, block), strict=True)
             stays = _ask_each(predicate, arguments, start)
         yield narrow(start + np.flatnonzero(stays), source.n_samples)
-
-
-def _values(column: Column) -> list[Any]:
-    """The values of a column as a predicate gets them."""
-    return column.tolist() if column.ndim == 1 and column.dtype.kind not in "mMV" else list(column)
 
 
 def _ask_each(predicate: Callable[..., Any], arguments: Iterable[Any], start: int) -> list[bool]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
+from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
@@ -151,17 +152,41 @@ class FluentIterator(Generic[_Stack, _Fold]):
 
     # ------------------------------------------------------------------ what a sample is
 
-    def map(self, function: Callable[..., Any], *, batched: bool = False, seed: int | None = None, epoch: int = 0) -> _Stack:
-        """``function`` of each sample, called whenever one is read.
+    def map(
+        self,
+        function: Callable[..., Any],
+        *,
+        column: ColumnKey | None = None,
+        columns: Sequence[str] | None = None,
+        batched: bool = False,
+        seed: int | None = None,
+        epoch: int = 0,
+    ) -> _Stack:
+        """``function`` of each sample, or of one column, called whenever one is read; see ``MappedDatasetIterator``.
+
+        ::
+
+            iterator.map(lambda image: image / 255, column="image")     # the other columns, and all names, stay
+            iterator.map(lambda sample: (sample[0].mean(), sample[1]), columns=["brightness", "label"])
+
+        The columns of tuples have no names after a map of whole samples, which may move them, unless ``columns`` declares these.
 
         Args:
-            function: of a sample; ``batched``: of a batch (columns, as ``read_batch`` gives them), giving a batch as long.
-            batched: which of the two.
+            function: of a sample, which it takes apart itself, or of a value of ``column``; ``batched``: of a batch (columns, as
+                ``read_batch`` gives them), or of the column, giving as many.
+            column: the only one to change; None for whole samples.
+            columns: names of the columns of the tuples that ``function`` makes of whole samples.
+            batched: whether ``function`` takes many samples at once.
             seed: of a function that draws random numbers: it gets a ``numpy.random.Generator`` as second argument (with
                 ``batched``, a list of one for each sample) that seed, epoch and the sample's position alone decide.
             epoch: see :meth:`at_epoch`.
         """
-        return self._stack_layer("mapped", function=function, batched=batched, seed=seed, epoch=epoch)
+        names: Any = columns if columns is None or isinstance(columns, str) else tuple(columns)
+        arguments = {"function": function, "batched": batched, "seed": seed, "epoch": epoch, "column": column, "names": names}
+        stacked = self._stack_layer("mapped", **arguments)
+        if names is None or hasattr(stacked, "dataset_meta"):
+            return stacked
+        return LAYERS["informed"]._rebuilt([stacked], {"dataset_meta": DatasetMeta(column_names=names)})  # type: ignore[no-any-return]
 
     def select(self, *columns: ColumnKey) -> _Stack:
         """Samples of only these columns, in this order; the others are not read where that is possible.

@@ -1,8 +1,10 @@
-"""A function of each sample of an iterator."""
+"""A function of each sample of an iterator, or of one of its columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,13 +18,27 @@ from data_stack.dataset.iterator.contract import (
     DatasetIteratorIF,
     LayerDatasetIterator,
     Sample,
+    column_key,
 )
+from data_stack.dataset.iterator.encoded import EncodedAccess, follow_columns
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.iterator.stacking import as_array, column_of, join_columns, list_samples, stack_values
+from data_stack.dataset.iterator.stacking import (
+    as_array,
+    column_of,
+    exact_array,
+    join_columns,
+    list_samples,
+    list_values,
+    objects,
+    stack_values,
+    value_of,
+)
+from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, Positions, take
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
 from data_stack.exception import ConfigError
+from data_stack.util.functions import check_takes
 
 # So many samples at once are read and mapped for a column: enough to make batches worth it, few enough to be held.
 _SAMPLES_AT_ONCE = 1024
@@ -53,8 +69,15 @@ class MappedDatasetIterator(LayerDatasetIterator):
 
     An empty request for columns calls the function for sample 0, to know what columns there are; an empty iterator has none.
 
-    The meta stays as it is, with the names of columns as long as the function gives as many of them: where the function changes
-    what the target is, or where, say so with an ``InformedDatasetIterator`` around this one.
+    With a ``column`` the function takes and gives the values of that column only; the others pass through, and reading them
+    does not call it. Values arrive as a filter's do: numbers as Python's, values with a shape as arrays, times as numpy's, all
+    others as they are in the sample. A batched function takes and gives the column. All columns keep their names; if the column
+    is the target, its class names and kind are dropped from the meta, and if it is the sample proper, its feature names.
+
+    A function of whole samples may move columns, so that they lose their names, and the sample proper those of its features,
+    unless ``names`` declares the new ones. Sample, target and tag are then where the columns of their names are. Without
+    ``names`` the meta's positions, classes and target kind stay: where the function changes what the target is, or where, say so
+    with an ``InformedDatasetIterator`` around this one.
 
     Args:
         dataset_iterator: the samples; it stays the caller's to close.
@@ -62,10 +85,13 @@ class MappedDatasetIterator(LayerDatasetIterator):
         batched: which of the two.
         seed: an int for a random function, otherwise None.
         epoch: an int; without a seed it has no meaning.
+        column: position, name or key of the only column to map; None for whole samples.
+        names: of the columns of the tuples that the function gives; None if they are unknown.
 
     Raises:
-        ConfigError: ``function`` cannot be called, or ``seed`` or ``epoch`` is no integer. When reading: a batched function
-            gave no columns, or columns of another length than its batch.
+        ConfigError: ``function`` cannot be called with one argument (with ``seed``, two), ``seed`` or ``epoch`` is no integer,
+            ``names`` are not distinct strings or given together with ``column``. When reading: a batched function gave no
+            columns, or columns of another length than its batch; samples are not tuples of as many columns as ``names``.
     """
 
     def __init__(
@@ -76,10 +102,18 @@ class MappedDatasetIterator(LayerDatasetIterator):
         batched: bool = False,
         seed: int | None = None,
         epoch: int = 0,
+        column: ColumnKey | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         if not callable(function):
             raise ConfigError(f"a map needs a function of a sample, got {function!r}")
+        what = ("a sample" if column is None else "a value") if not batched else "a batch" if column is None else "a column"
+        check_takes(function, [what] if seed is None else [what, "a random generator"], _how_to_call(column, seed))
         super().__init__(dataset_iterator, function=function, batched=bool(batched))
+        if column is not None:
+            self._made_with = {**self._made_with, "column": column_key(dataset_iterator, column)}
+        if names is not None:
+            self._made_with = {**self._made_with, "names": _check_names(names, column)}
         checked_epoch = check_integer("epoch", epoch)
         self._mixed_seed: int | None = None
         if seed is not None:  # without a seed each epoch is the same
@@ -89,7 +123,74 @@ class MappedDatasetIterator(LayerDatasetIterator):
 
     def make_access(self) -> SampleAccess:
         function, batched = self._made_with["function"], self._made_with["batched"]
+        if (column := self._made_with.get("column")) is not None:
+            return _ColumnMapAccess(self._below(), column, function, batched, self._mixed_seed)
+        if (names := self._made_with.get("names")) is not None:
+            function = partial(_call_named, function, names)
         return (BatchMapAccess if batched else _MapAccess)(self._below(), function, self._mixed_seed)
+
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        derived, names = MetaFactory.copy_dataset_meta(meta), self._made_with.get("names")
+        if (column := self._made_with.get("column")) is not None:
+            columns, sample_pos, target_pos = follow_columns(self._dataset_iterator, meta, {column: None})
+            if sample_pos in columns:
+                derived = replace(derived, feature_names=None)
+            return replace(derived, target_kind=None, class_names=None) if target_pos in columns else derived
+        before = derived.column_names or ()
+        kinds = tuple(pair for pair in derived.column_kinds or () if pair[0] not in before or pair[0] in (names or ()))
+        lost = () if before or derived.column_names == () else None
+        derived = replace(derived, feature_names=None, column_names=lost if names is None else names, column_kinds=kinds or None)
+        if names is None:
+            return derived
+        roles = {"sample": meta.sample_pos, "target": meta.target_pos, "tag": meta.tag_pos}
+        positions = IteratorMeta(*[_follow(role, at, before, names) for role, at in roles.items()])
+        if positions.target_pos == "target":
+            derived = replace(derived, target_kind=None, class_names=None)
+        return replace(derived, iterator_meta=positions)
+
+
+def _follow(role: str, position: ColumnKey, before: Sequence[str], names: Sequence[str]) -> ColumnKey:
+    """Where the sample, the target or the tag is after a map that gives columns of these ``names``."""
+    if isinstance(position, str):
+        return names.index(position) if position in names else role  # of dicts before
+    width = len(before) or len(names)
+    position = position + width if -width <= position < 0 else position
+    if position < len(before) and before[position] in names:
+        return names.index(before[position])
+    is_free = 0 <= position < len(names) and names[position] not in before
+    return position if is_free else role  # the role's word names no column
+
+
+def _check_names(names: Any, column: ColumnKey | None) -> tuple[str, ...]:
+    if column is not None:
+        raise ConfigError("a map of one column keeps the names of all; columns= declares those after a map of whole samples")
+    if isinstance(names, str) or not names or not all(isinstance(name, str) and name for name in names):
+        raise ConfigError(f"columns= takes the names of the mapped columns, such as ['image', 'label'], got {names!r:.80}")
+    if len(set(names)) < len(names):
+        raise ConfigError(f"the names of columns are distinct, got {names!r:.80}")
+    return tuple(names)
+
+
+def _how_to_call(column: ColumnKey | None, seed: int | None) -> str:
+    how = (
+        []
+        if column is not None
+        else [
+            "Take the sample apart inside: image, label = sample",
+            "Or map one column: map(function, column=…)",
+        ]
+    )
+    how += [] if seed is not None else ["A random function needs a seed: map(function, seed=7)"]
+    return ". ".join(how)
+
+
+def _call_named(function: Callable[..., Any], names: Sequence[str], sample: Any, *random: Any) -> Any:
+    """What ``function`` gives, checked to be as many columns as there are names."""
+    mapped = function(sample, *random)
+    if not isinstance(mapped, (tuple, list)) or len(mapped) != len(names):
+        what = f"{len(mapped)} columns" if isinstance(mapped, (tuple, list)) else f"a {type(mapped).__name__}"
+        raise ConfigError(f"a map with columns={[*names]} must give tuples of {len(names)} columns; its function gave {what}")
+    return mapped
 
 
 class _MapAccess(OneToOneAccess):
@@ -214,14 +315,76 @@ class BatchMapAccess(_MapAccess):
         return self._check_column(mapped, n_rows, "")
 
     def _check_column(self, values: Any, n_rows: int, where: str) -> Column:
-        column = _as_column(values)
-        if column is None or len(column) != n_rows:
-            what = f"a {type(values).__name__}" if column is None else f"{len(column)} values"
-            raise ConfigError(
-                f"a batched map gave {what}{where}; expected an array, tensor or list of {n_rows} values, one for each sample of "
-                f"the batch (a list is one column, several columns are a tuple): its function is {self._function!r}"
-            )
-        return column
+        return _check_column(values, n_rows, where, self._function)
+
+
+class _ColumnMapAccess(EncodedAccess):
+    """Access to samples with a function of one column.
+
+    Args:
+        below: the samples.
+        key: of the column.
+        function: of a value, or ``batched`` of a column; where there is a seed, also of a random generator, or one for each.
+        batched: which of the two.
+        mixed_seed: of the draws; None for a function without.
+    """
+
+    def __init__(
+        self, below: SampleAccess, key: ColumnKey, function: Callable[..., Any], batched: bool, mixed_seed: int | None
+    ) -> None:
+        super().__init__(below, {key: function})
+        self._key, self._function, self._batched, self._mixed_seed = key, function, batched, mixed_seed
+
+    def sample(self, position: int) -> Sample:
+        return super().sample(position) if self._batched else self._map(self.below.sample(position), position)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        if self._batched:
+            return super().samples(positions)
+        return list(map(self._map, self.below.samples(positions), positions.tolist()))
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        if self._batched:
+            return grow_reads(self.samples, start, stop)
+        return map(self._map, self.below.iterate(start, stop), range(start, stop))
+
+    def _map(self, sample: Any, position: int) -> Sample:
+        structure = self._structure_of(sample)
+        key = structure.normal(self._key)
+        return structure.make_like(sample, {key: self._call(_natural(value_of(sample, key)), position)})
+
+    def _call(self, value: Any, position: int) -> Any:
+        if self._mixed_seed is None:
+            return self._function(value)
+        return self._function(value, derive_generator(self._mixed_seed, position))
+
+    def _transform(self, key: ColumnKey, encoder: Any, column: Column, positions: IndexArrayOfInts | None) -> Column:
+        if not len(column):
+            return np.empty(0, object)
+        places = range(len(column)) if positions is None else positions.tolist()
+        if not self._batched:
+            return objects(list(map(self._call, map(_natural, list_values(column)), places)))
+        random = () if self._mixed_seed is None else ([derive_generator(self._mixed_seed, at) for at in places],)
+        return _check_column(self._function(column, *random), len(column), f" for column {key!r}", self._function)
+
+
+def _natural(value: Any) -> Any:
+    """A value of a sample as a column has it: numbers as Python's, lists and tensors of numbers as arrays."""
+    array = None if isinstance(value, np.ndarray) else exact_array(value)
+    if array is None or array.dtype.kind in "mMV":
+        return value
+    return array if array.ndim else array.item()
+
+
+def _check_column(values: Any, n_rows: int, where: str, function: Callable[..., Any]) -> Column:
+    column = _as_column(values)
+    if column is None or len(column) != n_rows:
+        what = f"a {type(values).__name__}" if column is None else f"{len(column)} values"
+        raise ConfigError(
+            f"a batched map gave {what}{where}; expected an array, tensor or list of {n_rows} values, one for each sample of "
+            f"the batch (a list is one column, several columns are a tuple): its function is {function!r}"
+        )
+    return column
 
 
 def grow_reads(read: Callable[[IndexArrayOfInts], list[Sample]], start: int, stop: int) -> Iterator[Sample]:

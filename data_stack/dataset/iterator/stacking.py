@@ -26,7 +26,9 @@ __all__ = [
     "keys_of",
     "list_columns",
     "list_samples",
+    "list_values",
     "map_columns",
+    "objects",
     "stack_samples",
     "stack_values",
     "value_of",
@@ -149,6 +151,11 @@ def map_columns(function: Callable[[Column], Any], batch: Batch) -> Any:
 def list_columns(batch: Batch) -> list[Column]:
     """The columns of a batch; a batch of bare values is one."""
     return list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, tuple) else [batch]
+
+
+def list_values(column: Column) -> list[Any]:
+    """The values of a column: numbers as Python's, those with a shape as arrays, times as numpy's, objects as they are."""
+    return column.tolist() if column.ndim == 1 and column.dtype.kind not in "mMV" else list(column)
 
 
 def list_samples(batch: Batch) -> list[Any]:

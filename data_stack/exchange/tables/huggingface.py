@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from data_stack.codecs.images import pixels_of
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.contract import column_key
 from data_stack.dataset.iterator.stacking import Column, stack_values
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.exchange.arrays import with_target
@@ -123,7 +122,7 @@ def _feature(name: str, values: Column, columns: NamedColumns) -> Any:
         return origin.kind
     meta: Any = getattr(columns.iterator, "dataset_meta", None)
     classes = getattr(meta, "class_names", None) or (None,)
-    is_target = meta is not None and column_key(columns.iterator, meta.target_pos) in (name, columns.names.index(name))
+    is_target = meta is not None and meta.target_pos in (name, columns.names.index(name))
     if is_target and all(isinstance(each, str) for each in classes) and values.dtype.kind in "iu":
         return datasets.ClassLabel(names=list(classes))
     first: Any = next((value for value in values if value is not None), None)

@@ -6,9 +6,11 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from data_stack import from_recipe
 from data_stack.dataset.encoders import ClassMapping, ContinuousEncoder
 from data_stack.dataset.factory import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import (
@@ -122,7 +124,9 @@ def identity(sample: Any) -> Any:
 
 KEPT: list[Callable[[Any], Any]] = [
     lambda it: it[2:],
-    lambda it: it.map(identity),
+    lambda it: it.map(identity, columns=["size", "species", "number"]),
+    lambda it: it.map(str, column="number"),
+    lambda it: it.map(np.negative, column=-1, batched=True),
     lambda it: it.combine(it.skip(1)),
     lambda it: it.mix(it, proportions=[1, 1], seed=1),
     lambda it: it.windows(2),
@@ -142,13 +146,87 @@ def test_layers_keep_the_names(flowers: InformedDatasetIteratorIF, stack: Callab
     assert str(stacked.read_column("species")) == str(stacked.read_column(1))
 
 
-def test_a_map_that_changes_the_number_of_columns_drops_the_names(flowers: InformedDatasetIteratorIF) -> None:
-    pairs, dicts = flowers.map(lambda sample: sample[:2]), flowers.map(lambda sample: {"species": sample[1]})
+LOST = r"may move its columns, .* map\(function, columns=\[…\]\), or map one column, map\(function, column=…\)"
 
-    with pytest.raises(ConfigError, match="no column 'species': it has the columns 0 to 1"):
-        pairs.read_column("species")
-    assert (column_names(pairs), column_names(pairs.select(0))) == ((), ())
+
+@pytest.mark.parametrize("function", [identity, lambda sample: sample[::-1], lambda sample: sample[:2]])
+def test_a_map_of_whole_tuples_loses_the_names(flowers: InformedDatasetIteratorIF, function: Callable[[Any], Any]) -> None:
+    mapped = flowers.map(function).skip(1).in_memory()
+
+    asked: list[Callable[[], Any]] = [
+        lambda: mapped.read_column("species"),
+        lambda: mapped.select("species"),
+        lambda: mapped.as_dict(),
+        lambda: mapped.sort("species"),
+        lambda: mapped.split([0.5, 0.5], stratify="species"),
+        lambda: mapped.encode({"species": ClassMapping({0: 1})}),
+        lambda: mapped.windows(2, offsets={0: ["species"]}),
+    ]
+    for each in asked:
+        with pytest.raises(ConfigError, match=LOST):
+            each()
+    assert (column_names(mapped), column_names(mapped.select(0)), repr(mapped).count("species")) == ((), (), 0)
+    assert mapped.as_dict(*"abc"[: len(mapped[0])]).read_column("a").tolist() == mapped.read_column(0).tolist()
+
+
+def test_a_map_to_dicts_has_their_keys(flowers: InformedDatasetIteratorIF) -> None:
+    dicts = flowers.map(lambda sample: {"species": sample[1]})
+
     assert dicts.read_column("species").tolist() == flowers.read_column("species").tolist()
+
+
+def test_a_map_that_declares_columns_has_these_names(flowers: InformedDatasetIteratorIF) -> None:
+    swapped = flowers.map(lambda sample: (sample[1], sample[0]), columns=["species", "size"])
+    batched = flowers.map(lambda batch: (batch[1], batch[0]), columns=["species", "size"], batched=True)
+
+    for each in (swapped, batched):
+        assert column_names(each) == ("species", "size")
+        assert each.read_column("size").tolist() == flowers.read_column("size").tolist()
+        assert each.as_dict()[4] == {"species": 1, "size": 2.0}
+        assert each.split([1 / 3, 2 / 3], stratify=True)[0].read_column("species").tolist().count(2) == 1
+    assert repr(swapped).endswith("columns species, size>")
+
+
+@pytest.mark.parametrize(
+    ("columns", "positions"),
+    [
+        (["number", "species", "size"], (2, 1, 0)),
+        (["a", "b", "c"], (0, 1, 2)),
+        (["species", "a"], ("sample", 0, "tag")),
+        (["a", "species"], (0, 1, "tag")),
+        (["a", "number"], (0, "target", 1)),
+    ],
+)
+def test_the_roles_of_a_meta_follow_the_declared_names(
+    flowers: InformedDatasetIteratorIF, columns: list[str], positions: tuple[Any, ...]
+) -> None:
+    mapped: Any = flowers.map(lambda sample: sample[: len(columns)], columns=columns)
+
+    meta = mapped.dataset_meta
+    assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == positions
+
+
+def test_declared_columns_are_as_many_as_the_function_gives(flowers: InformedDatasetIteratorIF) -> None:
+    for function, gave in ((identity, "3 columns"), (lambda _: {"a": 1, "b": 2}, "a dict"), (lambda _: 5, "a int")):
+        with pytest.raises(ConfigError, match=rf"columns=\['a', 'b'\] must give tuples of 2 columns; its function gave {gave}"):
+            flowers.map(function, columns=["a", "b"])[0]
+
+
+@pytest.mark.parametrize("columns", [[], ["a", "a"], "ab", [1, 2], [""]])
+def test_declared_columns_are_distinct_names(flowers: InformedDatasetIteratorIF, columns: Any) -> None:
+    with pytest.raises(ConfigError, match="names of"):
+        flowers.map(identity, columns=columns)
+    with pytest.raises(ConfigError, match="one column keeps the names of all"):
+        flowers.map(identity, column="size", columns=["a"])
+
+
+def test_an_iterator_without_meta_has_the_names_that_its_map_declares() -> None:
+    mapped: Any = SequenceDatasetIterator([[1, 2], [3, 4]]).map(identity, columns=["a", "b"])
+
+    again = from_recipe(mapped.recipe(), functions={f"{__name__}:identity": identity})
+    for each in (mapped, mapped.skip(0), again):
+        assert each.read_column("b").tolist() == [3, 4]
+    assert repr(mapped) == "<InformedDatasetIterator: 2 samples, columns a, b>"
 
 
 def test_columns_side_by_side_have_names_where_no_two_are_the_same(flowers: InformedDatasetIteratorIF) -> None:

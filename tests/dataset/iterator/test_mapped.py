@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from layer_laws import Samples, as_plain, check_all_ways_agree, sources
+from layer_laws import Columns, Samples, as_plain, check_all_ways_agree, sources
 
+from data_stack import from_recipe
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
+    InformedDatasetIterator,
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.mapped import MappedDatasetIterator
+from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 
 
@@ -203,3 +206,142 @@ def test_a_batched_function_that_gives_no_batch_of_the_same_length_is_named(resu
 
     with pytest.raises(ConfigError, match="lambda"):
         mapped.read_batch([0, 1, 2])
+
+
+def plus(value: Any) -> Any:
+    return value + 1
+
+
+def drawn(value: Any, generator: np.random.Generator) -> Any:
+    return [value, generator.integers(1 << 40)]
+
+
+def drawn_batch(column: Any, generators: list[np.random.Generator]) -> Any:
+    return [[value, generator.integers(1 << 40)] for value, generator in zip(column.tolist(), generators, strict=True)]
+
+
+@given(
+    numbers=st.lists(st.integers(-99, 99), max_size=9),
+    data=st.data(),
+    batched=st.booleans(),
+    seed=st.none() | st.integers(0, 9),
+    kind=st.sampled_from(["tuple", "arrays", "dict"]),
+)
+def test_every_way_to_a_mapped_column_gives_the_function_of_its_value(
+    numbers: list[int], data: st.DataObject, batched: bool, seed: int | None, kind: str
+) -> None:
+    columns: list[Any] = [numbers, [str(number) for number in numbers], [np.full((2, 2), number) for number in numbers]]
+    source: DatasetIteratorIF = SequenceDatasetIterator([np.array(numbers, int), *columns[1:]] if kind == "arrays" else columns)
+    key: Any = data.draw(st.sampled_from([0, -3]))
+    source, key = (source.as_dict("a", "b", "c"), "a") if kind == "dict" else (source, key)
+    by_value, by_column = (plus, plus) if seed is None else (drawn, drawn_batch)
+
+    mapped = source.map(by_column if batched else by_value, column=key, batched=batched, seed=seed)
+
+    expected = [mapped[i] for i in range(len(numbers))]
+    values = [sample["a"] if isinstance(sample, dict) else sample[0] for sample in expected]
+    assert as_plain(values if seed is None else [value[0] for value in values]) == [n + (seed is None) for n in numbers]
+    assert as_plain([list(sample.values() if kind == "dict" else sample)[1:] for sample in expected]) == [
+        [str(n), [[n, n], [n, n]]] for n in numbers
+    ]
+    check_all_ways_agree(mapped, expected, data)
+    check_all_ways_agree(pickle.loads(pickle.dumps(mapped)), expected, data)
+
+
+def test_the_function_of_a_column_gets_one_kind_of_values_whichever_way_they_are_read() -> None:
+    kinds: list[Any] = []
+
+    def noted(value: Any) -> Any:
+        kinds.append(type(value))
+        return value
+
+    time, flat = np.array(["2026-01-01"], "datetime64[D]"), np.zeros((1, 2))
+    columns: list[Any] = [[1], np.array([1.5], np.float32), [True], ["a"], [b"a"], [None], time, flat, [[1, 2]], torch.ones(1, 2)]
+    columns += [[torch.tensor(3)], [["a"]]]
+    source = SequenceDatasetIterator(columns)
+    for number in range(len(columns)):
+        mapped = source.map(noted, column=number)
+        reads = (
+            mapped[0],
+            mapped.__getitems__([0]),
+            [*mapped],
+            mapped.read_batch([0]),
+            mapped.read_column(number),
+            mapped.skip(0)[0],
+        )
+
+        assert (len(reads), len(set(kinds[-6:]))) == (6, 1), columns[number]
+    assert [kinds[i] for i in range(0, len(kinds), 6)] == [
+        *(int, float, bool, str, bytes, type(None), np.datetime64, np.ndarray, np.ndarray, np.ndarray, int, list)
+    ]
+
+
+def test_other_columns_are_read_without_the_function_and_the_mapped_one_without_the_others() -> None:
+    source = Columns(np.arange(5), np.arange(5) * 10)
+
+    mapped = source.map(failing, column=0)
+
+    assert mapped.read_column(1).tolist() == [0, 10, 20, 30, 40]
+    assert source.map(plus, column=0).read_column(0, [4, 1]).tolist() == [5, 2]
+    assert source.requests == [(1, 5), (0, 2)]
+    with pytest.raises(ZeroDivisionError, match="cannot map 3"):
+        mapped.read_column(0, [3])
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_a_mapped_column_keeps_the_form_of_samples(batched: bool) -> None:
+    class Point(NamedTuple):
+        x: int
+        y: int
+
+    for sample in (Point(1, 2), [1, 2], {"x": 1, "y": 2}, (1, 2)):
+        mapped = Samples([sample]).map(np.negative, column="y" if isinstance(sample, dict) else 1, batched=batched)
+
+        assert type(mapped[0]) is type(sample)
+        assert as_plain(mapped[0]) == ({"x": 1, "y": -2} if isinstance(sample, dict) else [1, -2])
+    with pytest.raises(ConfigError, match="no column 2"):
+        Samples([(1, 2)]).map(np.negative, column=2)[0]
+
+
+def test_the_meta_forgets_what_a_mapped_column_no_longer_is() -> None:
+    meta = DatasetMeta(class_names=("a", "b"), target_kind="label", feature_names=("w", "h"), column_names=("x", "y", "z"))
+    source = InformedDatasetIterator(SequenceDatasetIterator([np.ones((2, 2)), [0, 1], [0, 1]]), meta)
+
+    def known(iterator: Any) -> Any:
+        found = iterator.dataset_meta
+        return found.column_names, found.feature_names, found.class_names, found.target_kind
+
+    assert known(source.map(plus, column="z")) == (("x", "y", "z"), ("w", "h"), ("a", "b"), "label")
+    assert known(source.map(plus, column="x")) == (("x", "y", "z"), None, ("a", "b"), "label")
+    assert known(source.map(plus, column=-2)) == (("x", "y", "z"), ("w", "h"), None, None)
+    assert known(source.map(tagged)) == ((), None, ("a", "b"), "label")
+
+
+def test_a_mapped_column_is_in_the_recipe() -> None:
+    source = SequenceDatasetIterator([[1, 2], [3, 4]])
+    mapped = source.map(drawn, column=1, seed=3)
+
+    again = from_recipe(mapped.recipe(), functions={f"{__name__}:drawn": drawn})
+
+    assert as_plain(list(again)) == as_plain(list(mapped))
+    assert again.fingerprint() == mapped.fingerprint() != source.map(drawn, column=0, seed=3).fingerprint()
+    assert as_plain(list(again.at_epoch(1))) != as_plain(list(mapped))
+
+
+@pytest.mark.parametrize(
+    ("map_it", "message"),
+    [
+        (
+            lambda it: it.map(lambda image, label, tag: (image, label)),
+            r"\(image, label, tag\) receives 1 argument, a sample: .* image, label = sample. Or map one column",
+        ),
+        (lambda it: it.map(lambda image, random: image, column=0), "receives 1 argument, a value: .* needs a seed"),
+        (lambda it: it.map(lambda sample: sample, seed=1), r"\(sample\) receives 2 arguments, a sample and a random generator"),
+        (lambda it: it.map(lambda: 1, batched=True), "receives 1 argument, a batch"),
+        (lambda it: it.filter(lambda image, label: label), r"receives 1 argument, a sample: .* filter\(predicate, column="),
+        (lambda it: it.filter(lambda label: label, column=[0, 1]), "receives 2 arguments, column 0 and column 1"),
+    ],
+)
+def test_a_function_of_other_arguments_than_it_receives_is_refused_at_once(map_it: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        map_it(SequenceDatasetIterator([[1], [2], [3]]))

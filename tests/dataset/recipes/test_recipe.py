@@ -392,6 +392,7 @@ class TestFingerprint:
             names: dict[str, Any] = {"__name__": "__main__", "functools": functools}
             exec(
                 "class Scaled:\n"
+                "    def __init__(self, sample=()): pass\n"
                 f"    def __call__(self, sample): return sample[0] * {factor}\n"
                 "    @classmethod\n"
                 f"    def of_class(cls, sample): return sample[0] * {factor}\n"
