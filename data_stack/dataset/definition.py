@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from data_stack.dataset.iterator.names_of_others import LOAD_ARGUMENTS, explain
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.dataset.resource_names import JOURNAL, MANIFEST, SAMPLE_DIGESTS, STAGED, ResourceNames
 from data_stack.exception import ConfigError, MalformedIdentifierError, UnknownSplitError
@@ -168,8 +169,8 @@ class DatasetDefinition:
         for key in () if self.takes_any_option else options.keys() - self.options.keys():
             known = ["split", *self.options]
             raise ConfigError(
-                f"dataset {self.card.name!r} has no configuration key {key!r:.80}{did_you_mean(key, known)}; "
-                f"it has: {', '.join(known)}"
+                f"dataset {self.card.name!r} has no configuration key {key!r:.80}"
+                f"{explain(key, LOAD_ARGUMENTS) or did_you_mean(key, known)}; it has: {', '.join(known)}"
             )
         for key, required in self.options.items():
             if required and key not in options:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator, column_names
 from data_stack.dataset.iterator.deep_stacks import walk_stack
-from data_stack.dataset.iterator.registry import OPERATIONS
+from data_stack.dataset.iterator.registry import OPERATIONS, operation
 from data_stack.dataset.iterator.stacking import as_array, value_of
 from data_stack.dataset.positions import as_index_array
 from data_stack.dataset.reports import column_statistics
@@ -171,6 +171,12 @@ def _columns_of(iterator: Any) -> tuple[ColumnReport, ...]:
     return column_statistics.columns_of_samples(
         samples, getattr(iterator, "dataset_meta", None), column_names(iterator), declared
     )
+
+
+@operation
+def features(iterator: DatasetIteratorIF) -> dict[int | str, ColumnReport]:
+    """``iterator.features``."""
+    return {column.name or ("value" if column.key is None else column.key): column for column in _columns_of(iterator)}
 
 
 def _is_no_class(target: Any) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from data_stack.dataset.iterator.names_of_others import LOAD_ARGUMENTS, explain
 from data_stack.exception import ConfigError, UnknownSplitError
 from data_stack.formats.conversion.location import FORMATS, SUFFIXES, find_source_format
 from data_stack.io.location import Location, location_of
@@ -179,7 +180,8 @@ def open_as(
         if name not in known:
             taken = ["format", "target", "columns", *sorted(known)]
             raise ConfigError(
-                f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}{did_you_mean(name, taken)}; "
+                f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}"
+                f"{explain(name, LOAD_ARGUMENTS) or did_you_mean(name, taken)}; "
                 f"there are: {', '.join(taken)}"
             )
     if ".tsv" in place.name.lower():

@@ -457,7 +457,7 @@ def test_windows_and_batches_of_a_stack_are_runs_of_its_samples(stack: Stack, le
     iterator, samples = stack
     starts = range(len(samples) - length + 1)
 
-    windows, batches = iterator.windows(length), iterator.batches(length)
+    windows, batches = iterator.windows(length), iterator.batch(length)
 
     assert len(windows) == len(starts)
     assert len(batches) == -(-len(samples) // length)

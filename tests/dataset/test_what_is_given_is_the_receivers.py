@@ -96,7 +96,7 @@ LAYERS: dict[str, Callable[[DatasetIteratorIF], Any]] = {
     "cache": lambda source: source.cache(),
     "bounded cache": lambda source: source.cache(max_bytes=3000),
     "stored cache": lambda source: source.in_memory().cache(storage=InMemoryStorageConnector(), version="1"),
-    "batches": lambda source: source.batches(3),
+    "batches": lambda source: source.batch(3),
     "windows": lambda source: source.windows(2),
     "n-grams": lambda source: source.windows(2, offsets={0: None, 1: None}),
     "n-grams of columns": lambda source: source.windows(2, offsets={0: [_key(source)], 1: [_key(source)]}),
@@ -175,7 +175,7 @@ def test_arrays_of_memory_maps_are_read_only_or_copies(tmp_path: Path) -> None:
 
     for way in ("loader inline", "batch"):
         check(given, way)
-    check(given.batches(2), "one by one")
+    check(given.batch(2), "one by one")
 
 
 class KeptColumns(DatasetIteratorIF):

@@ -19,18 +19,31 @@ from unittest import mock
 
 import build_docs
 import click
+import pandas
 import plot_benchmarks
 import pytest
 
 import data_stack
 from data_stack import display, formats, loader
 from data_stack.dataset import encoders
+from data_stack.dataset.iterator.names_of_others import FUNCTIONS, LOAD_ARGUMENTS, LOADER_ARGUMENTS, METHODS
 from data_stack.formats import parquet, records
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("plugins/*/README.md")]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
-WRITTEN_BY_READERS = {"f", "g", "range"}
+WRITTEN_BY_READERS = {"f", "function", "g", "DataFrame", "enumerate", "len", "range"}
+
+
+NAMES = {"from_huggingface": "huggingface", "from_tfds": "tfds", "from_torchvision": "torchvision", "exchange": "pandas"}
+
+
+def names_table(library: str) -> str:
+    """What a migration page prints of the names of a library."""
+    rows = ["| name | here |", "|---|---|"]
+    for names, shown in ((METHODS, "{}"), (FUNCTIONS, "{}(…)"), (LOADER_ARGUMENTS, "{}="), (LOAD_ARGUMENTS, "{}=")):
+        rows += [f"| `{shown.format(name)}` | {here.ours} |" for name, here in names.items() if library in here.libraries.split()]
+    return "\n".join([f"<!-- names of {library} -->", *rows, "", "<!-- end of names -->"])
 
 
 def anchors(text: str) -> set[str]:
@@ -69,6 +82,13 @@ def test_the_code_of_every_page_is_run_by_a_test() -> None:
 
     assert len(pages) > 10
     assert [page.name for page in pages if f'"{page.stem}"' not in tests and f'"{page.name}"' not in tests] == []
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_a_migration_page_prints_the_names_that_errors_say(page: str) -> None:
+    table = names_table(NAMES[page])
+
+    assert table in TEXTS[ROOT / f"docs/{page}.md"], f"docs/{page}.md needs:\n{table}"
 
 
 def test_every_public_name_is_described_once() -> None:
@@ -140,6 +160,7 @@ def test_what_a_page_installs_and_makes_is_there() -> None:
 def unknown_names(code: str) -> Iterator[str]:
     """The functions that an expression calls but nobody has, and the arguments they do not take."""
     places = [data_stack, formats, records, parquet, loader, encoders, display, data_stack.DatasetIteratorIF, data_stack.Loader]
+    places.append(pandas.DataFrame)
     for call in (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         found: list[Any] = [getattr(place, name) for place in places if callable(getattr(place, name, None))]

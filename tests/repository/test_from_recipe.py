@@ -124,7 +124,7 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "renamed": lambda: source().as_dict("number", "class", "pair").rename({"class": "label"}),
     "tuples": lambda: source().as_dict("number", "class", "pair").as_tuple("pair", "number"),
     "zipped": lambda: source().zip(source()[::-1]),
-    "batched": lambda: source().batches(5),
+    "batched": lambda: source().batch(5),
     "encoded": lambda: source().encode({0: ContinuousEncoder(), 1: CategoricalEncoder()}, fit_on=source(6)),
     "mapped_classes": lambda: informed().map_classes(ClassMapping({(0, 1): "low", 2: "high"})),
     "split": lambda: source().split({"train": 0.5, "test": 0.5}, seed=3, stratify=1)["test"],

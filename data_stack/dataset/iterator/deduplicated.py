@@ -11,8 +11,8 @@ import numpy.typing as npt
 from data_stack.dataset.digests import DIGEST_BYTES, row_digests
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
-from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.registry import layer, operation
 from data_stack.dataset.iterator.stacking import keys_of
 from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.splits.class_numbers import class_numbers
@@ -40,6 +40,14 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
         first, _ = equal_groups(iterator_digests(dataset_iterator, by))
         super().__init__(dataset_iterator, first)
         self._made_with = {"by": by}
+
+
+@operation
+def unique(iterator: DatasetIteratorIF, column: ColumnKey | None = None) -> Column:
+    """``iterator.unique``."""
+    stacked = as_iterator(iterator)
+    key = stacked._class_column(column)
+    return stacked._stack_layer("deduplicated", by=key).read_column(key)
 
 
 def iterator_digests(

@@ -10,7 +10,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, brought_access
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, brought_access
 from data_stack.dataset.iterator.contract import (
     Batch,
     Column,
@@ -22,7 +22,7 @@ from data_stack.dataset.iterator.contract import (
     column_names,
 )
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.registry import layer, operation
 from data_stack.dataset.iterator.stacking import column_of
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -208,6 +208,20 @@ class TuplesDatasetIterator(_ColumnsLayer):
     def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey] = ()) -> None:
         keys = _check_columns(dataset_iterator, columns)
         super().__init__(dataset_iterator, partial(_choose, keys, True), keys, columns=list(keys))
+
+
+@operation
+def list_column_names(iterator: DatasetIteratorIF) -> list[ColumnKey]:
+    """``iterator.column_names``."""
+    if names := column_names(iterator):
+        return list(names)
+    samples = access_to(iterator)
+    declared = samples.declare_columns()
+    if declared is not None or not samples.n_samples:
+        return list(declared or ())
+    sample = samples.sample(0)
+    form = _form_of(sample) if isinstance(sample, (Mapping, tuple, list)) else ()
+    return list(range(form) if isinstance(form, int) else form)
 
 
 def _choose(columns: tuple[ColumnKey, ...], as_tuples: bool, form: _Form) -> _Plan:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
 from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.names_of_others import FamiliarNames, yielding
 from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
@@ -26,7 +27,7 @@ _Stack = TypeVar("_Stack")
 _Fold = TypeVar("_Fold")
 
 
-class FluentIterator(Generic[_Stack, _Fold]):
+class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
     """Methods that stack a layer on this iterator, or say something about it. None of them reads a sample unless it says so.
 
     Each layer is an iterator again. Stacked on an iterator with meta, it has meta too, changed where the layer changes what is
@@ -41,6 +42,11 @@ class FluentIterator(Generic[_Stack, _Fold]):
 
     def take(self, n_samples: int) -> _Stack:
         """The first ``n_samples`` samples; all of them where there are fewer."""
+        return self._stack_layer("view", indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
+
+    @yielding
+    def head(self, n_samples: int = 5) -> _Stack:
+        """The first few samples, as :meth:`take`."""
         return self._stack_layer("view", indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
 
     def skip(self, n_samples: int) -> _Stack:
@@ -281,7 +287,8 @@ class FluentIterator(Generic[_Stack, _Fold]):
             raise ConfigError(f"a stored cache keeps all samples; max_bytes={max_bytes!r} is for a cache in memory")
         return self._stack_layer("stored_cache", storage=storage, identifier=identifier, version=version)
 
-    def batches(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
+    @yielding
+    def batch(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
         """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""
         return self._stack_layer("batched", batch_size=batch_size, drop_last=drop_last)
 
@@ -422,28 +429,6 @@ class FluentIterator(Generic[_Stack, _Fold]):
     def report(self, report_format: str = "data_class", **options: Any) -> Any:
         """See ``DatasetIteratorReportGenerator.generate_report``."""
         return OPERATIONS["report"](self, report_format, **options)
-
-    # ------------------------------------------------------------------ in other libraries
-
-    def to_pandas(self) -> Any:
-        """All samples as a ``pandas.DataFrame``, see :func:`data_stack.to_pandas`."""
-        return OPERATIONS["to_pandas"](self)
-
-    def to_polars(self) -> Any:
-        """All samples as a ``polars.DataFrame``, see :func:`data_stack.to_polars`."""
-        return OPERATIONS["to_polars"](self)
-
-    def to_arrow(self, **options: Any) -> Any:
-        """All samples as a ``pyarrow.Table``, or ``lazy=True`` as a reader of batches, see :func:`data_stack.to_arrow`."""
-        return OPERATIONS["to_arrow"](self, **options)
-
-    def to_huggingface(self, **options: Any) -> Any:
-        """All samples as a ``datasets.Dataset``, or ``streaming=True`` lazily, see :func:`data_stack.to_huggingface`."""
-        return OPERATIONS["to_huggingface"](self, **options)
-
-    def to_tensorflow(self, **options: Any) -> Any:
-        """The samples as a lazy ``tf.data.Dataset``, see :func:`data_stack.to_tensorflow`."""
-        return OPERATIONS["to_tensorflow"](self, **options)
 
     # ------------------------------------------------------------------ inside
 

@@ -40,6 +40,8 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
         self._dataset_iterator = dataset_iterator
         brought_access(self)  # now: what has no samples is refused here
 
+    _forwards_attributes = True
+
     if not TYPE_CHECKING:  # a type checker is not to believe in every name
 
         def __getattr__(self, name: str) -> Any:
@@ -47,7 +49,7 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
             # Private names and protocols are asked of this very object, and while it is unpickled nothing is wrapped yet.
             if not name.startswith("_") and hasattr(self._dataset_iterator, name):
                 return getattr(self._dataset_iterator, name)
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            return super().__getattr__(name)  # raises
 
     def make_access(self) -> SampleAccess:
         below = access_to(as_iterator(self._dataset_iterator))

@@ -107,7 +107,7 @@ def assert_same_in_all_ways(iterator: DatasetIteratorIF, key: Any) -> None:
         iterator.read_batch(positions)[key],
         iterator.read_column(key),
         iterator.read_column(key, positions),
-        iterator.batches(len(iterator))[0][key],
+        iterator.batch(len(iterator))[0][key],
         iterator.windows(len(iterator))[0][key],
         [window[0] for window in iterator.windows(1).read_batch(positions)[key]],
         list(batches_of_a_loader(iterator, key, workers=0)),
