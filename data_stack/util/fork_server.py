@@ -2,15 +2,18 @@
 
 The server is a fresh interpreter without threads of its own, so forking it is safe whatever this process does. It starts with
 the first process and ends with this one, and so do the processes. A fork of this process has its own server.
+
+Each process has a channel of its own to the server: a socket on which the server sends the process id, the new process receives
+what to do, and the server sends the exit status. So threads, signal handlers and finalizers never wait for each other.
+
+multiprocessing's fork server would import the user's script again, which then needs a main guard, and it holds the modules
+that it was started with, no later ones.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import gc
-import importlib
-import itertools
 import json
 import os
 import re
@@ -21,31 +24,29 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
-import warnings
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from data_stack.exception import ConfigError
+from data_stack.util.fork_serving import ENDED, STARTED
+from data_stack.util.logger import logger
 
 _PROGRAM: Final = (
     "import sys; descriptor = int(sys.argv[1]); sys.path[:] = sys.argv[2:]; "
-    "from data_stack.util.fork_server import _serve; _serve(descriptor)"
+    "from data_stack.util.fork_serving import serve; serve(descriptor)"
 )
-_ANSWER_SECONDS: Final = 60.0
-_REAP_MILLISECONDS: Final = 250
+_ANSWER_SECONDS: Final = 60.0  # then another server takes its place
+_QUIET_SECONDS: Final = 10.0  # then a warning says what is waited for
 _GRACE_SECONDS: Final = 1.0  # for the server to end by itself
-_MAX_MESSAGE_BYTES: Final = 1 << 18
-_MOST_ENDED: Final = 1024  # of which the server knows the status
-_CLOSE_ON_EXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-_PR_SET_PDEATHSIG: Final = 1  # which signal to get when the parent ends, see prctl(2)
+_MAX_VARIABLE_BYTES: Final = 1 << 16  # a larger one, which Linux may refuse, is sent with each process
 
 #: Variables that libraries read when they are imported: the server has imported them, so a change needs another server.
 _READ_AT_IMPORT: Final = re.compile("(ARROW|BLIS|CUDA|GOTO|KMP|LD|MALLOC|MKL|OMP|OPENBLAS|OPENCV|PYTHON|PYTORCH|TORCH)_?.*")
 
-# Held while this process forks: a fork in between would inherit the server's socket, and hide the end of this process.
-_lock = threading.Lock()
+# Held while this process forks: a fork in between would inherit a socket of the server, and hide the end of this process.
+# A signal handler or finalizer may fork while its own thread holds it.
+_lock = threading.RLock()
 
 
 class ForkedProcess:
@@ -70,7 +71,7 @@ class ForkedProcess:
 
     def __init__(self, function: str, arguments: Sequence[Any] = (), descriptors: Sequence[int] = (), output: Any = None) -> None:
         self.returncode: int | None = None
-        request = {
+        request: dict[str, Any] = {
             "function": function,
             "arguments": list(arguments),
             "path": list(map(os.fspath, sys.path)),
@@ -79,11 +80,9 @@ class ForkedProcess:
         }
         with open(os.devnull, "wb") as nothing:
             outputs = [_open_or(nothing.fileno(), 1 if output is None else output.fileno()), _open_or(nothing.fileno(), 2)]
-            self._server, answer, own = _ask(request, [*outputs, *descriptors])
-        self._end = own[0] if own else None  # becomes readable when the process ends
-        if "error" in answer:
-            raise OSError(*answer["error"])
-        self.pid: int = answer["pid"]
+            self._server, self._channel, self.pid = _start([*outputs, *descriptors])
+        request["changes"] = self._server.changes()
+        _send_all(self._channel, request)
 
     def poll(self) -> int | None:
         """Its exit status, or minus the signal that killed it; None while it runs."""
@@ -106,10 +105,8 @@ class ForkedProcess:
 
     def kill(self) -> None:
         """End it at once."""
-        with contextlib.suppress(ProcessLookupError):
-            if self._end is not None:
-                signal.pidfd_send_signal(self._end, signal.SIGKILL)
-            elif self.returncode is None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
     def forget(self) -> None:
@@ -117,34 +114,32 @@ class ForkedProcess:
         self._note(0)
 
     def _look(self, seconds: float) -> int | None:
-        if self.returncode is None:
-            if self._end is not None:
-                poll = select.poll()
-                poll.register(self._end, select.POLLIN)
-                if not poll.poll(seconds * 1000):
-                    return None
-            else:  # a system that does not tell
-                time.sleep(min(seconds, 0.01))
-            status = self._server.status_of(self.pid)
-            if status is not None:
-                self._note(status)
+        if self.returncode is None and _is_readable(self._channel, seconds):
+            status = b""
+            with contextlib.suppress(ConnectionError):
+                status = self._channel.recv(ENDED.size, socket.MSG_PEEK)  # for other threads, too
+            self._note(ENDED.unpack(status)[0] if status else -signal.SIGKILL)  # a process ends with its server
         return self.returncode
 
     def _note(self, status: int) -> None:
         self.returncode = status
-        if self._end is not None:
-            os.close(self._end)
-            self._end = None
+        self._channel.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_end", None) is not None:
-            self._note(0)
+        if hasattr(self, "_channel"):
+            self._channel.close()
 
 
 def hold(modules: Iterable[str]) -> None:
     """Let the server import modules, without waiting for it; it starts if it does not run. A module that fails is left out."""
-    with contextlib.suppress(OSError), _lock:
-        _running_server().hold(modules)
+    with contextlib.suppress(OSError):
+        with _lock:
+            server = _running_server()
+            names = server.missing(modules)
+            channel = server.connect(b"hold") if names else None
+        if channel is not None:
+            with channel:
+                _send_all(channel, names)
 
 
 class _Server:
@@ -158,7 +153,11 @@ class _Server:
     """
 
     def __init__(self) -> None:
-        self._environment = dict(os.environ)
+        self._environment = {
+            name: value
+            for name, value in os.environ.items()
+            if len(os.fsencode(value)) <= _MAX_VARIABLE_BYTES or _READ_AT_IMPORT.fullmatch(name)
+        }
         self._held: set[str] = set()
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._connection.settimeout(_ANSWER_SECONDS)
@@ -168,6 +167,7 @@ class _Server:
                 [sys.executable, *flags, "-u", "-c", _PROGRAM, str(theirs.fileno()), *map(os.fspath, sys.path)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                env=self._environment,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C does not reach it
             )
@@ -180,37 +180,46 @@ class _Server:
         names = [name for name in {*before, *now} if before.get(name) != now.get(name)]
         return {name: now.get(name) for name in names}
 
-    def ask(self, request: Any, descriptors: Sequence[int] = ()) -> tuple[Any, list[int]]:
-        """The answer to a request, and the descriptors that come with it.
+    def missing(self, modules: Iterable[str]) -> list[str]:
+        """Those of the modules that it was not asked to hold before."""
+        names = sorted(set(modules) - self._held)
+        self._held.update(names)
+        return names
+
+    def connect(self, request: bytes, descriptors: Sequence[int] = ()) -> socket.socket:
+        """Make a channel to the server, which reads ``request`` first.
 
         Raises:
-            OSError: the server has ended.
+            OSError: the server has ended, or does not read.
         """
-        number = next(_numbers)
-        socket.send_fds(self._connection, [json.dumps({**request, "number": number}).encode()], descriptors)
-        while True:
-            data, received, _, _ = socket.recv_fds(self._connection, _MAX_MESSAGE_BYTES, 1, _CLOSE_ON_EXEC)
-            if not data:
-                raise ConnectionResetError("the fork server has ended")
-            answer = json.loads(data)
-            if answer["number"] == number:
-                return answer, received
-            for each in received:  # of a request that Ctrl-C interrupted
-                os.close(each)
-
-    def hold(self, modules: Iterable[str]) -> None:
-        if names := sorted(set(modules) - self._held):
-            self._held.update(names)
-            self._connection.send(json.dumps({"hold": names}).encode())
-
-    def status_of(self, pid: int) -> int | None:
-        """The exit status of a process, or None while it runs."""
+        ours, theirs = socket.socketpair()
         try:
-            with _lock:
-                status: int | None = self.ask({"status": pid})[0]["status"]
-        except OSError:
-            return -signal.SIGKILL  # they end with the server
-        return status
+            with theirs:
+                socket.send_fds(self._connection, [request], [theirs.fileno(), *descriptors])
+        except BaseException:
+            ours.close()
+            raise
+        return ours
+
+    def await_start(self, channel: socket.socket) -> tuple[int, int]:
+        """The process id that arrives on a channel, or 0 and an error number.
+
+        Raises:
+            OSError: the server has ended, or does not answer.
+        """
+        if not _is_readable(channel, _QUIET_SECONDS):
+            logger.warning(
+                "no process could be started for %g s, because the fork server, process %d, does not answer: it was stopped, "
+                "or it is importing modules. If it was stopped, `kill -CONT %d` lets it go on",
+                _QUIET_SECONDS, self.pid, self.pid,
+            )  # fmt: skip
+            if not _is_readable(channel, _ANSWER_SECONDS - _QUIET_SECONDS):
+                raise TimeoutError(f"the fork server, process {self.pid}, has not answered for {_ANSWER_SECONDS:g} s")
+        started = channel.recv(STARTED.size)
+        if not started:
+            raise ConnectionResetError(f"the fork server, process {self.pid}, has ended")
+        pid, number = STARTED.unpack(started)
+        return pid, number
 
     def close(self) -> None:
         """End it, and the processes that it forked."""
@@ -231,7 +240,6 @@ class _Server:
             self.close()
 
 
-_numbers = itertools.count()  # of requests
 _servers: weakref.WeakSet[_Server] = weakref.WeakSet()
 _server: _Server | None = None
 
@@ -245,19 +253,51 @@ def _running_server() -> _Server:
     return _server
 
 
-def _ask(request: Any, descriptors: Sequence[int]) -> tuple[_Server, Any, list[int]]:
+def _start(descriptors: Sequence[int]) -> tuple[_Server, socket.socket, int]:
+    """Fork a server that answers: its channel, which waits for what to do, and its process id."""
     global _server
-    with _lock:
-        for is_last in (False, True):
+    for is_last in (False, True):
+        with _lock:
             server = _running_server()
             try:
-                return server, *server.ask({**request, "changes": server.changes()}, descriptors)
+                channel = server.connect(b"fork", descriptors)
             except OSError:  # it was killed
-                server.close()
                 _server = None
                 if is_last:
                     raise
+                continue
+        try:
+            pid, number = server.await_start(channel)
+        except OSError:
+            channel.close()
+            with _lock:
+                if _server is server:  # where it was only stopped, its processes keep it
+                    _server = None
+            if is_last:
+                raise
+            continue
+        except BaseException:
+            channel.close()
+            raise
+        if number:
+            channel.close()
+            raise OSError(number, os.strerror(number))
+        return server, channel, pid
     raise AssertionError
+
+
+def _send_all(channel: socket.socket, data: Any) -> None:
+    with contextlib.suppress(ConnectionError):  # its reader was killed, which its status says
+        try:
+            channel.sendall(json.dumps(data).encode())
+        finally:
+            channel.shutdown(socket.SHUT_WR)  # a fork of this process may hold the socket open
+
+
+def _is_readable(channel: socket.socket, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _current_folder() -> str | None:
@@ -281,9 +321,17 @@ def _end_all() -> None:
         server.close()
 
 
-def _after_fork() -> None:
-    global _server
+def _before_fork() -> None:
+    _lock.acquire()
+
+
+def _after_fork_in_parent() -> None:
     _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _server, _lock
+    _lock = threading.RLock()
     for server in list(_servers):
         server.forget()
     _servers.clear()
@@ -291,119 +339,5 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where no process forks
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 atexit.register(_end_all)
-
-
-# ------------------------------------------------------------------------- in the server, and in its forks
-
-
-def _serve(descriptor: int) -> None:
-    """Fork for each request until the other end is closed."""
-    control = socket.socket(fileno=descriptor)
-    poll = select.poll()
-    poll.register(control, select.POLLIN)
-    statuses: dict[int, int | None] = {}  # None: it runs
-    while True:
-        is_asked = poll.poll(_REAP_MILLISECONDS if None in statuses.values() else None)
-        _reap(statuses)
-        if not is_asked:
-            continue
-        data, received = b"", list[int]()
-        with contextlib.suppress(ConnectionError):
-            data, received, _, _ = socket.recv_fds(control, _MAX_MESSAGE_BYTES, 8, _CLOSE_ON_EXEC)
-        if not data:
-            os._exit(0)
-        request = json.loads(data)
-        own: list[int] = []
-        if "hold" in request:
-            _import_all(request["hold"])
-            continue
-        answer: dict[str, Any] = {"number": request["number"]}
-        if "status" in request:
-            answer["status"] = statuses.get(request["status"], -signal.SIGKILL)
-        else:
-            try:
-                answer["pid"] = pid = _fork(control, request, received)
-                statuses[pid] = None
-                with contextlib.suppress(AttributeError, OSError):  # not on all systems
-                    own = [os.pidfd_open(pid)]
-            except OSError as error:
-                answer["error"] = error.args
-        socket.send_fds(control, [json.dumps(answer).encode()], own)
-        for each in (*received, *own):
-            os.close(each)
-
-
-def _reap(statuses: dict[int, int | None]) -> None:
-    with contextlib.suppress(ChildProcessError):
-        while (end := os.waitpid(-1, os.WNOHANG))[0]:
-            statuses[end[0]] = os.waitstatus_to_exitcode(end[1])
-    ended = [pid for pid, status in statuses.items() if status is not None]
-    for pid in ended[:-_MOST_ENDED]:  # of which no status was asked
-        del statuses[pid]
-
-
-def _import_all(modules: Iterable[str]) -> None:
-    for name in modules:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-    gc.collect()
-    gc.freeze()  # else collections in forks would copy the pages of all objects
-
-
-def _fork(control: socket.socket, request: Any, received: list[int]) -> int:
-    server = os.getpid()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # libraries have threads, which they restart in forks
-        pid = os.fork()
-    if pid == 0:
-        control.close()
-        _run(request, received, server)
-    return pid
-
-
-def _run(request: Any, received: list[int], server: int) -> NoReturn:
-    status = 1
-    try:
-        os.setsid()
-        end_with(server)
-        for number, output in enumerate(received[:2], 1):
-            os.dup2(output, number)
-            os.close(output)
-        for name, value in request["changes"].items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-        sys.path[:] = request["path"]
-        if request["folder"] is not None:
-            os.chdir(request["folder"])
-        if processors := request["processors"]:
-            os.sched_setaffinity(0, processors)
-        if (numpy_random := sys.modules.get("numpy.random")) is not None:
-            numpy_random.seed()  # else all forks would draw the same
-        module, _, name = request["function"].partition(":")
-        getattr(importlib.import_module(module), name)(*received[2:], *request["arguments"])
-        status = 0
-    except BaseException:  # noqa: BLE001  # the status tells
-        traceback.print_exc()
-    finally:
-        os._exit(status)
-
-
-def end_with(parent: int) -> None:
-    """Let this process end when its parent does."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-    else:
-        threading.Thread(target=_watch, args=(parent,), name="parent", daemon=True).start()
-
-
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.25)
-    os._exit(1)

@@ -11,6 +11,7 @@ import json
 import os
 import resource
 import sys
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, Final
@@ -47,39 +48,49 @@ def run_apart(
         name: of the file, for messages.
         size: of the file, in bytes.
         read_at: returns ``size`` bytes from an offset on; called in this process, and its errors pass through.
-        seconds: limit of processor time.
+        seconds: limit of processor time, of the function and of what this thread does to read for it.
 
     Raises:
         DatasetFileCorruptError: the function raised an error of ours, or its process crashed or exceeded a limit.
         OSError: no process can be started.
     """
     job = {"function": function, "arguments": list(arguments), "name": name, "size": size, "seconds": seconds}
-    answer: bytes | None = None
     channel, theirs = Pipe()
     with channel:
         with theirs:
             module = function.partition(":")[0]
             hold([module])  # once for all runs
-            ForkedProcess(f"{__name__}:_run", [{**job, "limit_bytes": limit_bytes()}], [theirs.fileno()])
-        while True:
-            try:
-                if answer is not None:
-                    channel.send_bytes(answer)
-                message = json.loads(_receive(channel, _MAX_MESSAGE_BYTES))
-                kind, content = message["kind"], message["content"]
-                if kind == "read":
-                    offset, n_bytes = (min(max(0, int(number)), size) for number in content)
-            except (EOFError, OSError, ValueError, TypeError, LookupError) as error:
-                raise DatasetFileCorruptError(
-                    f"{name!r} cannot be read: the process that parsed it crashed, or took more than {seconds:g} s of "
-                    f"processor time or {limit_bytes():,} bytes of memory. It is damaged or malicious. Fetch it again; if you "
-                    f"trust it, set the environment variable {ISOLATION}=off"
-                ) from error
-            if kind == "error":
-                raise DatasetFileCorruptError(str(content))
-            if kind != "read":
-                return content
-            answer = read_at(offset, min(n_bytes, _MAX_READ_BYTES))
+            process = ForkedProcess(f"{__name__}:_run", [{**job, "limit_bytes": limit_bytes()}], [theirs.fileno()])
+        try:
+            return _converse(channel, name, size, read_at, seconds)
+        finally:
+            process.kill()  # a parser that turns errors of reading into zeros would go on
+
+
+def _converse(channel: Connection, name: str, size: int, read_at: Callable[[int, int], bytes], seconds: float) -> Any:
+    """Read for the process until it has a result."""
+    begin, answer = time.thread_time(), None
+    while True:
+        try:
+            if answer is not None:
+                channel.send_bytes(answer)
+            message = json.loads(_receive(channel, _MAX_MESSAGE_BYTES))
+            kind, content = message["kind"], message["content"]
+            if kind == "read":
+                offset, n_bytes = (min(max(0, int(number)), size) for number in content)
+                if float(message["seconds"]) + time.thread_time() - begin > seconds:
+                    raise EOFError
+        except (EOFError, OSError, ValueError, TypeError, LookupError) as error:
+            raise DatasetFileCorruptError(
+                f"{name!r} cannot be read: the process that parsed it crashed, or took more than {seconds:.0f} s of "
+                f"processor time or {limit_bytes():,} bytes of memory. It is damaged or malicious. Fetch it again; if you "
+                f"trust it, set the environment variable {ISOLATION}=off"
+            ) from error
+        if kind == "error":
+            raise DatasetFileCorruptError(str(content))
+        if kind != "read":
+            return content
+        answer = read_at(offset, min(n_bytes, _MAX_READ_BYTES))
 
 
 def _receive(channel: Connection, most_bytes: int) -> bytes:
@@ -125,7 +136,7 @@ class _RemoteBytes:
 
 
 def _say(channel: Connection, kind: str, content: Any) -> None:
-    channel.send_bytes(json.dumps({"kind": kind, "content": content}).encode())
+    channel.send_bytes(json.dumps({"kind": kind, "content": content, "seconds": time.process_time()}).encode())
 
 
 def _run(descriptor: int, job: dict[str, Any]) -> None:

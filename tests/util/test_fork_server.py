@@ -43,10 +43,12 @@ def fail() -> None:
 
 def facts_of_a_process() -> list[Any]:
     ours, theirs = socket.socketpair()
-    with ours, theirs:
-        process = ForkedProcess(f"{HERE}:say_what_it_is", [], [theirs.fileno()])
-        assert process.wait(30) == 0
-        return list(json.loads(ours.recv(10_000)))
+    with ours, ours.makefile("rb") as facts:
+        with theirs:
+            process = ForkedProcess(f"{HERE}:say_what_it_is", [], [theirs.fileno()])
+        told = facts.read()
+    assert process.wait(30) == 0
+    return list(json.loads(told))
 
 
 def test_a_process_has_the_environment_folder_and_path_of_now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -75,6 +77,19 @@ def test_a_variable_that_libraries_read_at_import_starts_another_server(monkeypa
     assert running.poll() is None  # it keeps its server
     running.kill()
     assert running.wait(30) == -signal.SIGKILL
+
+
+def test_large_variables_arrive_and_leave_other_processes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = ForkedProcess(f"{HERE}:sleep")
+
+    for name in ("COLOUR", "SHAPE"):
+        monkeypatch.setenv(name, name * 20_000)
+
+    assert facts_of_a_process()[:2] == ["COLOUR" * 20_000, "SHAPE" * 20_000]
+    assert running.poll() is None
+    monkeypatch.setattr(fork_server, "_server", None)
+    monkeypatch.setenv("SHAPE", "round" * 40_000)  # more than Linux accepts for a new program
+    assert facts_of_a_process()[1] == "round" * 40_000
 
 
 def test_each_process_draws_other_global_random_numbers() -> None:
@@ -145,3 +160,84 @@ signal.pause()
         script.kill()
 
     assert until(lambda: not is_running(pid), seconds=30)
+
+
+IN_A_SIGNAL_HANDLER = f"""
+import gc, os, signal, sys, threading, time
+from data_stack.util import fork_server
+from data_stack.util.fork_server import ForkedProcess, hold
+
+class Owner:
+    def __init__(self):
+        self.cycle, self.process = self, ForkedProcess("{HERE}:sleep")
+    def __del__(self):
+        self.process.kill()
+        print("status", self.process.wait(30), flush=True)
+
+def collect():
+    gc.collect()
+
+def fork():
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+
+def start():
+    print("status", ForkedProcess("os:_exit", [4]).wait(30), flush=True)
+
+gc.disable()
+Owner()
+server = fork_server._server.pid
+os.kill(server, signal.SIGSTOP)
+
+def handle(*_):
+    is_waiting = sys._getframe(1).f_code.co_name in ("_is_readable", "connect", "_start", "_running_server")
+    os.kill(server, signal.SIGCONT)
+    {{what}}()
+    print("handled", is_waiting, flush=True)
+
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, 0.5)
+print("status", ForkedProcess("os:_exit", [3]).wait(30), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "printed"),
+    [
+        ("fork", ["handled True", "status 3"]),
+        ("collect", ["status -9", "handled True", "status 3"]),
+        ("start", ["status 4", "handled True", "status 3"]),
+    ],
+)
+def test_a_signal_handler_may_fork_end_and_start_processes_while_one_is_starting(what: str, printed: list[str]) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    program = IN_A_SIGNAL_HANDLER.format(what=what)
+
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=50, check=False
+    )
+
+    assert result.stdout.splitlines()[: len(printed)] == printed, result.stderr
+
+
+def test_a_stopped_server_is_said_and_another_one_takes_its_place(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = ForkedProcess(f"{HERE}:sleep")
+    server = fork_server._server
+    assert server is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    monkeypatch.setattr(fork_server, "_QUIET_SECONDS", 0.1)
+    monkeypatch.setattr(fork_server, "_ANSWER_SECONDS", 0.3)
+
+    try:
+        assert ForkedProcess("os:_exit", [5]).wait(30) == 5
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+    assert f"process {server.pid}, does not answer" in caplog.text
+    assert fork_server._server is not server
+    assert running.poll() is None
+    running.kill()
+    assert running.wait(30) == -signal.SIGKILL

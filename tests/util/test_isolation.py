@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
@@ -15,6 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from process_census import children, until
 from sizes import sized
 
 from data_stack.exception import DatasetFileCorruptError, StorageError
@@ -40,6 +42,13 @@ def crash(file: Any) -> None:
 def hang(file: Any) -> None:
     while True:
         pass
+
+
+def read_for_ever(file: Any) -> None:
+    while True:
+        with contextlib.suppress(Exception):  # as libhdf5's callbacks do
+            file.seek(0)
+            file.read(100)
 
 
 def flood(file: Any) -> None:
@@ -84,6 +93,34 @@ def test_what_crashes_or_hangs_there_is_an_error_that_names_the_file(function: s
         apart(function, seconds=1.0)
 
     assert apart("read_all") == len(DATA)  # the next run works
+
+
+def test_the_processor_time_of_reading_for_it_counts() -> None:
+    spans: list[float] = []
+
+    def read_slowly(offset: int, size: int) -> bytes:
+        begin = time.thread_time()
+        while time.thread_time() < begin + 0.05:
+            pass
+        spans.append(time.thread_time() - begin)
+        return DATA[offset : offset + size]
+
+    with pytest.raises(DatasetFileCorruptError, match=r"took more than 1 s of processor time"):
+        apart("read_for_ever", seconds=1.0, read_at=read_slowly)
+
+    assert sum(spans[:-1]) < 1.0
+
+
+def test_the_process_ends_with_the_run_even_if_it_ignores_errors_of_reading() -> None:
+    before = children()
+
+    def fail(offset: int, size: int) -> bytes:
+        raise StorageError("the store burned down")
+
+    with pytest.raises(StorageError):
+        apart("read_for_ever", seconds=1000.0, read_at=fail)
+
+    assert until(lambda: children() == before, seconds=30)
 
 
 @pytest.mark.full

@@ -77,7 +77,8 @@ class ChildProcess:
             self.process.wait(max(0.0, deadline - time.monotonic()))
         if self.process.returncode is None:
             self.process.kill()
-            self.process.wait(_ANSWER_SECONDS)
+            with contextlib.suppress(TimeoutError):  # the fork server, which tells its status, was stopped
+                self.process.wait(_ANSWER_SECONDS)
 
     def forget(self) -> None:
         """In a fork of the parent, forget the child without ending it."""
