@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from data_stack.browse.table import BrowsedColumn, Table, Values, number_of
 from data_stack.dataset.reports.markup import readable
 from data_stack.exception import ConfigError
 from data_stack.util.stacked_values import missing_in
+from data_stack.util.untrusted_text import parse_json
 
 _MOST_CONDITIONS: Final = 32
 _MOST_BARS: Final = 200
@@ -83,8 +83,8 @@ def parse_conditions(text: str, table: Table) -> tuple[Condition, ...]:
         ConfigError: it is something else, or there is no such column.
     """
     try:
-        given = json.loads(text) if text else []
-    except (ValueError, RecursionError) as error:
+        given = parse_json(text) if text else []
+    except ValueError as error:
         raise ConfigError(f"a filter is JSON, not {text!r:.80}") from error
     if not isinstance(given, list) or len(given) > _MOST_CONDITIONS:
         raise ConfigError(f"a filter is a list of at most {_MOST_CONDITIONS} conditions, not {text!r:.80}")

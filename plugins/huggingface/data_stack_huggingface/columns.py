@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from data_stack.exception import CatalogueSchemaError
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.util.request_limit import check_request
 from data_stack.util.stacked_values import stack_values
+from data_stack.util.untrusted_text import parse_json
 
 #: Modes of images whose values are the pixels; palettes, inks and the like are converted.
 _MODES = ("L", "LA", "RGB", "RGBA", "I;16")
@@ -65,8 +65,8 @@ class HubEncoder(Encoder):
 def features_of_files(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
     """The features that Parquet files carry in their metadata, by column; empty if they carry none."""
     try:
-        features = json.loads(metadata[b"huggingface"])["info"]["features"].items()
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        features = parse_json(metadata[b"huggingface"])["info"]["features"].items()
+    except (KeyError, TypeError, ValueError, AttributeError):
         return {}
     return {name: each if isinstance(each, dict) else {} for name, each in features}
 
