@@ -13,8 +13,9 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from data_stack.dataset.code_digest import distributions_of
+from data_stack.dataset.code_digest import distribution_of
 from data_stack.dataset.journal import WHOLE, Journal, fingerprint
 from data_stack.dataset.manifest import Manifest, ResourceRecord, SourceRecord
 from data_stack.dataset.prepared import PreparedResources, Resources, Superseded
@@ -37,6 +38,7 @@ from data_stack.util.logger import logger
 
 _ATTEMPTS = 4
 _LONGEST_PAUSE_SECONDS = 1.0
+_COPY_ADVICE = "bring an intact copy: data-stack copy --deep INTACT_STORE THIS_STORE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class Preparation:
         self._definition, self._connector = self.stored.definition, self.stored.connector
         self._name = self._definition.card.name
         self._timings: list[tuple[str, float]] = []
+        self._was_damaged = False  # then the sources may be damaged, too
 
     def run(self, lease_timeout_seconds: float) -> tuple[Manifest, PreparationReport]:
         """Make the dataset ready if it is not.
@@ -115,8 +118,10 @@ class Preparation:
                 return manifest, PreparationReport((), manifest.adopted, already_ready=True)
             self._connector.remove_abandoned(f"{self._definition.folder}/")
             readiness = self.stored.readiness(None if self.keep_steps else self.code)
+            self._was_damaged = readiness.is_damaged
             if readiness.reason is not None and not readiness.resumes:
-                logger.warning("dataset %r is prepared again: %s", self._name, readiness.reason)
+                advice = f"; if that fails, {_COPY_ADVICE} {self._name}" if readiness.is_damaged else ""
+                logger.warning("dataset %r is prepared again: %s%s", self._name, readiness.reason, advice)
             wait = 0.0
             for attempt in range(_ATTEMPTS):
                 # Without a lease, other processes may replace a resource meanwhile. Each then waits for a random time, so that
@@ -176,12 +181,14 @@ class Preparation:
         declared = self._definition.prepared_resources
         if declared is None or self.stored.was_begun():
             return None
-        records = []
-        for name in declared:
-            info = self.stored.stat(name)
-            if info is None:
-                return None
-            records.append(ResourceRecord(name, info.size, info.sha256))
+        try:
+            found = [(name, self.stored.stat(name)) for name in declared]
+        except DatasetFileCorruptError as error:
+            self._refuse_to_adopt(error)
+            return None
+        records = [ResourceRecord(name, info.size, info.sha256) for name, info in found if info is not None]
+        if len(records) < len(found):
+            return None
         started = time.perf_counter()
         sources = []
         for source in self._definition.sources:
@@ -233,7 +240,7 @@ class Preparation:
         """Prepare the dataset; None if another process interfered."""
         if not self._definition.has_preprocess:
             self.stored.invalidate()  # open() reads the sources, which are about to be replaced
-        journal = None if self.again else self.stored.journal()
+        journal = None if self.stored.outdated is not None else self.stored.journal()
         sources = self._retrieve()
         raw = [ResourceRecord(source.identifier, source.size or 0, source.sha256) for source in sources]
         try:
@@ -255,6 +262,7 @@ class Preparation:
             return manifest
         manifest = self._manifest(sources, raw, adopted=False)
         self.stored.write(MANIFEST, manifest.to_json())  # from now on the dataset is ready
+        self.stored.outdated = None
         if self.may_be_staged or journal is not None:
             self._end()
         else:
@@ -267,7 +275,8 @@ class Preparation:
             return []
         started = time.perf_counter()
         self._take_over_sources()
-        arrived = retrieve(self._definition.retrieval_jobs, self._connector, offline=self.offline, progress=self.progress)
+        how: dict[str, Any] = {"offline": self.offline, "progress": self.progress, "verify_stored": self._was_damaged}
+        arrived = retrieve(self._definition.retrieval_jobs, self._connector, **how)
         self._timings.append(("retrieve", time.perf_counter() - started))
         sources = []
         for definition, resource in zip(self._definition.sources, arrived, strict=True):
@@ -429,16 +438,11 @@ class Preparation:
             name=self._name,
             version=self._definition.card.version,
             factory=self._definition.factory,
-            distribution=_distribution_of(self._definition.factory),
+            distribution=distribution_of(self._definition.factory),
             sources=tuple(sources),
             prepared=tuple(prepared),
             adopted=adopted,
             created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            framework=_distribution_of(__name__),
+            framework=distribution_of(__name__),
             seconds=None if adopted else round(sum(seconds for _, seconds in self._timings), 3),
         )
-
-
-def _distribution_of(module: str) -> str | None:
-    """The installed distribution of a module or class, with its version."""
-    return next(iter(distributions_of(module.partition(":")[0].partition(".")[0])), None)
