@@ -25,7 +25,6 @@ from data_stack.exception import (
     DatasetFileCorruptError,
     MissingDependencyError,
     PreparationError,
-    ResourceNotFoundError,
     RetrievalError,
     StorageError,
     TaskError,
@@ -274,7 +273,7 @@ class Preparation:
         if not self._definition.sources:
             return []
         started = time.perf_counter()
-        self._take_over_sources()
+        self.stored.take_over_sources()
         how: dict[str, Any] = {"offline": self.offline, "progress": self.progress, "verify_stored": self._was_damaged}
         arrived = retrieve(self._definition.retrieval_jobs, self._connector, **how)
         self._timings.append(("retrieve", time.perf_counter() - started))
@@ -292,26 +291,6 @@ class Preparation:
                 )
             )
         return sources
-
-    def _take_over_sources(self) -> None:
-        """Copy sources that this store has for another version of the dataset, instead of retrieving them again."""
-        wanted = [
-            job for job in self._definition.retrieval_jobs if job.sha256 and not self._connector.has_resource(job.identifier)
-        ]
-        try:
-            listed = self._connector.list_resources(f"{self._name}/") if wanted else []
-        except UnsupportedStorageOperationError:
-            return
-        for job in wanted:
-            end = job.identifier.removeprefix(self._definition.folder)
-            for identifier in listed:
-                with contextlib.suppress(DatasetFileCorruptError, ResourceNotFoundError):
-                    if not identifier.endswith(end) or self._connector.stat(identifier).sha256 != job.sha256:
-                        continue
-                    with self._connector.get_resource(identifier) as resource:
-                        self._connector.set_resource(job.identifier, resource)
-                    logger.info("dataset %r: copied %r from %r", self._name, job.identifier, identifier)
-                    break
 
     def _run_preprocess(
         self, sources: list[SourceRecord], raw: list[ResourceRecord], journal: Journal | None
@@ -356,12 +335,26 @@ class Preparation:
             if self.stored.was_begun():
                 self.stored.remove_staged()  # shards of another preparation, while its journal still lists them
             journal = Journal(own, codes=(code,))
-        elif code in journal.codes:
-            return journal
         else:
+            self._warn_of_other_code(journal, code)
+            if code in journal.codes:
+                return journal
             journal = replace(journal, codes=(*journal.codes, code))
         self.stored.write_journal(journal)
         return journal
+
+    def _warn_of_other_code(self, journal: Journal, code: str) -> None:
+        if not journal.steps or journal.codes == (code,):
+            return
+        names = [repr(step.name) for step in journal.steps]
+        logger.warning(
+            "dataset %r mixes results of different code: keep_steps kept %s%s. To make all of it by the present code, prepare it "
+            "again without keep_steps: data-stack prepare %s --again",
+            self._name,
+            ", ".join(names[:5]),
+            f" and {len(names) - 5} more" if len(names) > 5 else "",
+            self._name,
+        )
 
     def _failure(self, prepared: PreparedResources, error: Exception, *, has_died: bool = False) -> PreparationError:
         """The error for a failure of the author's code; removes what that code made, which may be wrong too."""
@@ -372,14 +365,14 @@ class Preparation:
         elif isinstance(error, PreparationError):
             reason = f"{self._definition.factory}: {error}"
         if has_died or self.keep_steps:
-            kept = "The retrieved sources and all finished steps and shards are kept; "
-            kept += "it resumes from there." if has_died else "with keep_steps=True or --keep-steps it resumes from there."
+            kept = "The retrieved sources and all finished steps and shards are kept"
+            kept += "." if has_died else "; with keep_steps=True or --keep-steps it resumes from there, also with other code."
         else:
             self._forget(prepared)
-            kept = "The retrieved sources are kept, and nothing else (keep_steps=True, --keep-steps, keeps steps and shards)."
+            kept = "The retrieved sources are kept, and nothing else."
         return PreparationError(
             f"could not prepare dataset {self._name!r} {self._definition.card.version}: {reason}\n"
-            f"{kept} Fix the cause and prepare it again (data-stack prepare {self._name})."
+            f"Fix the cause and prepare it again (data-stack prepare {self._name}). {kept}"
         )
 
     def _forget(self, prepared: PreparedResources) -> None:
@@ -424,8 +417,8 @@ class Preparation:
                 raise PreparationError(
                     f"dataset {self._name!r} {self._definition.card.version} is prepared, but its split {split!r} cannot be "
                     f"opened: open() of {self._definition.factory}, or reading its first or last sample, failed with "
-                    f"{type(error).__name__}: {error}\nThe prepared resources are kept. Fix open() and run "
-                    f"data-stack prepare {self._name} --keep-steps (prepare(keep_steps=True)), or without to prepare all again."
+                    f"{type(error).__name__}: {error}\nFix open() and prepare it again (data-stack prepare {self._name}). The "
+                    f"prepared resources are kept; if preprocess() stays as it is, --keep-steps (keep_steps=True) reuses them."
                 ) from error
 
     # ------------------------------------------------------------------ provenance

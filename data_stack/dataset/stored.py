@@ -230,6 +230,24 @@ class StoredDataset:
             error = error.__cause__ or error.__context__
         return None
 
+    def take_over_sources(self) -> None:
+        """Copy sources that this store has for another version of the dataset, instead of retrieving them again."""
+        wanted = [job for job in self.definition.retrieval_jobs if job.sha256 and not self.connector.has_resource(job.identifier)]
+        try:
+            listed = self.connector.list_resources(f"{self.definition.card.name}/") if wanted else []
+        except UnsupportedStorageOperationError:
+            return
+        for job in wanted:
+            end = job.identifier.removeprefix(self.definition.folder)
+            for identifier in listed:
+                with contextlib.suppress(DatasetFileCorruptError, ResourceNotFoundError):
+                    if not identifier.endswith(end) or self.connector.stat(identifier).sha256 != job.sha256:
+                        continue
+                    with self.connector.get_resource(identifier) as resource:
+                        self.connector.set_resource(job.identifier, resource)
+                    logger.info("dataset %r: copied %r from %r", self.definition.card.name, job.identifier, identifier)
+                    break
+
     def holds(self, record: ResourceRecord, name: str | None = None) -> bool:
         """Whether a resource is unchanged; reads it whole if the store records no digest of it.
 
