@@ -126,7 +126,8 @@ class DamagedBlockError(ChecksumMismatchError):
         return (
             f"block {self.block} of resource {self.identifier!r} (from byte {start} on) in {self.source} is damaged: "
             f"{self.algorithm} {self.actual}, expected {self.expected}. Nothing of it was handed out. `data-stack verify` "
-            f"shows what else is damaged; store the resource again from its source or a copy."
+            f"shows what else is damaged. `data-stack prepare NAME --again` makes a dataset again; `data-stack copy --deep` "
+            f"replaces what is damaged by what an intact store has."
         )
 
 

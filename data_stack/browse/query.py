@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import json
 import re
 import threading
 import time
@@ -19,6 +18,7 @@ from data_stack.browse.table import BrowsedColumn, Table, Values, number_of, pla
 from data_stack.dataset.reports.markup import readable
 from data_stack.exception import ConfigError
 from data_stack.util.stacked_values import missing_in, objects
+from data_stack.util.untrusted_text import parse_json
 
 _MOST_CONDITIONS: Final = 32
 _MOST_BARS: Final = 200
@@ -87,8 +87,8 @@ def parse_conditions(text: str, table: Table) -> tuple[Condition, ...]:
         ConfigError: it is something else, or there is no such column.
     """
     try:
-        given = json.loads(text) if text else []
-    except (ValueError, RecursionError) as error:
+        given = parse_json(text) if text else []
+    except ValueError as error:
         raise ConfigError(f"a filter is JSON, not {text!r:.80}") from error
     if not isinstance(given, list) or len(given) > _MOST_CONDITIONS:
         raise ConfigError(f"a filter is a list of at most {_MOST_CONDITIONS} conditions, not {text!r:.80}")

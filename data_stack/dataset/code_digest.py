@@ -152,6 +152,11 @@ def distributions_of(package: str) -> tuple[str, ...]:
     return ()
 
 
+def distribution_of(module: str) -> str | None:
+    """The installed distribution of a module or class, with its version."""
+    return next(iter(distributions_of(module.partition(":")[0].partition(".")[0])), None)
+
+
 @functools.cache
 def _packages_distributions() -> Mapping[str, list[str]]:
     return importlib.metadata.packages_distributions()  # reads the metadata of all distributions

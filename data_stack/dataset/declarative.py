@@ -17,7 +17,7 @@ from data_stack.dataset.prepared import PreparedResources, Resources
 from data_stack.dataset.resource_names import MANIFEST
 from data_stack.dataset.shards import EnginePreparation, prepare_in_turn
 from data_stack.dataset.stored import Finding, Readiness, StoredDataset
-from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotFoundError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceChangedError, ResourceNotFoundError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.connector import StorageConnector
 
@@ -181,15 +181,25 @@ class DatasetFactory(BaseDatasetFactory):
         if stored is None:
             return self._open_split(definition, split, Resources(None, definition.folder, ()), options), definition.iterator_meta
         attempts_left = _ATTEMPTS
+        damaged: DatasetFileCorruptError | None = None
         while True:
             attempts_left -= 1
-            manifest = self._intact_unwritten_manifest(stored) or self._make_ready(stored)[0]
+            try:
+                manifest = self._intact_unwritten_manifest(stored) or self._make_ready(stored)[0]
+            except DataStackError as error:
+                if damaged is None or error.__cause__ is not None:
+                    raise
+                raise error from damaged
             resources = Resources(stored.connector, stored.definition.folder, manifest.prepared)
             try:
                 iterator = self._open_split(definition, split, resources, options)
             except (ResourceChangedError, ResourceNotFoundError):
                 if not attempts_left or (self._is_current(stored, manifest) and stored.damage(manifest) is None):
                     raise
+            except DatasetFileCorruptError as error:
+                if not attempts_left or (damage := stored.damage_behind(error)) is None:
+                    raise
+                stored.outdated, stored.why_outdated, damaged = manifest, damage, error
             else:
                 # A preparation removes the manifest before it replaces a resource: the opened resources belong together.
                 if not attempts_left or self._is_current(stored, manifest):

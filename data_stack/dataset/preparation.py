@@ -13,8 +13,9 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from data_stack.dataset.code_digest import distributions_of
+from data_stack.dataset.code_digest import distribution_of
 from data_stack.dataset.journal import WHOLE, Journal, fingerprint
 from data_stack.dataset.manifest import Manifest, ResourceRecord, SourceRecord
 from data_stack.dataset.prepared import PreparedResources, Resources, Superseded
@@ -24,7 +25,6 @@ from data_stack.exception import (
     DatasetFileCorruptError,
     MissingDependencyError,
     PreparationError,
-    ResourceNotFoundError,
     RetrievalError,
     StorageError,
     TaskError,
@@ -37,6 +37,7 @@ from data_stack.util.logger import logger
 
 _ATTEMPTS = 4
 _LONGEST_PAUSE_SECONDS = 1.0
+_COPY_ADVICE = "bring an intact copy: data-stack copy --deep INTACT_STORE THIS_STORE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class Preparation:
         self._definition, self._connector = self.stored.definition, self.stored.connector
         self._name = self._definition.card.name
         self._timings: list[tuple[str, float]] = []
+        self._was_damaged = False  # then the sources may be damaged, too
 
     def run(self, lease_timeout_seconds: float) -> tuple[Manifest, PreparationReport]:
         """Make the dataset ready if it is not.
@@ -115,8 +117,10 @@ class Preparation:
                 return manifest, PreparationReport((), manifest.adopted, already_ready=True)
             self._connector.remove_abandoned(f"{self._definition.folder}/")
             readiness = self.stored.readiness(None if self.keep_steps else self.code)
+            self._was_damaged = readiness.is_damaged
             if readiness.reason is not None and not readiness.resumes:
-                logger.warning("dataset %r is prepared again: %s", self._name, readiness.reason)
+                advice = f"; if that fails, {_COPY_ADVICE} {self._name}" if readiness.is_damaged else ""
+                logger.warning("dataset %r is prepared again: %s%s", self._name, readiness.reason, advice)
             wait = 0.0
             for attempt in range(_ATTEMPTS):
                 # Without a lease, other processes may replace a resource meanwhile. Each then waits for a random time, so that
@@ -176,12 +180,14 @@ class Preparation:
         declared = self._definition.prepared_resources
         if declared is None or self.stored.was_begun():
             return None
-        records = []
-        for name in declared:
-            info = self.stored.stat(name)
-            if info is None:
-                return None
-            records.append(ResourceRecord(name, info.size, info.sha256))
+        try:
+            found = [(name, self.stored.stat(name)) for name in declared]
+        except DatasetFileCorruptError as error:
+            self._refuse_to_adopt(error)
+            return None
+        records = [ResourceRecord(name, info.size, info.sha256) for name, info in found if info is not None]
+        if len(records) < len(found):
+            return None
         started = time.perf_counter()
         sources = []
         for source in self._definition.sources:
@@ -233,7 +239,7 @@ class Preparation:
         """Prepare the dataset; None if another process interfered."""
         if not self._definition.has_preprocess:
             self.stored.invalidate()  # open() reads the sources, which are about to be replaced
-        journal = None if self.again else self.stored.journal()
+        journal = None if self.stored.outdated is not None else self.stored.journal()
         sources = self._retrieve()
         raw = [ResourceRecord(source.identifier, source.size or 0, source.sha256) for source in sources]
         try:
@@ -255,6 +261,7 @@ class Preparation:
             return manifest
         manifest = self._manifest(sources, raw, adopted=False)
         self.stored.write(MANIFEST, manifest.to_json())  # from now on the dataset is ready
+        self.stored.outdated = None
         if self.may_be_staged or journal is not None:
             self._end()
         else:
@@ -266,8 +273,9 @@ class Preparation:
         if not self._definition.sources:
             return []
         started = time.perf_counter()
-        self._take_over_sources()
-        arrived = retrieve(self._definition.retrieval_jobs, self._connector, offline=self.offline, progress=self.progress)
+        self.stored.take_over_sources()
+        how: dict[str, Any] = {"offline": self.offline, "progress": self.progress, "verify_stored": self._was_damaged}
+        arrived = retrieve(self._definition.retrieval_jobs, self._connector, **how)
         self._timings.append(("retrieve", time.perf_counter() - started))
         sources = []
         for definition, resource in zip(self._definition.sources, arrived, strict=True):
@@ -283,26 +291,6 @@ class Preparation:
                 )
             )
         return sources
-
-    def _take_over_sources(self) -> None:
-        """Copy sources that this store has for another version of the dataset, instead of retrieving them again."""
-        wanted = [
-            job for job in self._definition.retrieval_jobs if job.sha256 and not self._connector.has_resource(job.identifier)
-        ]
-        try:
-            listed = self._connector.list_resources(f"{self._name}/") if wanted else []
-        except UnsupportedStorageOperationError:
-            return
-        for job in wanted:
-            end = job.identifier.removeprefix(self._definition.folder)
-            for identifier in listed:
-                with contextlib.suppress(DatasetFileCorruptError, ResourceNotFoundError):
-                    if not identifier.endswith(end) or self._connector.stat(identifier).sha256 != job.sha256:
-                        continue
-                    with self._connector.get_resource(identifier) as resource:
-                        self._connector.set_resource(job.identifier, resource)
-                    logger.info("dataset %r: copied %r from %r", self._name, job.identifier, identifier)
-                    break
 
     def _run_preprocess(
         self, sources: list[SourceRecord], raw: list[ResourceRecord], journal: Journal | None
@@ -347,12 +335,26 @@ class Preparation:
             if self.stored.was_begun():
                 self.stored.remove_staged()  # shards of another preparation, while its journal still lists them
             journal = Journal(own, codes=(code,))
-        elif code in journal.codes:
-            return journal
         else:
+            self._warn_of_other_code(journal, code)
+            if code in journal.codes:
+                return journal
             journal = replace(journal, codes=(*journal.codes, code))
         self.stored.write_journal(journal)
         return journal
+
+    def _warn_of_other_code(self, journal: Journal, code: str) -> None:
+        if not journal.steps or journal.codes == (code,):
+            return
+        names = [repr(step.name) for step in journal.steps]
+        logger.warning(
+            "dataset %r mixes results of different code: keep_steps kept %s%s. To make all of it by the present code, prepare it "
+            "again without keep_steps: data-stack prepare %s --again",
+            self._name,
+            ", ".join(names[:5]),
+            f" and {len(names) - 5} more" if len(names) > 5 else "",
+            self._name,
+        )
 
     def _failure(self, prepared: PreparedResources, error: Exception, *, has_died: bool = False) -> PreparationError:
         """The error for a failure of the author's code; removes what that code made, which may be wrong too."""
@@ -363,14 +365,14 @@ class Preparation:
         elif isinstance(error, PreparationError):
             reason = f"{self._definition.factory}: {error}"
         if has_died or self.keep_steps:
-            kept = "The retrieved sources and all finished steps and shards are kept; "
-            kept += "it resumes from there." if has_died else "with keep_steps=True or --keep-steps it resumes from there."
+            kept = "The retrieved sources and all finished steps and shards are kept"
+            kept += "." if has_died else "; with keep_steps=True or --keep-steps it resumes from there, also with other code."
         else:
             self._forget(prepared)
-            kept = "The retrieved sources are kept, and nothing else (keep_steps=True, --keep-steps, keeps steps and shards)."
+            kept = "The retrieved sources are kept, and nothing else."
         return PreparationError(
             f"could not prepare dataset {self._name!r} {self._definition.card.version}: {reason}\n"
-            f"{kept} Fix the cause and prepare it again (data-stack prepare {self._name})."
+            f"Fix the cause and prepare it again (data-stack prepare {self._name}). {kept}"
         )
 
     def _forget(self, prepared: PreparedResources) -> None:
@@ -415,8 +417,8 @@ class Preparation:
                 raise PreparationError(
                     f"dataset {self._name!r} {self._definition.card.version} is prepared, but its split {split!r} cannot be "
                     f"opened: open() of {self._definition.factory}, or reading its first or last sample, failed with "
-                    f"{type(error).__name__}: {error}\nThe prepared resources are kept. Fix open() and run "
-                    f"data-stack prepare {self._name} --keep-steps (prepare(keep_steps=True)), or without to prepare all again."
+                    f"{type(error).__name__}: {error}\nFix open() and prepare it again (data-stack prepare {self._name}). The "
+                    f"prepared resources are kept; if preprocess() stays as it is, --keep-steps (keep_steps=True) reuses them."
                 ) from error
 
     # ------------------------------------------------------------------ provenance
@@ -429,16 +431,11 @@ class Preparation:
             name=self._name,
             version=self._definition.card.version,
             factory=self._definition.factory,
-            distribution=_distribution_of(self._definition.factory),
+            distribution=distribution_of(self._definition.factory),
             sources=tuple(sources),
             prepared=tuple(prepared),
             adopted=adopted,
             created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            framework=_distribution_of(__name__),
+            framework=distribution_of(__name__),
             seconds=None if adopted else round(sum(seconds for _, seconds in self._timings), 3),
         )
-
-
-def _distribution_of(module: str) -> str | None:
-    """The installed distribution of a module or class, with its version."""
-    return next(iter(distributions_of(module.partition(":")[0].partition(".")[0])), None)

@@ -51,11 +51,13 @@ class Readiness:
         manifest: of a ready dataset; None if it is not ready.
         reason: why the stored data cannot be used as it is; None if the dataset is ready, or the store has nothing of it.
         resumes: whether the next preparation resumes an earlier one.
+        is_damaged: whether the dataset was ready, and its resources were damaged or lost since.
     """
 
     manifest: Manifest | None = None
     reason: str | None = None
     resumes: bool = False
+    is_damaged: bool = False
 
 
 class StoredDataset:
@@ -66,12 +68,14 @@ class StoredDataset:
         definition: what the dataset should be.
 
     Attributes:
-        outdated: a valid manifest that is to be replaced; None: no such manifest.
+        outdated: a manifest that is to be replaced although it is valid; None: no such manifest.
+        why_outdated: its damage; None if it is replaced on demand.
     """
 
     def __init__(self, connector: StorageConnector, definition: DatasetDefinition) -> None:
         self.connector, self.definition, self.folder = connector, definition, definition.folder
         self.outdated: Manifest | None = None
+        self.why_outdated: str | None = None
 
     # ------------------------------------------------------------------ readiness
 
@@ -91,8 +95,10 @@ class StoredDataset:
         except DatasetFileCorruptError as error:
             return Readiness(reason=str(error))
         if manifest is not None:
-            reason = self.difference(manifest) or self.damage(manifest)
-            return Readiness(manifest if reason is None else None, reason)
+            difference = self.difference(manifest)
+            reason = difference or self.damage(manifest)
+            is_damaged = reason is not None and (difference is None or difference == self.why_outdated)
+            return Readiness(manifest if reason is None else None, reason, is_damaged=is_damaged)
         journal = self.journal()
         if journal is not None:
             begun = "its preparation has not finished"
@@ -119,7 +125,7 @@ class StoredDataset:
         """How a manifest differs from the definition; None if it does not."""
         card = self.definition.card
         if manifest == self.outdated:
-            return "it is to be prepared again"
+            return self.why_outdated or "it is to be prepared again"
         if (manifest.name, manifest.version) != (card.name, card.version):
             return f"what is stored is {manifest.name} {manifest.version}, wanted is {card.name} {card.version}"
         recorded = {source.identifier: source for source in manifest.sources}
@@ -216,6 +222,32 @@ class StoredDataset:
         """
         return next((finding.problem for finding in self._changes(manifest.prepared, read_touched=True)), None)
 
+    def damage_behind(self, error: BaseException | None) -> str | None:
+        """The damage of a stored resource that an error, or one of its causes, names; None if there is none."""
+        while error is not None:
+            if isinstance(error, ChecksumMismatchError) and error.identifier.startswith(self.identifier("")):
+                return str(error)
+            error = error.__cause__ or error.__context__
+        return None
+
+    def take_over_sources(self) -> None:
+        """Copy sources that this store has for another version of the dataset, instead of retrieving them again."""
+        wanted = [job for job in self.definition.retrieval_jobs if job.sha256 and not self.connector.has_resource(job.identifier)]
+        try:
+            listed = self.connector.list_resources(f"{self.definition.card.name}/") if wanted else []
+        except UnsupportedStorageOperationError:
+            return
+        for job in wanted:
+            end = job.identifier.removeprefix(self.definition.folder)
+            for identifier in listed:
+                with contextlib.suppress(DatasetFileCorruptError, ResourceNotFoundError):
+                    if not identifier.endswith(end) or self.connector.stat(identifier).sha256 != job.sha256:
+                        continue
+                    with self.connector.get_resource(identifier) as resource:
+                        self.connector.set_resource(job.identifier, resource)
+                    logger.info("dataset %r: copied %r from %r", self.definition.card.name, job.identifier, identifier)
+                    break
+
     def holds(self, record: ResourceRecord, name: str | None = None) -> bool:
         """Whether a resource is unchanged; reads it whole if the store records no digest of it.
 
@@ -224,19 +256,23 @@ class StoredDataset:
             name: its name relative to the dataset; None: that of the record.
         """
         name = record.identifier if name is None else name
-        info = self.stat(name)
-        if info is None or _difference(record, info) is not None:
-            return False
-        if info.sha256 is not None:
-            return True
         try:
+            info = self.stat(name)
+            if info is None or _difference(record, info) is not None:
+                return False
+            if info.sha256 is not None:
+                return True
             self.connector.verify_resource(self.identifier(name), record.sha256)
         except (DatasetFileCorruptError, ResourceNotFoundError):
             return False
         return True
 
     def stat(self, name: str) -> ResourceInfo | None:
-        """Size and digest of a resource of this dataset; None if it is missing."""
+        """Size and digest of a resource of this dataset; None if it is missing.
+
+        Raises:
+            DatasetFileCorruptError: what the store notes of it is damaged.
+        """
         identifier = self.identifier(name)
         if not self.connector.has_resource(identifier):
             return None
@@ -252,7 +288,8 @@ class StoredDataset:
         opened = {record.identifier for record in manifest.prepared}
         records = list(manifest.prepared)
         for source in manifest.sources:
-            if source.identifier not in opened and self.stat(source.identifier) is None:
+            is_stored = self.connector.has_resource(self.identifier(source.identifier))
+            if source.identifier not in opened and not is_stored:
                 findings.append(Finding(self.identifier(source.identifier), "raw not kept", is_fault=False))
             elif source.identifier not in opened and source.size is not None:
                 records.append(ResourceRecord(source.identifier, source.size, source.sha256))
@@ -297,7 +334,11 @@ class StoredDataset:
     def _changes(self, records: Iterable[ResourceRecord], *, read_touched: bool = False) -> Iterator[Finding]:
         for record in records:
             identifier = self.identifier(record.identifier)
-            info = self.stat(record.identifier)
+            try:
+                info = self.stat(record.identifier)
+            except DatasetFileCorruptError as error:
+                yield Finding(identifier, str(error))
+                continue
             problem = "is missing" if info is None else _difference(record, info)
             if problem is not None:
                 yield Finding(identifier, f"{identifier!r} {problem}")

@@ -11,7 +11,6 @@ import contextlib
 import csv
 import functools
 import io
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from data_stack.io.folder import folder_of
 from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
+from data_stack.util.untrusted_text import parse_json
 
 METADATA: Final = ("metadata.jsonl", "metadata.csv")
 #: What is known of the images while they are being written.
@@ -278,8 +278,8 @@ def _jsonl_rows(data: bytes, what: str) -> list[dict[str, Any]]:
     rows = []
     for number, line in enumerate(data.splitlines()):
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            row = parse_json(line, max_bytes=None)
+        except ValueError as error:
             raise DatasetFileCorruptError(f"{what}, line {number + 1}, is no JSON: {str(error)[:200]}") from error
         if not isinstance(row, dict):
             raise DatasetFileCorruptError(f"{what}, line {number + 1}, is no object with a {FILE_NAME!r}")

@@ -9,7 +9,6 @@ Source: WebDataset 1.0.2, https://github.com/webdataset/webdataset (``tariterato
 from __future__ import annotations
 
 import bisect
-import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from data_stack.util.byte_cache import ByteCache
 from data_stack.util.forks import ForkLock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
+from data_stack.util.untrusted_text import parse_json
 
 __all__ = [
     "KEY",
@@ -125,9 +125,9 @@ def shard_names(folder: Folder) -> list[str]:
     with folder.open(SHARD_INDEX) as resource:
         data = resource.read(_MAX_INDEX_BYTES)
     try:
-        index = json.loads(data)
+        index = parse_json(data)
         listed = [str(shard["url"]) for shard in index["shardlist"]]
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise DatasetFileCorruptError(f"{what} is damaged: it lists no shards ({str(error)[:200]})") from error
     missing = sorted({*listed} - {*names})
     if missing:

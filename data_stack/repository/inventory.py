@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +23,7 @@ from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConn
 from data_stack.repository.default_storage import Storage, as_storage_connector, existing_storage
 from data_stack.repository.repository import default_repository
 from data_stack.util.suggestions import did_you_mean
+from data_stack.util.untrusted_text import parse_json
 
 _MARKS = (MANIFEST, JOURNAL)
 
@@ -227,8 +227,8 @@ def _look_at(connector: StorageConnector, folder: str, *, has_manifest: bool) ->
 
 def _is_of_others(data: bytes) -> bool:
     try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError):
+        fields = parse_json(data)
+    except ValueError:
         return False
     return bool(fields) and not (isinstance(fields, dict) and "prepared" in fields)
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,11 +48,7 @@ from data_stack.repository.locked_samples import SampleDigests
 from data_stack.repository.recipes import from_recipe
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.util.suggestions import did_you_mean
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from data_stack.util.untrusted_text import MAX_BYTES, parse_json, parse_toml
 
 LOCK_FILE = "data_stack.lock"
 #: The lock file of ``data_stack.load``.
@@ -98,7 +91,8 @@ class LockFile:
             LockError: there is none, or it is damaged or of another format.
         """
         try:
-            fields = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            with open(path, "rb") as file:
+                fields = parse_toml(file.read(MAX_BYTES + 1))
         except FileNotFoundError as error:
             raise LockError(f"there is no lock file {str(path)!r}; make one with `data-stack lock add NAME`") from error
         except (OSError, ValueError) as error:
@@ -302,7 +296,7 @@ class LockFile:
         differences: Mapping[str, Difference],
     ) -> Iterator[Difference]:
         try:
-            recipe = json.loads(entry["recipe"])
+            recipe = parse_json(entry["recipe"])
             below = [node["arguments"] for node in recipe["nodes"] if node["layer"] == DATASET]
             differing = {each["name"]: differences[each["name"]] for each in below if each["name"] in differences}
             if worse := sorted(dataset for dataset, each in differing.items() if not each.is_harmless):

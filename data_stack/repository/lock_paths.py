@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.recipes.recipe import TABLE_FILE
 from data_stack.exception import ConfigError
+from data_stack.util.untrusted_text import parse_json
 
 
 def relative_to(folder: str, recipe: str) -> str:
@@ -84,10 +84,10 @@ def _paths_in(recipe: str) -> list[str]:
 def _with_paths(recipe: str, change: Callable[[str], str]) -> str:
     """A recipe with other paths; a damaged one stays as it is, and is an error when its stack is made."""
     try:
-        fields: Any = json.loads(recipe)
+        fields: Any = parse_json(recipe)
         for node in fields["nodes"]:
             if node["layer"] == TABLE_FILE:
                 node["arguments"]["path"] = change(node["arguments"]["path"])
         return canonical_json(fields)
-    except (LookupError, TypeError, ValueError, RecursionError):
+    except (LookupError, TypeError, ValueError):
         return recipe

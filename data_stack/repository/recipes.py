@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -34,6 +33,7 @@ from data_stack.repository.encoders import encoder_from_state
 from data_stack.repository.places import is_place
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.util.suggestions import did_you_mean
+from data_stack.util.untrusted_text import parse_json
 
 _NODE_FIELDS = {"layer", "of", "arguments"}
 _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
@@ -154,8 +154,8 @@ def _parse(recipe: Any) -> Any:
     if not isinstance(recipe, (str, bytes, bytearray)):
         raise ConfigError(f"a recipe is a dict, or its JSON text, not a {type(recipe).__name__}")
     try:
-        return json.loads(recipe, object_pairs_hook=distinct_fields)
-    except (ValueError, RecursionError) as error:  # RecursionError: a million opening brackets
+        return parse_json(recipe, object_pairs_hook=distinct_fields)
+    except ValueError as error:
         raise RecipeError(f"this is no JSON of a recipe: {error!s:.200}") from error
 
 

@@ -143,9 +143,10 @@ class TestResuming:
             "step 'valid'",
             "Interrupted: the cause",
             "The retrieved sources are kept, and nothing else",
-            "data-stack prepare numbers",
+            "Fix the cause and prepare it again (data-stack prepare numbers)",
         ):
             assert part in str(caught.value)
+        assert "keep-steps" not in str(caught.value)
 
     @pytest.mark.parametrize(
         "harm",
@@ -238,9 +239,14 @@ class TestCode:
         code, said = self.run(tmp_path, "keep")
         assert code != 0
         assert "all finished steps and shards are kept" in said
+        assert said.index("Fix the cause") < said.index("--keep-steps")
+        assert "mixes" not in said
         self.program(tmp_path, "new", "pass")
+        code, said = self.run(tmp_path, "keep")
 
-        assert self.run(tmp_path, "keep") == (0, "old")
+        assert (code, said[:3]) == (0, "old")
+        assert "dataset 'labels' mixes results of different code: keep_steps kept 'train'." in said
+        assert "data-stack prepare labels --again" in said
 
     def test_after_an_exception_of_the_authors_code_nothing_of_the_attempt_is_kept_but_the_sources(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector

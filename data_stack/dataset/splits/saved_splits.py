@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.dataset.splits.parts import Fold, add_tag
 from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.util.untrusted_text import parse_json
 
 FORMAT = 3
 
@@ -83,7 +83,7 @@ class SavedSplits:
             return Fold(make_part(train["part"]), make_part(test["part"]), number)
 
         try:
-            return from_plain(json.loads(self.parts), {"part": make_part, "fold": make_fold})
+            return from_plain(parse_json(self.parts), {"part": make_part, "fold": make_fold})
         except (ConfigError, ValueError, TypeError, LookupError, RecursionError) as error:
             raise DatasetFileCorruptError(f"splits are damaged: their parts cannot be arranged ({str(error)[:200]})") from error
 

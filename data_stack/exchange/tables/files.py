@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
 import os
 import re
 import warnings
@@ -28,6 +27,7 @@ from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile
 from data_stack.io.url import scheme_of
 from data_stack.util.suggestions import did_you_mean
+from data_stack.util.untrusted_text import parse_json
 
 _MAX_HEADER_BYTES = 1 << 16
 _HEXADECIMAL = re.compile(rb"0\0{0,3}[xX]")  # zeros between them in UTF-16 and UTF-32
@@ -151,7 +151,7 @@ def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any
 
 def _parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row = parse_json(line, max_bytes=None)
     except _UNREADABLE as error:
         raise DatasetFileCorruptError(f"{name!r}, line {number}: this is no JSON: {error!s:.200}") from error
     if not isinstance(row, dict):

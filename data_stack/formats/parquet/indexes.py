@@ -35,6 +35,7 @@ from data_stack.formats.parquet.plain_times import plain_time
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Schema
 from data_stack.util.suggestions import did_you_mean
+from data_stack.util.untrusted_text import parse_json
 
 #: One object for all, so that a dict finds it.
 _NAN: Final = math.nan
@@ -352,11 +353,11 @@ _ADVICE: Final = "the dataset was changed since. Build them again: build_indexes
 
 def _parse(data: bytes, footers: Footers) -> dict[str, RowGroupIndex]:
     try:
-        content = json.loads(data)
+        content = parse_json(data)
         if content.get("version") != _VERSION:
             raise ValueError(f"of version {content.get('version')!r:.20}, not {_VERSION}")
         layout, indexes = content["layout"], [index_of_json(each) for each in content["indexes"]]
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise DatasetFileCorruptError(
             f"the row-group indexes of {footers.files.folder.name} are damaged, or of another version of data_stack: "
             f"{error!s:.200}. Build them again: build_indexes(source, indexes)"

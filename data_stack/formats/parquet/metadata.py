@@ -17,6 +17,7 @@ from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MA
 from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.schema import Schema
 from data_stack.io.folder import Folder
+from data_stack.util.untrusted_text import parse_json
 
 #: Where row-group indexes and manifest stand in the key-value metadata of the manifest's file.
 INDEXES_KEY: Final = b"data_stack.row_group_indexes"
@@ -153,9 +154,10 @@ class ParquetManifest:
             )
         n_rows, n_parts = fields.size("n_rows"), fields.size("n_parts")
         try:
-            schema = Schema.from_json(json.loads(fields.text("schema")))
-        except (json.JSONDecodeError, RecursionError) as error:
+            stored_schema = parse_json(fields.text("schema"))
+        except ValueError as error:
             raise DatasetFileCorruptError(f"{what}: its schema cannot be read: {error!s:.200}") from error
+        schema = Schema.from_json(stored_schema)
         partition_by = _parse_names(fields.text("partition_by"), what)
         columns = fields.value("columns")
         if not isinstance(columns, list) or not all(map(_are_columns, columns)):
@@ -197,8 +199,8 @@ def _parse_names(text: str, what: str) -> tuple[str, ...]:
         DatasetFileCorruptError: the text is invalid; the message begins with ``what``.
     """
     try:
-        names = json.loads(text)
-    except (ValueError, RecursionError):
+        names = parse_json(text)
+    except ValueError:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise DatasetFileCorruptError(f"{what}: {text!r:.60} is no list of columns")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from data_stack.formats.parquet.metadata import INDEXES_KEY, ParquetFileRecord, 
 from data_stack.formats.parquet.petastorm_metadata import PICKLED_INDEXES_KEY, ROW_GROUPS_KEY, UNISCHEMA_KEY, petastorm_metadata
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import SCHEMA_KEY, Schema
+from data_stack.util.untrusted_text import parse_json
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ def _are_indexes_current(footers: Footers) -> bool:
     try:
         read_indexes(footers)
         # Petastorm's do not tell of which files they are, but which it had then.
-        counts = json.loads(footers.metadata.get(ROW_GROUPS_KEY, b"null"))
-    except (ConfigError, DatasetFileCorruptError, ValueError, RecursionError):
+        counts = parse_json(footers.metadata.get(ROW_GROUPS_KEY, b"null"))
+    except (ConfigError, DatasetFileCorruptError, ValueError):
         return False
     now = {path: footers.of(number).num_row_groups for number, path in enumerate(footers.files.paths)}
     return INDEXES_KEY in footers.metadata or counts in (None, now)

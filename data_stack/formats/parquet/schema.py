@@ -18,6 +18,7 @@ from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, cells_of, 
 from data_stack.formats.parquet.types import FieldLike, check_dtype, dtype_name
 from data_stack.util.named_rows import row_type
 from data_stack.util.suggestions import did_you_mean
+from data_stack.util.untrusted_text import parse_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -253,8 +254,8 @@ class Schema:
         if stored is None:
             return None
         try:
-            content = json.loads(stored)
-        except (ValueError, RecursionError) as error:
+            content = parse_json(stored)
+        except ValueError as error:
             raise DatasetFileCorruptError(f"the schema in the file's metadata is damaged: {error!s:.200}") from error
         return cls.from_json(content)
 

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.util.untrusted_text import parse_json
 
 SPEC = "spec.json"
 REFS = "refs"
@@ -77,10 +78,8 @@ def parse_spec(data: bytes, what: str) -> dict[str, str]:
         DatasetFileCorruptError: it is no spec; the message begins with ``what``.
     """
     try:
-        if len(data) > _MAX_SPEC_BYTES:
-            raise ValueError(f"{len(data)} bytes")
-        spec = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        spec = parse_json(data, max_bytes=_MAX_SPEC_BYTES)
+    except ValueError as error:
         raise DatasetFileCorruptError(f"{what} is damaged: it is no JSON ({str(error)[:200]})") from error
     if not isinstance(spec, dict) or not spec or not all(isinstance(kind, str) for kind in spec.values()):
         raise DatasetFileCorruptError(f"{what} is damaged: it does not map names of columns to types")

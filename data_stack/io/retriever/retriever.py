@@ -17,6 +17,7 @@ from data_stack.exception import (
     ChecksumMismatchError,
     ConfigError,
     CorruptSourceError,
+    DatasetFileCorruptError,
     ResourceNotFoundError,
     RetrievalError,
     SeveralCorruptSourceErrors,
@@ -101,6 +102,7 @@ def retrieve(
     timeout_seconds: float = 30.0,
     limits: Limits = Limits(),  # noqa: B008  # frozen
     fetchers: Mapping[str, Fetch] | None = None,
+    verify_stored: bool = False,
 ) -> list[RetrievedResource]:
     """Bring each resource into the store, from the first of its sources that delivers the right bytes.
 
@@ -117,6 +119,7 @@ def retrieve(
         timeout_seconds: longest silence of a source; less than ``limits.least_bytes_per_second`` counts as silence.
         limits: sizes and retries.
         fetchers: functions by scheme, ``""`` for paths; None: the built-in and registered ones.
+        verify_stored: read stored resources too, and retrieve damaged ones again.
 
     Returns:
         One entry for each definition, in their order.
@@ -138,7 +141,7 @@ def retrieve(
         storage_connector.has_resource(definition.identifier)  # refuses malformed identifiers before anything is fetched
     if offline is None:
         offline = is_offline()
-    run = Retrieval(list(jobs.values()), storage_connector, fetchers, offline, timeout_seconds, limits)
+    run = Retrieval(list(jobs.values()), storage_connector, fetchers, offline, timeout_seconds, limits, verify_stored)
     with byte_bar("retrieving", progress) as draw:
         run.supervise(min(max_parallel, len(jobs)), draw)
     return [run.results[definition.identifier] for definition in definitions]
@@ -204,7 +207,9 @@ class Retrieval:
         offline: bool,
         timeout_seconds: float,
         limits: Limits,
+        verify_stored: bool = False,
     ) -> None:
+        self._verify_stored = verify_stored
         self.results: dict[str, RetrievedResource] = {}
         self._jobs, self._connector, self._offline = jobs, connector, offline
         self._fetchers = {**_registered, **HTTP, **_LOCAL} if fetchers is None else fetchers
@@ -251,6 +256,8 @@ class Retrieval:
         if not self._connector.has_resource(identifier):
             return None
         try:
+            if self._verify_stored:
+                self._connector.verify_resource(identifier)
             size, sha256 = (info := self._connector.stat(identifier)).size, info.sha256
             found: list[tuple[str, Any, Any]] = [("size", definition.size, size)]
             if size == definition.size or definition.size is None:  # else there is no need to read it
@@ -261,6 +268,9 @@ class Retrieval:
                     found.append(("md5", definition.md5_sum, self._hash_of_stored(identifier, "md5")))
         except ResourceNotFoundError:
             return None  # deleted meanwhile
+        except DatasetFileCorruptError as error:
+            logger.warning("stored resource %r is retrieved again: %s", identifier, error)
+            return None
         for algorithm, expected, actual in found:
             if expected is not None and expected != actual:
                 message = "stored resource %r has %s %s, expected %s; it is retrieved again"

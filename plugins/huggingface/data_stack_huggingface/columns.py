@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import CatalogueSchemaError, ConfigError
 from data_stack.formats.parquet import Field, ParquetDataset
 from data_stack.util.stacked_values import stack_values
+from data_stack.util.untrusted_text import parse_json
 from data_stack_huggingface.layout import info_of
 
 _NUMBERS = frozenset(f"{kind}{n_bits}" for kind in ("int", "uint", "float") for n_bits in (8, 16, 32, 64)) - {"float8"}
@@ -73,8 +73,8 @@ class HubEncoder(Encoder):
 def features_of_files(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
     """The features that Parquet files carry in their metadata, by column; empty if they carry none."""
     try:
-        features = json.loads(metadata[b"huggingface"])["info"]["features"].items()
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        features = parse_json(metadata[b"huggingface"])["info"]["features"].items()
+    except (KeyError, TypeError, ValueError, AttributeError):
         return {}
     return {name: each if isinstance(each, dict) else {} for name, each in features}
 

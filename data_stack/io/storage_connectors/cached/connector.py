@@ -13,7 +13,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from data_stack.exception import ConfigError, ResourceNotFoundError, StorageFullError, StorageUnavailableError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    ResourceNotFoundError,
+    StorageFullError,
+    StorageUnavailableError,
+)
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.cached.folder import CacheFolder, Content
@@ -133,6 +139,8 @@ class CachedStorageConnector(StorageConnector):
             self._look_up(identifier, must_be_held=False)
         except ResourceNotFoundError:
             return False
+        except DatasetFileCorruptError:  # it is there, but damaged, as the remote says when it is read
+            return self._remote.has_resource(identifier)
         return True
 
     def stat(self, identifier: str) -> ResourceInfo:

@@ -68,6 +68,7 @@ from data_stack.io.storage_connectors.owners import is_dead
 from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces, store_bytes
 from data_stack.io.url import StorageURL
 from data_stack.util.executor import waiting
+from data_stack.util.untrusted_text import parse_json
 
 _OWN_FOLDER: Final = ".data_stack"
 _RESOURCES: Final = ".data_stack/resources"
@@ -295,8 +296,8 @@ class FsspecStorageConnector(StorageConnector):
     def _read_note(self, identifier: str, file: RemoteFile) -> str | None:
         """The SHA-256 that was noted of exactly this plain file."""
         note = self._files.read(_note_path(identifier), _MOST_NOTE_BYTES)
-        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-            fields = json.loads(note or b"")
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            fields = parse_json(note or b"")
             sha256 = bytes.fromhex(fields["sha256"])
             if fields["tag"] == file.tag and len(sha256) == 32:
                 return sha256.hex()

@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 
 from data_stack.exception import ChecksumMismatchError, DatasetFileCorruptError
 from data_stack.io.integrity import ALGORITHM, BLOCK_BYTES, DIGEST_BYTES, block_digest
+from data_stack.util.untrusted_text import parse_json
 
 FORMAT: Final = b"data_stack resource 3\n"
 OBJECTS: Final = ".data_stack/objects"
@@ -80,11 +81,11 @@ class Pointer:
             raise ChecksumMismatchError(identifier, f"the pointer in {source}", recorded.hex(), actual.hex(), ALGORITHM)
         line, _, rest = content[len(FORMAT) :].partition(b"\n")
         try:
-            fields = json.loads(line[:_MOST_JSON_BYTES])
+            fields = parse_json(line[:_MOST_JSON_BYTES])
             named, size, sha256, block_bytes, version = (
                 fields[name] for name in ("identifier", "size", "sha256", "block_bytes", "version")
             )
-        except (ValueError, RecursionError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError):
             refuse("does not have the fields of a pointer")
         if named != identifier:
             refuse(f"belongs to {str(named)[:80]!r}")

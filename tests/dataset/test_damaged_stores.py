@@ -1,0 +1,196 @@
+"""A dataset that is found damaged when it is loaded is prepared again, in every store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bson import Binary
+from pymongo.database import Database
+
+from data_stack.dataset.declarative import DatasetCard, DatasetFactory
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import DamagedBlockError, DatasetFileCorruptError, ReadOnlyStorageError
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, StorageConnector
+from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+
+N = 40_000
+SOURCE, PREPARED, MANIFEST = "numbers/1/raw/n.bin", "numbers/1/n.bin", "numbers/1/manifest.json"
+
+Damager = Callable[[str, str], None]
+Make = Callable[[Path, Database[Any]], tuple[StorageConnector, Damager]]
+
+
+def numbers_class(folder: Path, *, is_raw: bool = False) -> type[DatasetFactory]:
+    """Numbers; ``is_raw``: read from the source as it is."""
+    source = folder / "source.bin"
+    source.write_bytes(np.arange(N).tobytes())
+
+    class Raw(DatasetFactory):
+        card = DatasetCard("numbers", "1", license="CC0-1.0")
+        sources = (ResourceDefinition("raw/n.bin", source.as_uri()),)
+        splits = ("all",)
+
+        def open(self, split: str, prepared: Any) -> Any:
+            with prepared["raw/n.bin" if is_raw else "n.bin"] as file:
+                numbers = np.frombuffer(file.read(), np.int64)
+            return SequenceDatasetIterator([numbers, numbers, numbers])
+
+    class Numbers(Raw):
+        def preprocess(self, raw: Any, prepared: Any) -> None:
+            with raw["raw/n.bin"] as file, prepared.create("n.bin") as target:
+                target.write(file.read())
+
+    return Raw if is_raw else Numbers
+
+
+def overwrite(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def in_folder(folder: Path, _: Database[Any]) -> tuple[StorageConnector, Damager]:
+    def damage(what: str, identifier: str) -> None:
+        path = folder / "store" / identifier
+        path.unlink() if what == "lost" else overwrite(path)
+
+    return FileStorageConnector(folder / "store"), damage
+
+
+def in_objects(folder: Path, _: Database[Any]) -> tuple[StorageConnector, Damager]:
+    root = folder / "store" / ".data_stack"
+
+    def damage(what: str, identifier: str) -> None:
+        pointer = root / "resources" / f"{identifier}~"
+        parts = [path for path in (root / "objects").rglob("*") if path.is_file()] if identifier != MANIFEST else []
+        for path in [pointer] if what == "pointer" or not parts else parts:
+            path.unlink() if what == "lost" else overwrite(path)
+
+    return FsspecStorageConnector(f"file://{folder / 'store'}"), damage
+
+
+def in_mongodb(_: Path, mongodb: Database[Any]) -> tuple[StorageConnector, Damager]:
+    resources, chunks = mongodb["data_stack.resources"], mongodb["data_stack.chunks"]
+
+    def damage(what: str, identifier: str) -> None:
+        pointer: Any = resources.find_one({"_id": identifier})
+        chunk = {"files_id": pointer.get("file_id"), "n": 1}
+        if what == "pointer":
+            resources.update_one({"_id": identifier}, {"$set": {"sha256": 5}})
+        elif "data" in pointer:
+            change: Any = {"$set": {"data": Binary(b"damaged")}} if what == "content" else {"$unset": {"data": 1}}
+            resources.update_one({"_id": identifier}, change)
+        elif what == "content":
+            chunks.update_one(chunk, {"$set": {"data": Binary(bytes(65_536))}})
+        else:
+            chunks.delete_one(chunk)
+
+    uri = f"mongodb://{mongodb.client.address[0]}:{mongodb.client.address[1]}/{mongodb.name}"  # type: ignore[index]
+    return MongoDBStorageConnector(uri, chunk_bytes=65_536, inline_bytes=16_384), damage
+
+
+def cached(make: Make) -> Make:
+    def make_cached(folder: Path, mongodb: Database[Any]) -> tuple[StorageConnector, Damager]:
+        remote, damage = make(folder, mongodb)
+        return CachedStorageConnector(remote, folder / "cache", fresh_seconds=0), damage
+
+    return make_cached
+
+
+STORES: dict[str, Make] = {
+    "folder": in_folder,
+    "objects": in_objects,
+    "mongodb": in_mongodb,
+    "cached folder": cached(in_folder),
+    "cached objects": cached(in_objects),
+    "cached mongodb": cached(in_mongodb),
+}
+
+
+@pytest.fixture(params=STORES)
+def made(request: pytest.FixtureRequest, tmp_path: Path, mongodb: Database[Any]) -> tuple[StorageConnector, Damager]:
+    mongodb.command("ping")  # for its address
+    return STORES[request.param](tmp_path, mongodb)
+
+
+def without_cache(store: StorageConnector, folder: Path) -> StorageConnector:
+    """The store as another machine sees it, with an empty cache."""
+    return CachedStorageConnector(store.remote, folder) if isinstance(store, CachedStorageConnector) else store
+
+
+@pytest.mark.parametrize("what", ["content", "lost", "pointer"])
+@pytest.mark.parametrize("damaged", [[PREPARED], [MANIFEST], [PREPARED, SOURCE]], ids=["prepared", "manifest", "with source"])
+def test_it_is_prepared_again_when_it_is_loaded(
+    made: tuple[StorageConnector, Damager], tmp_path: Path, caplog: pytest.LogCaptureFixture, damaged: list[str], what: str
+) -> None:
+    store, damage = made
+    factory = numbers_class(tmp_path)
+    factory(store).prepare()
+
+    for identifier in damaged:
+        damage(what, identifier)
+    with caplog.at_level(logging.WARNING, "data_stack"):
+        iterator, _ = factory(without_cache(store, tmp_path / "other cache")).get_dataset_iterator()
+
+    assert [len(iterator), iterator[N - 1][0]] == [N, N - 1]
+    if (damaged, what) != ([MANIFEST], "lost"):  # then nothing tells that it was ready
+        assert "dataset 'numbers' is prepared again: " in caplog.text
+    assert damaged == [MANIFEST] or "data-stack copy --deep INTACT_STORE THIS_STORE numbers" in caplog.text
+    assert factory(store).verify() == []
+    iterator, _ = factory(store).get_dataset_iterator()
+    assert iterator[7][0] == 7
+
+
+def test_a_source_that_is_read_as_it_is_is_retrieved_again(made: tuple[StorageConnector, Damager], tmp_path: Path) -> None:
+    store, damage = made
+    factory = numbers_class(tmp_path, is_raw=True)
+    factory(store).prepare()
+
+    damage("content", SOURCE)
+    iterator, _ = factory(without_cache(store, tmp_path / "other cache")).get_dataset_iterator()
+
+    assert iterator[N - 1][0] == N - 1
+    assert factory(store).verify() == []
+
+
+def test_where_nothing_can_be_written_the_damage_is_the_cause_and_says_what_to_do(
+    tmp_path: Path, mongodb: Database[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    mongodb.command("ping")
+    store, damage = in_mongodb(tmp_path, mongodb)
+    factory = numbers_class(tmp_path)
+    factory(store).prepare()
+    damage("content", PREPARED)
+    uri = f"mongodb://{mongodb.client.address[0]}:{mongodb.client.address[1]}/{mongodb.name}"  # type: ignore[index]
+
+    with pytest.raises(ReadOnlyStorageError) as caught:
+        factory(MongoDBStorageConnector(uri, read_only=True)).get_dataset_iterator()
+    with pytest.raises(DamagedBlockError, match=r"data-stack prepare NAME --again.*data-stack copy --deep"):
+        store.verify_resource(PREPARED)
+
+    assert isinstance(caught.value.__cause__, DamagedBlockError)
+    assert "is damaged" in caplog.text
+    assert "copy --deep" in caplog.text
+
+
+def test_an_error_of_open_about_other_bytes_is_not_damage(tmp_path: Path) -> None:
+    opened = []
+
+    class Wrong(numbers_class(tmp_path)):  # type: ignore[misc]  # a class made by a function
+        def open(self, split: str, prepared: Any) -> Any:
+            opened.append(split)
+            if len(opened) > 1:
+                raise DatasetFileCorruptError("not a file of this author")
+            return super().open(split, prepared)
+
+    factory = Wrong(FileStorageConnector(tmp_path / "store"))
+    factory.prepare()
+
+    with pytest.raises(DatasetFileCorruptError, match="not a file of this author"):
+        factory.get_dataset_iterator()
+    assert len(opened) == 2
