@@ -62,6 +62,8 @@ def from_csv(
             pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             pa.csv.ConvertOptions(column_types=types, null_values=list(missing), strings_can_be_null=True),
         )
+    except MemoryError:  # Arrow's, which is an ArrowException too
+        raise
     except _UNREADABLE as error:
         advice = "; give another dtype: dtypes={'name': 'str'}" if "conversion" in str(error) else ""
         raise DatasetFileCorruptError(f"{name!r} cannot be read as CSV: {error!s:.300}{advice}") from error
@@ -109,6 +111,8 @@ def _column(name: str, key: str, rows: list[dict[str, Any]], type_: pa.DataType 
     try:
         is_converted = type_ is not None and (pa.types.is_temporal(type_) or pa.types.is_string(type_))
         return pa.array(values).cast(type_) if is_converted else pa.array(values, type_)
+    except MemoryError:
+        raise
     except _UNREADABLE as error:
         why = "are not of one type" if type_ is None else f"do not fit {type_}"
         raise DatasetFileCorruptError(
