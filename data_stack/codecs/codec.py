@@ -143,6 +143,7 @@ class Codec(ABC):
 
         Raises:
             ValueError: the bytes are not a valid record; any other exception counts as the same.
+            MemoryError: there is not enough memory for the value, which says nothing of the record.
         """
 
     @property
@@ -236,6 +237,8 @@ def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
         return value
     except RequestLimitError as error:
         raise error.at(name) from error
+    except MemoryError:
+        raise  # which says nothing of the file
     except Exception as error:  # a codec may raise anything
         raise DatasetFileCorruptError(f"{name} cannot be decoded: {type(error).__name__}: {str(error)[:300]}{hint}") from error
 

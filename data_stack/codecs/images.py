@@ -203,12 +203,13 @@ class ImageCodec(Codec):
         try:
             # By the one class that reads this format: Image.open would look for others, and has limits of its own.
             image: ImageFile.ImageFile = getattr(pillow(self._module), self._class)(io.BytesIO(record))
+            (width, height), n_frames = image.size, getattr(image, "n_frames", 1)
         except MemoryError:
             raise
         except Exception as error:  # Pillow's parsers raise SyntaxError, struct.error, OverflowError and others
             raise ValueError(f"this is no whole {self.name} image: {error!s:.200}") from error
-        self._check_pixels(*image.size)
-        if getattr(image, "n_frames", 1) > 1:
+        self._check_pixels(width, height)
+        if n_frames > 1:
             raise ValueError(f"a record of {self.name} holds one image, not an animation")
         return image
 

@@ -16,6 +16,7 @@ from data_stack.codecs.registry import register_codec
 from data_stack.util.request_limit import check_request
 
 _MAX_RATE = 2**31 - 1
+_MALLOC_FAILED = 17  # of libsndfile's codes
 #: FLAC's header has 36 bits for the number of samples; libsndfile reports more where it is left out.
 _MAX_SAMPLES = 2**36
 #: The dtype that samples of a subtype of libsndfile are read as; 24 bits become the upper ones of 32.
@@ -66,6 +67,7 @@ class SoundCodec(Codec):
                     raise ValueError(f"this is no {self.name} file, but {file.format}")
                 samples, rate = self._read(file), int(file.samplerate)
         except _soundfile().SoundFileError as error:
+            _raise_lack_of_memory(error)
             raise ValueError(f"a {self.name} file is damaged: {error!s:.200}") from error
         if self.rate is None:
             return samples, rate
@@ -79,6 +81,7 @@ class SoundCodec(Codec):
         try:
             _soundfile().write(file, native, rate, format=self.name.upper(), subtype=self._subtypes[native.dtype.name])
         except _soundfile().SoundFileError as error:
+            _raise_lack_of_memory(error)
             raise ValueError(f"libsndfile does not write shape {samples.shape} at {rate} samples a second: {error}") from error
         return file.getvalue()
 
@@ -118,6 +121,11 @@ class SoundCodec(Codec):
         if samples.nbytes > self.max_bytes:
             raise ValueError(f"sound of {samples.nbytes} bytes has more than max_bytes={self.max_bytes}, and could not be read")
         return samples if samples.ndim == 2 else samples[:, None], int(rate)
+
+
+def _raise_lack_of_memory(error: Exception) -> None:
+    if getattr(error, "code", None) == _MALLOC_FAILED:
+        raise MemoryError(str(error)) from error
 
 
 @register_codec

@@ -15,7 +15,12 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, check_range, import_optional
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError
-from data_stack.util.request_limit import check_request
+from data_stack.util.request_limit import check_request, has_memory
+
+#: What FFmpeg allocates at once at most.
+_MAX_FFMPEG_BYTES = (1 << 31) - 1
+#: What decoders need beside the frames.
+_DECODER_BYTES = 64 << 20
 
 _av = functools.partial(import_optional, "av", "a column of videos", "av", "video")
 
@@ -63,6 +68,8 @@ class VideoCodec(Codec):
             raise ValueError(f"a video of {video.nbytes} bytes has more than max_bytes={self.max_bytes}, and could not be read")
         try:
             return self._encode(video)
+        except MemoryError:
+            raise
         except _av().FFmpegError as error:
             raise ValueError(
                 f"{self.codec} does not encode a video of shape {video.shape} as {self.pixel_format}: {error}. Odd sizes "
@@ -92,7 +99,7 @@ class VideoCodec(Codec):
                         raise ValueError(f"frame {len(frames)} of a video is damaged")
                     frames.append(frame.to_ndarray(format="rgb24"))
             except _av().FFmpegError as error:
-                raise ValueError(f"a {self.name} video is damaged after {len(frames)} frames: {error}") from error
+                raise _refusal(f"a {self.name} video is damaged after {len(frames)} frames", error) from None
         if not frames or len(frames) < n_stated:
             raise ValueError(f"a {self.name} video is cut short: it has {len(frames)} frames, and says {n_stated or 'no number'}")
         return np.stack(frames)
@@ -117,11 +124,22 @@ class VideoCodec(Codec):
             # By this format only: some others are lists of files to be opened.
             container = _av().open(io.BytesIO(record), format=self.name)
         except (_av().FFmpegError, ValueError) as error:
-            raise ValueError(f"this is no {self.name} video: {error!s:.200}") from error
+            raise _refusal(f"this is no {self.name} video", error) from None
         if not container.streams.video or container.streams.video[0].codec_context is None:
             container.close()
             raise ValueError(f"a {self.name} file without a video that can be decoded")
         return container
+
+
+def _refusal(damage: str, error: Exception) -> Exception:
+    """The error for one of FFmpeg's, which calls damage a lack of memory and a lack of memory damage.
+
+    It never allocates more than a limit at once, whatever a file states.
+    """
+    asked = isinstance(error, MemoryError)
+    if not has_memory(_MAX_FFMPEG_BYTES if asked else _DECODER_BYTES):
+        return MemoryError("there is not enough memory to decode a video")
+    return ValueError(f"{damage}: {f'a part of it states more than {_MAX_FFMPEG_BYTES:,} bytes' if asked else error!s:.300}")
 
 
 @register_codec

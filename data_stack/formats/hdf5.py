@@ -22,7 +22,7 @@ from data_stack.formats.rows import StoredRowsColumn
 from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_apart, check_expansion, reading
 from data_stack.io.resources import StreamedResource
 from data_stack.util.exact import python_values
-from data_stack.util.request_limit import check_request, limit_bytes
+from data_stack.util.request_limit import check_request, has_memory, limit_bytes
 
 #: HDF5 reads a whole chunk for one row of it.
 _MAX_CHUNK_BYTES = 1 << 30
@@ -194,6 +194,7 @@ class _DatasetColumn(Column):
         self._length, self._name = len(dataset), dataset.name
         self._row_bytes = dataset.dtype.itemsize * math.prod(dataset.shape[1:])
         self._is_compressed = dataset.chunks is not None
+        self._chunk_bytes = math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
         #: Values of variable length: each may be as long as the file, and all may be the same bytes.
         self.rows_at_once = max(1, limit_bytes() // max(1, file.resource.size)) if dataset.dtype.hasobject else None
 
@@ -201,7 +202,7 @@ class _DatasetColumn(Column):
         return self._length
 
     def value(self, index: int) -> Any:
-        with self._file.reading():
+        with self._reading():
             value = self._dataset[index]
         return python_values(value) if isinstance(value, np.generic) else value
 
@@ -220,8 +221,19 @@ class _DatasetColumn(Column):
             check_request(n_bytes, what)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """As that of the file; HDF5 does not tell damage of a chunk from a lack of memory to unpack it."""
+        try:
+            with self._file.reading():
+                yield
+        except DatasetFileCorruptError as error:
+            if not self._is_compressed or has_memory(2 * self._chunk_bytes):
+                raise
+            raise MemoryError(f"there is not enough memory for a chunk of {self._name!r} of {self._file.name!r}") from error
+
     def _read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
-        with self._file.reading():
+        with self._reading():
             if indices is None:
                 return np.asarray(self._dataset[:])
             if not len(indices):

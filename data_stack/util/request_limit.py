@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import mmap
 import os
 import threading
 from collections.abc import Iterator
@@ -129,3 +130,12 @@ def _default_bytes() -> int:
         except (OSError, ValueError):  # no such file, or "max"
             continue
     return max(_FEWEST_BYTES, memory // 4)
+
+
+def has_memory(n_bytes: int) -> bool:
+    """Whether so many bytes can be had now: libraries that give one error for damage and for a lack of memory do not tell."""
+    try:
+        with mmap.mmap(-1, n_bytes):  # reserved, not used
+            return True
+    except OSError:
+        return False

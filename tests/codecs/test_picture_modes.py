@@ -99,6 +99,7 @@ def test_hugging_face_images_have_the_type_of_the_picture(name: str) -> None:
 
     assert_same(samples[0]["image"], name)
     assert_same(samples.read_batch([1, 0])["image"][1], name)
+    assert "image: array" in repr(samples)
     back: Any = samples.to_huggingface()
     assert (np.asarray(back[0]["image"]) == expected(name)).all()
 

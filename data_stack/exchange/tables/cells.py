@@ -87,6 +87,8 @@ def values_of(cells: pa.Array, name: str, *, has_nulls: bool, shape: tuple[int, 
         try:
             column = field.cells.column(field, cells, has_nulls=has_nulls)
             return column.array if lent and isinstance(column, ArrayColumn) else column.take(np.arange(len(cells)))
+        except MemoryError:  # Arrow's, which is an ArrowException too
+            raise
         except (CellError, ValueError, pa.ArrowException) as error:
             raise ConfigError(f"column {name!r} of type {cells.type!s:.80} cannot be read: {error!s:.200}; drop it") from error
     tensors = tensors if lent else tensors.copy()
@@ -132,6 +134,8 @@ def cells_of(values: _Array, name: str, origin: Origin | None = None) -> pa.Arra
         # polars looks at the number in the place of a null, too
         numbers = codes.fill_null(0).cast(type_.index_type).to_numpy()
         return pa.DictionaryArray.from_arrays(numbers, origin.categories, mask=null_mask(codes), ordered=type_.ordered)
+    except MemoryError:
+        raise
     except _UNSUITABLE as error:
         raise ConfigError(
             f"column {name!r} cannot become a column of Arrow: {error!s:.300}. Bring its values to one type with .map(…), or "

@@ -81,6 +81,8 @@ def from_csv(
     hint = _delimiter_hint(data, delimiter, encoding)
     try:
         table = read(types)
+    except MemoryError:  # Arrow's, which is an ArrowException too
+        raise
     except _UNREADABLE as error:
         advice = "; give another dtype: dtypes={'name': 'str'}" if "conversion" in str(error) else ""
         advice += f"; {hint}" if hint else ""
@@ -164,6 +166,8 @@ def _column(name: str, key: str, rows: list[dict[str, Any]], type_: pa.DataType 
     try:
         is_converted = type_ is not None and (pa.types.is_temporal(type_) or pa.types.is_string(type_))
         return pa.array(values).cast(type_) if is_converted else pa.array(values, type_)
+    except MemoryError:
+        raise
     except _UNREADABLE as error:
         why = "are not of one type" if type_ is None else f"do not fit {type_}"
         raise DatasetFileCorruptError(

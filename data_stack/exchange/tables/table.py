@@ -194,10 +194,10 @@ class TableIterator(ColumnsDatasetIterator):
 
     @property
     def column_types(self) -> dict[str, str]:
-        """Dtype of each column as text."""
+        """Dtype of each column as text; ``array`` where each value has its own."""
         declared = {name: column.declare() for name, column in self._columns_in_memory.items()}
         shapes = {name: str(each.shape).replace("None", "…") if each.shape else "" for name, each in declared.items()}
-        return {name: f"{each.dtype}{shapes[name]}{' or None' * each.is_nullable}" for name, each in declared.items()}
+        return {name: f"{each.dtype or 'array'}{shapes[name]}{' or None' * each.is_nullable}" for name, each in declared.items()}
 
     def __repr__(self) -> str:
         types = [f"{name}: {kind}" for name, kind in self.column_types.items()]

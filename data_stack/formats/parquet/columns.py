@@ -214,6 +214,8 @@ class CellColumn(GroupColumn):
             return None
         try:
             return self._decode(cell)
+        except MemoryError:
+            raise
         except Exception as error:  # decoders of plugins raise anything
             raise CellError(row, _tell(error)) from error
 
@@ -234,6 +236,8 @@ class CellColumn(GroupColumn):
                 if value.shape != shape:  # it would be repeated to fit
                     raise ValueError(f"a value of shape {value.shape} where {shape} belongs")
                 out[position] = value
+        except MemoryError:
+            raise
         except Exception as error:  # as above
             raise CellError(row, _tell(error)) from error
         return out
@@ -247,6 +251,8 @@ class CellColumn(GroupColumn):
                     values.append(None if cell is None else decode(cell))
                     if self._is_compressed:
                         request.add(values[-1])
+            except MemoryError:
+                raise
             except Exception as error:  # as above
                 raise CellError(row, _tell(error)) from error
         return values

@@ -21,6 +21,7 @@ from data_stack.exception import DatasetFileCorruptError, DataStackError, Resour
 from data_stack.formats.parquet.files import ParquetFiles
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
 from data_stack.formats.parquet.metadata import MANIFEST_KEY, ParquetFileRecord, ParquetManifest, read_metadata
+from data_stack.formats.parquet.types import arrow_schema_of
 from data_stack.io.content import contents_of_resources
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
@@ -213,7 +214,7 @@ class Footers:
         if not self.files.paths:
             return pa.schema([]) if self.beside is None else self.beside
         with reading_parquet(self.files.name(0)):
-            return self.of(0).schema.to_arrow_schema()
+            return arrow_schema_of(self.of(0))
 
     def name_of(self, group: int) -> str:
         """What to call a row group in messages."""
@@ -345,7 +346,7 @@ def reading_parquet(name: str) -> Iterator[None]:
     """Errors of pyarrow while it reads a file of that name as ours."""
     try:
         yield
-    except DataStackError:
+    except (DataStackError, MemoryError):  # Arrow's lack of memory is an ArrowException, too
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, NotImplementedError) as error:
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):

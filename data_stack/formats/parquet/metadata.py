@@ -16,6 +16,7 @@ from data_stack.exception import DatasetFileCorruptError, DataStackError, Unsupp
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST
 from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.parquet.types import arrow_schema_of
 from data_stack.io.folder import Folder
 from data_stack.util.untrusted_text import parse_json
 
@@ -245,8 +246,8 @@ def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> pa.Sche
         try:
             with folder.open(path) as resource:
                 footer = pq.read_metadata(resource)
-            schema = footer.schema.to_arrow_schema()
-        except DataStackError:
+            schema = arrow_schema_of(footer)
+        except (DataStackError, MemoryError):
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise DatasetFileCorruptError(

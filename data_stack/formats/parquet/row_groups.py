@@ -199,6 +199,8 @@ class RowGroups:
                 raise CellError(row, "it is null, but the schema says that the field is not nullable")
         except CellError as error:
             raise self.damage_error(group, name, error, rows) from error
+        except MemoryError:  # Arrow's, which is an ArrowException too
+            raise
         except (ValueError, pa.ArrowException) as error:
             raise DatasetFileCorruptError(f"{footers.name_of(group)}, field {name!r}: {error!s:.300}") from error
         return column

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
@@ -111,6 +112,32 @@ def name_of_arrow(type_: pa.DataType) -> str | None:
     if pa.types.is_time32(type_):
         return "time[ms]"
     return _NAMES.get(type_)
+
+
+def arrow_schema_of(footer: pq.FileMetaData) -> pa.Schema:
+    """The columns that the footer of a file tells.
+
+    Raises:
+        ValueError: the name of a time zone is no text; pyarrow would say so when it is asked for.
+    """
+    schema = footer.schema.to_arrow_schema()
+    for field in schema:
+        _check_time_zones(field.type)
+    return schema
+
+
+def _check_time_zones(type_: pa.DataType) -> None:
+    type_ = plain_type(type_)
+    if pa.types.is_timestamp(type_):
+        _ = type_.tz
+    elif is_list(type_):
+        _check_time_zones(type_.value_type)
+    elif pa.types.is_map(type_):
+        _check_time_zones(type_.key_type)
+        _check_time_zones(type_.item_type)
+    elif pa.types.is_struct(type_):
+        for number in range(type_.num_fields):
+            _check_time_zones(type_.field(number).type)
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:

@@ -203,6 +203,8 @@ class RaggedColumn(ValueColumn):
             return record
         try:
             return self._codec.decode(record)
+        except MemoryError:
+            raise
         except Exception as error:  # a codec may raise anything
             raise self._failure(index, error) from error
 
@@ -235,6 +237,8 @@ class RaggedColumn(ValueColumn):
                     values.append(value)
                     if self._codec.is_compressed:
                         request.add(value)
+        except MemoryError:
+            raise
         except Exception as error:  # a codec may raise anything
             raise self._failure(int(places[len(values)]), error) from error
         return values

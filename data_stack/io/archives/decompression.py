@@ -82,6 +82,8 @@ def decompress_chunks(stream: io.BufferedReader, name: str, compression: str, li
                     raise ArchiveError(f"{name!r} is truncated: it ends after {n_read:,} bytes. Fetch it again.")
             try:
                 output = decompressor.decompress(data, CHUNK_BYTES)
+            except MemoryError:
+                raise
             except Exception as error:  # each library has its own
                 if "memory" in str(error).lower():
                     raise ArchiveLimitError(

@@ -42,6 +42,20 @@ class Values:
         return found
 
 
+def _texts(cells: pa.Array) -> npt.NDArray[Any]:
+    """Text or bytes as objects.
+
+    Raises:
+        pyarrow.ArrowException: they are no text.
+        MemoryError: there is not enough memory.
+    """
+    try:
+        return cells.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # an array
+    except pa.ArrowException:  # which is the same if a str cannot be made
+        cells.validate(full=True)
+        raise MemoryError(f"there is not enough memory for {len(cells):,} texts") from None
+
+
 def plain_values(cells: pa.Array, dtype: FieldDtype | None = None) -> Values:
     """Scalars as an array of the dtype that Arrow's type has.
 
@@ -66,7 +80,7 @@ def plain_values(cells: pa.Array, dtype: FieldDtype | None = None) -> Values:
             cells = cells.cast(pa.large_string() if pa.types.is_large_binary(cells.type) else pa.string())
         elif wants_bytes and is_text(type_):
             cells = as_binary(cells)
-        return Values(cells.to_numpy(zero_copy_only=False), is_null)
+        return Values(_texts(cells), is_null)
     if pa.types.is_null(type_):
         return Values(np.empty(len(cells), dtype=object), is_null)
     if pa.types.is_decimal(type_):
