@@ -102,7 +102,7 @@ class ChecksumMismatchError(DatasetFileCorruptError):
     def __str__(self) -> str:
         return (
             f"resource {self.identifier!r} from {self.source} has {self.algorithm} {self.actual}, "
-            f"expected {self.expected}. Retry; if the source was republished, update the checksum in the dataset's definition."
+            f"expected {self.expected}. It is damaged, or another version: store it again from its source or a copy."
         )
 
 
@@ -265,6 +265,9 @@ class RetrievalError(DataStackError):
 
 class CorruptSourceError(RetrievalError, DatasetFileCorruptError):
     """No source delivered a resource, and at least one delivered wrong bytes. Nothing of them was stored."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\nIf the source was republished, update the checksum in the dataset's definition."
 
 
 class SeveralRetrievalErrors(RetrievalError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from importlib import import_module
@@ -40,17 +39,17 @@ def progress_as(progress: bool | None) -> Iterator[None]:
 
 
 def new_bar(*arguments: Any, **options: Any) -> Any:
-    """A tqdm bar: widgets in a notebook that has ipywidgets, text on standard error elsewhere; removed when done.
+    """A tqdm bar: an output of a notebook, text on standard error elsewhere; removed when done.
 
     Args:
         arguments: as for ``tqdm.tqdm``.
         options: as for ``tqdm.tqdm``.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about missing widgets
-        # Imported only if a bar is shown; tqdm.auto imports asyncio.
-        module = import_module("tqdm.auto" if _is_in_notebook() else "tqdm")
-    return module.tqdm(*arguments, leave=False, **options)
+    if _is_in_notebook():  # tqdm is imported only if a bar is shown
+        from data_stack.io.notebook_bar import NotebookBar
+
+        return NotebookBar(*arguments, **options)
+    return import_module("tqdm").tqdm(*arguments, leave=False, **options)
 
 
 def with_bar(items: Iterable[_Item], progress: bool | None, **options: Any) -> Iterable[_Item]:

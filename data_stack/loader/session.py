@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from data_stack.loader.schedule import Mark, Schedule
 from data_stack.loader.workers.workers import Workers
 from data_stack.util.forks import call_in_forks
 from data_stack.util.logger import logger
+from data_stack.util.tracebacks import frames_of_others
 
 
 @dataclass(slots=True)
@@ -193,6 +195,11 @@ class Session:
                 yield batch
                 del batch  # free the batch before the next one is made
                 self._check(iteration)
+        except KeyboardInterrupt as error:
+            with contextlib.suppress(KeyboardInterrupt):  # pressed again: nothing is waited for
+                if self._iteration is iteration:
+                    self.end_iteration()
+            raise error.with_traceback(frames_of_others(error.__traceback__)) from None
         finally:
             if self._iteration is iteration:
                 self.end_iteration()

@@ -11,15 +11,13 @@ from data_stack.exception import CatalogueUnavailableError, ConfigError, DataSta
 from data_stack.io.retriever.retriever import is_offline
 from data_stack.plugins.manager import PluginManager, default_manager
 from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.unknown_names import explain_scheme
 from data_stack.util.logger import logger
-from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from data_stack.dataset.catalogue import CatalogueEntry
     from data_stack.dataset.factory import BaseDatasetFactory
 
-#: Schemes, and the packages that bring their catalogues.
-_PACKAGES = {"doi": "datastack-doi", "hf": "datastack-huggingface", "openml": "datastack-openml", "sklearn": "datastack-sklearn"}
 _MOST_KEPT = 64
 
 
@@ -59,17 +57,6 @@ class Catalogues:
         made = copy.copy(found)
         made.storage_connector = store
         return exact, made
-
-
-def explain_scheme(identifier: str, plugins: PluginManager) -> str:
-    """What to do about a name, or a scheme with ``:``, that no catalogue takes; empty for names without a scheme."""
-    scheme, colon, _ = identifier.partition(":")
-    known = sorted(plugins.catalogues()) if colon else []
-    if scheme in known:
-        return f". A dataset of the catalogue is {scheme}:name, {scheme}:name@version or {scheme}:name#part"
-    packages = _PACKAGES.get(scheme) or " or ".join(_PACKAGES.values())
-    there = f"installed are: {', '.join(known) or 'none'}; `pip install {packages}` brings more"
-    return f". No catalogue {scheme!r:.40} is installed{did_you_mean(scheme, {*known, *_PACKAGES})}; {there}" if colon else ""
 
 
 def search_catalogues(

@@ -129,8 +129,9 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Loc
     except ConfigError as error:
         found = _find_splits(place.as_folder())
         if not found:
-            why = str(error).partition("; say")[0]
-            raise ConfigError(f"{why}. Say which it is: format= one of {', '.join(PLACE_FORMATS)}") from None
+            why, advises, _ = str(error).partition("; say")
+            which = f". Say which it is: format= one of {', '.join(PLACE_FORMATS)}" if advises else ""
+            raise ConfigError(f"{why}{which}") from None
     kinds = {kind for _, kind in found.values()}
     if len(kinds) > 1:
         held = ", ".join(f"{where.name} ({kind})" for where, kind in found.values())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,12 +24,12 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.plugins.dataset_class import check_dataset_class, make_factory
 from data_stack.plugins.manager import PluginManager, default_manager
 from data_stack.plugins.record import PluginRecord
-from data_stack.repository.catalogues import Catalogues, explain_scheme
+from data_stack.repository.catalogues import Catalogues
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.description import DatasetDescription
 from data_stack.repository.places import find_published, is_place, open_place, splits_of_place
 from data_stack.repository.policy import current_policies
-from data_stack.util.suggestions import did_you_mean
+from data_stack.repository.unknown_names import explain_unknown_dataset, install_command, list_names
 
 if TYPE_CHECKING:
     from data_stack.dataset.catalogue_name import CatalogueName
@@ -44,7 +43,6 @@ __all__ = ["DatasetDescription", "DatasetRepository", "default_repository"]
 
 _Factory: TypeAlias = "BaseDatasetFactory | type[BaseDatasetFactory]"
 _Names: TypeAlias = list[str]  # in the class below, list is a method
-_MOST_NAMES_SHOWN = 20
 
 
 class DatasetRepository:
@@ -65,7 +63,7 @@ class DatasetRepository:
         self._storage = storage
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {_list(self.list())}>"
+        return f"<{type(self).__name__}: {list_names(self.list())}>"
 
     # ------------------------------------------------------------------ the original's methods
 
@@ -349,8 +347,8 @@ class DatasetRepository:
         try:
             factory: Any = self.get_factory(name, connector)
         except DatasetNotFoundError as error:
-            package = (manifest.distribution or f"the package of {manifest.factory}").replace(" ", "==", 1)
-            raise DatasetNotFoundError(f"{connector!r} needs the plugin of {name}: pip install {package}. {error}") from None
+            command = install_command(manifest.distribution) if manifest.distribution else f"install that of {manifest.factory}"
+            raise DatasetNotFoundError(f"{connector!r} needs the plugin of {name}: {command}. {error}") from None
         ready = factory.readiness() if hasattr(factory, "readiness") else None
         if ready is None or ready.manifest is None:
             why = "it is of the original DataStack" if ready is None else ready.reason or "it needs other resources"
@@ -365,15 +363,7 @@ class DatasetRepository:
         return providers[0] if providers else None
 
     def _not_found(self, identifier: object, reason: str) -> DatasetNotFoundError:
-        names = self.list()
-        reason = reason or f"no dataset {identifier!r:.80} is registered"
-        advice = "" if self._plugins is None else explain_scheme(str(identifier), self._plugins)
-        if isinstance(identifier, str) and os.path.exists(identifier):
-            advice += f". To open the file or folder of that name, write {os.path.join(os.curdir, identifier)!r:.200}"
-        return DatasetNotFoundError(
-            f"{reason}{did_you_mean(identifier, names)}{advice}. There are: {_list(names)}. "
-            f"Plugins provide more; `data-stack doctor` shows the installed ones."
-        )
+        return DatasetNotFoundError(explain_unknown_dataset(identifier, reason, self.list(), self._plugins))
 
 
 @functools.cache
@@ -474,8 +464,3 @@ def _options(factory: _Factory) -> tuple[str, ...]:
     parameters = list(inspect.signature(opener).parameters.values())
     skipped = 3 if isinstance(factory, type) else 2  # self, split, prepared
     return tuple(str(p.replace(annotation=p.empty)) for p in parameters[skipped:])
-
-
-def _list(names: _Names) -> str:
-    shown = ", ".join(names[:_MOST_NAMES_SHOWN]) or "none"
-    return shown if len(names) <= _MOST_NAMES_SHOWN else f"{shown} and {len(names) - _MOST_NAMES_SHOWN:,} more"

@@ -12,6 +12,9 @@ import pytest
 from browse_kit import TOKEN, Samples, Serve, Served
 
 from data_stack import SequenceDatasetIterator
+from data_stack.dataset.iterator import InformedDatasetIterator
+from data_stack.dataset.meta import DatasetMeta
+from data_stack.dataset.reports.markup import whole_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright drives Chromium")
 
@@ -193,3 +196,27 @@ def test_nothing_is_wider_than_the_page_and_text_can_be_read(page: Page, picture
     ink, paper = (np.array([float(part) for part in colour[4:-1].split(",")]) / 255 for colour in colours)
     brightness = [0.2126 * r**2.2 + 0.7152 * g**2.2 + 0.0722 * b**2.2 for r, g, b in (ink, paper)]
     assert (max(brightness) + 0.05) / (min(brightness) + 0.05) > 12  # WCAG's contrast
+
+
+def test_no_word_of_a_report_is_broken_and_wide_tables_scroll(chromium: Browser) -> None:
+    names = ("image", "label", "measured_temperature", "recorded_at")
+    times = np.datetime64("2026-01-01T00:00:00", "us") + np.arange(60)
+    columns = [np.zeros((60, 8, 8), np.uint8), np.arange(60) % 3, np.arange(60) / 7, times]
+    meta = DatasetMeta(target_kind="label", class_names=("cat", "antidisestablishment", "dog"), column_names=names)
+    report = InformedDatasetIterator(SequenceDatasetIterator(columns), meta).report(statistics=True)
+
+    for width in (600, 1200):
+        page = chromium.new_page(viewport={"width": width, "height": 800})
+        page.set_content(whole_page("report", report.to_html()))
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate(BROKEN_WORDS) == []
+        page.close()
+
+
+BROKEN_WORDS = """() => [...document.querySelectorAll("th, td")].flatMap((cell) => [...cell.childNodes])
+  .filter((node) => node.nodeType === Node.TEXT_NODE).flatMap((node) => [...node.data.matchAll(/\\S+/g)].filter((word) => {
+    const range = document.createRange();
+    range.setStart(node, word.index);
+    range.setEnd(node, word.index + word[0].length);
+    return range.getClientRects().length > 1;
+  }).map((word) => word[0]))"""

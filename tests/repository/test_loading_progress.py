@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,22 @@ class Slow(data_stack.DatasetFactory):
 """
 
 
+class RecordingClient(NotebookClient):
+    """Keeps what each cell sent, for a finished bar leaves nothing."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.messages: dict[int, list[Any]] = defaultdict(list)
+
+    def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
+        self.messages[cell_index].append(msg["content"])
+        return super().process_message(msg, cell, cell_index)
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
-def test_a_notebook_shows_bars_unless_it_says_no(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_shows_bars_unless_it_says_no_and_a_finished_one_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DATA_STACK_OFFLINE", "1")
     cells = [
         f"data_stack.default_repository().register('slow', Slow, replace=True)\n"
@@ -96,8 +111,12 @@ def test_a_notebook_shows_bars_unless_it_says_no(tmp_path: Path, monkeypatch: py
         cells=list(map(nbformat.v4.new_code_cell, cells))
     )
 
-    NotebookClient(notebook, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    client = RecordingClient(notebook, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}})
 
-    shown, silent = (str(cell.outputs) for cell in notebook.cells)
+    client.execute()
+
+    shown, silent = (str(client.messages[number]) for number in (0, 1))
     assert ("slow: preparing" in shown, "slow: preparing" in silent) == (True, False)
-    assert "IProgress" not in shown
+    bars, *results = notebook.cells[0].outputs
+    assert (bars.output_type, bars.data) == ("display_data", {"text/plain": "", "text/html": ""})
+    assert [each.output_type for each in (*results, *notebook.cells[1].outputs)] == ["execute_result"] * 2

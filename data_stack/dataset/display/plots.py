@@ -23,15 +23,16 @@ except ImportError as error:
 
 _MOST_BARS = 50
 _MOST_UPRIGHT = 12
+_INK = "#777777"  # is read on light and on dark pages
 _MAX_CLASSES = 30  # distinct numbers; more are a histogram
 
 
 class Plot(Figure):
-    """A figure that notebooks display without pyplot, and that no state of pyplot keeps."""
+    """A figure that notebooks display without pyplot, and that no state of pyplot keeps; on the colour of the page."""
 
     def _repr_png_(self) -> bytes:
         stream = io.BytesIO()
-        self.savefig(stream, format="png", bbox_inches="tight")
+        self.savefig(stream, format="png", bbox_inches="tight", transparent=True)
         return stream.getvalue()
 
 
@@ -128,7 +129,7 @@ def plot_counts(
         axes.invert_yaxis()
         axes.set(xlabel=f"samples{more}")
     if len(counts) > 1:
-        axes.legend()
+        axes.legend(frameon=False, labelcolor=_INK)
     else:
         (axes.set_xlabel if is_upright else axes.set_ylabel)(next(iter(counts)))
     return figure
@@ -137,6 +138,10 @@ def plot_counts(
 def _figure(title: str) -> tuple[Plot, Any]:
     figure = Plot(layout="constrained")
     axes = figure.subplots()
+    axes.tick_params(colors=_INK)
+    parts: list[Any] = [*axes.spines.values(), axes.xaxis.label, axes.yaxis.label, axes.title]
+    for part in parts:
+        part.set_color(_INK)
     if title:
         axes.set_title(shorten(title))
     return figure, axes

@@ -9,6 +9,7 @@ from typing import Any, Union
 
 _MOST_CHARACTERS = 80
 _MOST_ROWS = 100
+_MAX_WORD = 28
 
 # The page's own colour and font, of a light or a dark theme; greys and blues that are read on both.
 _STYLE = """\
@@ -21,13 +22,15 @@ _STYLE = """\
 .data-stack h3 + p, .data-stack summary {opacity: .75}
 .data-stack .soft, .data-stack figcaption, .data-stack thead th {opacity: .68}
 .data-stack.data-stack thead th {font-weight: 400}
-.data-stack table {border-collapse: collapse; margin: .2em 0 .9em; font-size: 12px; border: 0}
+.data-stack table {border-collapse: collapse; margin: 0; font-size: 12px; border: 0}
 .data-stack tr, .data-stack tbody tr:nth-child(n):nth-child(n) {background: none; border: 0}
 .data-stack.data-stack th, .data-stack.data-stack td {padding: 3px 16px 3px 0; vertical-align: top; border: 0;
   border-bottom: 1px solid var(--line);
-  max-width: 34em; overflow-wrap: anywhere; white-space: normal}
-.data-stack.data-stack th {font-weight: 600; overflow-wrap: normal}
-.data-stack .number {font-variant-numeric: tabular-nums; white-space: nowrap}
+  max-width: 34em; overflow-wrap: break-word; white-space: normal}
+.data-stack.data-stack th {font-weight: 600}
+.data-stack.data-stack .number {font-variant-numeric: tabular-nums; white-space: nowrap}
+.data-stack.data-stack .long {overflow-wrap: anywhere; min-width: 14em}
+.data-stack .wide {overflow-x: auto; margin: .2em 0 .9em}
 .data-stack .tiles, .data-stack .beside {display: flex; flex-wrap: wrap; gap: 4px 14px; margin: .5em 0; align-items: flex-start}
 .data-stack .beside {gap: 0 40px}
 .data-stack .beside > div {flex: 1 1 360px; max-width: max-content; min-width: 0; overflow-x: auto}
@@ -321,8 +324,8 @@ def _html_of(block: Block) -> str:
     if isinstance(block, Paragraph):
         return f"<p>{_html(block.text)}</p>"
     if isinstance(block, Facts):
-        rows = "".join(f"<tr><th {_LEFT}>{_html(name)}</th><td {_LEFT}>{_html(fact)}</td></tr>" for name, fact in block.rows)
-        return f"<table>{rows}</table>"
+        rows = "".join(f"<tr>{_html_cell('th', name)}{_html_cell('td', fact)}</tr>" for name, fact in block.rows)
+        return f'<div class="wide"><table>{rows}</table></div>'
     if isinstance(block, Gallery):
         return f'<div class="tiles">{"".join(_tile(*tile) for tile in block.tiles)}</div>'
     if isinstance(block, Fold):
@@ -333,15 +336,18 @@ def _html_of(block: Block) -> str:
         return f'<div class="beside">{"".join(f"<div>{each}</div>" for each in documents)}</div>'
     header = _html_row("th", block.header, block.right)
     rows = "\n".join(_html_row("td", row, block.right) for row in block.limit_rows())
-    return f"<table>\n<thead>{header}</thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
+    return f'<div class="wide"><table>\n<thead>{header}</thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>'
 
 
 def _html_row(kind: str, cells: Sequence[str], right: frozenset[int]) -> str:
-    shown = []
-    for column, cell in enumerate(cells):
-        sort = f' class="number" {_RIGHT}' if column in right else f" {_LEFT}"
-        shown.append(f"<{kind}{sort}>{_html(cell)}</{kind}>")
-    return f"<tr>{''.join(shown)}</tr>"
+    return f"<tr>{''.join(_html_cell(kind, cell, column in right) for column, cell in enumerate(cells))}</tr>"
+
+
+def _html_cell(kind: str, cell: str, is_number: bool = False) -> str:
+    # Words stay whole, and a wide table scrolls; only what has no words, such as a digest or a URL, is broken.
+    is_long = not is_number and max(map(len, cell.split()), default=0) > _MAX_WORD
+    name = ' class="number"' if is_number else ' class="long"' if is_long else ""
+    return f"<{kind}{name} {_RIGHT if is_number else _LEFT}>{_html(cell)}</{kind}>"
 
 
 def _tile(picture: str, captions: Sequence[str]) -> str:

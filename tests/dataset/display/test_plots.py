@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 import data_stack
 from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
@@ -135,3 +137,19 @@ def test_what_cannot_be_plotted_is_an_error(wrong: Any) -> None:
         pets().take(0).plot()
     with pytest.raises(ConfigError, match="no target"):
         SequenceDatasetIterator([[1, 2]]).plot()
+
+
+def test_plots_are_read_on_light_and_dark_pages() -> None:
+    splits = data_stack.display.DatasetReport.of("digits").plot()
+
+    for figure in (splits, pets().plot(title="Pets"), pets().plot("weight")):
+        picture = np.asarray(Image.open(io.BytesIO(figure._repr_png_())))
+        assert picture[0, 0, 3] == 0
+        inks = {mpl.colors.to_rgb(each.get_color()) for each in figure.findobj(mpl.text.Text) if each.get_text()}
+        assert all(min(contrast(ink, paper) for paper in (1.0, 0.005)) > 4 for ink in inks)
+
+
+def contrast(ink: tuple[float, ...], paper: float) -> float:
+    """That of WCAG, with paper of this luminance."""
+    luminance = sum(weight * part**2.2 for weight, part in zip((0.2126, 0.7152, 0.0722), ink, strict=True))
+    return (max(luminance, paper) + 0.05) / (min(luminance, paper) + 0.05)

@@ -1,0 +1,21 @@
+"""Tracebacks for people who did not write data_stack."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+_NOT_THEIRS = {"data_stack", *sys.stdlib_module_names}
+
+
+def frames_of_others(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of data_stack, and of Python's own modules, in which it waits; None if no other is left."""
+    theirs = []
+    while traceback is not None:
+        if str(traceback.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _NOT_THEIRS:
+            theirs.append(traceback)
+        traceback = traceback.tb_next
+    kept = None
+    for each in reversed(theirs):
+        kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return kept
