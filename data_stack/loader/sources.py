@@ -375,12 +375,15 @@ def _source(given: AnySource) -> DatasetIteratorIF:
         return as_iterator(given)
     if hasattr(given, "__getitem__"):
         return _Function(given.__getitem__)
-    raise ConfigError(f"a source is a function of a step, or has len() and [i], not {given!r:.80}")
+    raise ConfigError(f"expected an iterator, a function of a step, or an object with [i], got {given!r:.80}")
 
 
 def _list_of(sources: Sequence[AnySource], name: str) -> list[DatasetIteratorIF]:
-    if isinstance(sources, DatasetIteratorIF) or callable(sources) or not len(sources):
-        raise ConfigError(f"{name} is given a list of sources, at least one, not {sources!r:.80}")
+    is_list = isinstance(sources, Sequence) and not isinstance(
+        sources, (DatasetIteratorIF, str, bytes, bytearray, memoryview, range)
+    )
+    if not is_list or callable(sources) or not len(sources):
+        raise ConfigError(f"{name} takes a list of sources, at least one, got {sources!r:.80}")
     return [_source(each) for each in sources]
 
 

@@ -35,7 +35,7 @@ def test_the_seed_of_epochs_has_an_effect() -> None:
 
     assert orders[0] != orders[1]
     assert sorted(orders[1]) == list(range(9))
-    with pytest.raises(TypeError, match="a source is"):
+    with pytest.raises(TypeError, match="expected a source"):
         ours.sources.Epochs(3, 4)
 
 
@@ -93,3 +93,9 @@ def test_one_of_several_processes_without_shards_is_warned(monkeypatch: pytest.M
         ours.Loader(DATA, 2, workers=0)
 
     ours.Loader(DATA, 2, workers=0, num_shards=1)  # silent
+
+
+@pytest.mark.parametrize("source", ["digits", {"train": DATA}, 3])
+def test_what_is_not_a_source_is_refused(source: Any) -> None:
+    with pytest.raises(TypeError, match="expected a source, a function of a step"):
+        ours.Loader(source, 2, workers=0)

@@ -11,6 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from loader_batches import numbers_given, numbers_to
 
@@ -18,6 +21,7 @@ from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, Sequ
 from data_stack.exception import ConfigError, LoadingError
 from data_stack.loader import BlockShuffled, Loader, Shuffled
 from data_stack.loader.conversion import Conversion, Pairs
+from data_stack.loader.torch import TorchDataset
 
 
 class Piecewise(Conversion):
@@ -359,3 +363,27 @@ def test_an_argument_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
 
     with pytest.raises(ConfigError):
         loader_of(arguments.pop("iterator"), arguments.pop("batch_size"), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("digits", r"got the text 'digits'; load the dataset first: data_stack\.load\('digits', split="),
+        (b"digits", "got bytes"),
+        (memoryview(b"digits"), "got memoryview"),
+        ({"train": SequenceDatasetIterator([[1]])}, r"got a dict of iterators; choose one of them: \['train'\]"),
+        ({"image": [1, 2]}, "got dict, whose .* SequenceDatasetIterator"),
+        (pd.DataFrame({"image": [1, 2]}), "got DataFrame, whose .*from_pandas"),
+        (pa.table({"image": [1, 2]}), "got Table, whose .* from_arrow"),
+        (pl.DataFrame({"image": [1, 2]}), "got DataFrame, whose .* from_polars"),
+        ([SequenceDatasetIterator([[1]])], "got a list of iterators"),
+        ((number for number in range(3)), "got generator .*; collect its samples in a list"),
+        (np.array(3), "got ndarray"),
+        (3, "got int 3"),
+        (loader_of([1, 2]), "got Loader"),
+    ],
+)
+def test_what_is_not_an_iterator_is_refused_with_what_to_pass(given: Any, message: str) -> None:
+    for make in (loader_of, TorchDataset, SequenceDatasetIterator([[1]]).combine):
+        with pytest.raises(ConfigError, match=f"expected an iterator.* {message}"):
+            make(given)

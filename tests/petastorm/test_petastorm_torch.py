@@ -337,3 +337,9 @@ def test_rows_of_several_readers_are_batched(table: Path, loader_class: Any, bat
 def test_arguments_that_make_no_sense_are_refused(table: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         DataLoader(reader(table), **options)
+
+
+@pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader, InMemBatchedDataLoader])
+def test_what_is_not_a_reader_is_refused_with_what_to_pass(table: Path, loader_class: Any) -> None:
+    with pytest.raises(ConfigError, match=r"expected a reader, got str .*make_reader\(url\)"):
+        loader_class(f"file://{table}", 16)

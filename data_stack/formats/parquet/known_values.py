@@ -18,7 +18,8 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet.files import ParquetFiles, partition_names
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import Predicate
-from data_stack.formats.parquet.selecting.expressions import could_match
+from data_stack.formats.parquet.selecting.expressions import could_match, is_instant, types_seen
+from data_stack.formats.parquet.selecting.predicate import InstantColumns
 from data_stack.util.stacked_values import objects
 
 #: What Python and pyarrow raise for bounds that a type does not hold, such as dates beyond those of Python.
@@ -42,10 +43,14 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
         columns = {}
         for field, of_files in zip(fields, zip(*values, strict=True), strict=True):
             columns[field.name] = np.concatenate([partition_array(field, value, 1) for value in of_files])
-        mask = predicate.mask(columns)
+        mask = predicate.mask(InstantColumns(columns, instants_of(schema, predicate)))
     elif predicate.bound is not None:
-        guarantees = [functools.reduce(operator.and_, map(partition_guarantee, fields, of_file)) for of_file in values]
-        mask = could_match(predicate.bound, types_of(schema, predicate), guarantees)
+        types = types_of(schema, predicate)
+        guarantees = [
+            functools.reduce(operator.and_, [partition_guarantee(*each, types) for each in zip(fields, of_file, strict=True)])
+            for of_file in values
+        ]
+        mask = could_match(predicate.bound, types, guarantees)
     else:
         return files
     kept = np.flatnonzero(mask).tolist() or [0]
@@ -57,8 +62,14 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
 
 
 def types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
-    """The types of the columns that a predicate needs."""
-    return pa.schema([(name, value_type(schema[name])) for name in predicate.fields])
+    """The types by which the bound of a predicate sees the columns that it needs."""
+    types = pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields])
+    return types if predicate.bound is None else types_seen(predicate.bound, types)
+
+
+def instants_of(schema: Schema, predicate: Predicate) -> frozenset[str]:
+    """Which of the columns that a predicate needs are times with a zone."""
+    return frozenset(name for name in predicate.fields if is_instant(schema[name].arrow_type()))
 
 
 def partition_value(field: Field, text: str | None, files: ParquetFiles, file: int) -> Any:
@@ -99,33 +110,28 @@ def partition_array(field: Field, value: Any, n_rows: int, *, has_nulls: bool = 
     return np.full(n_rows, value, field.dtype)
 
 
-def partition_guarantee(field: Field, value: Any) -> pc.Expression:
-    """What the value of a partition, None for null, says of all rows of its column."""
+def partition_guarantee(field: Field, value: Any, types: pa.Schema) -> pc.Expression:
+    """What the value of a partition, None for null, says of all rows of its column, whose type is in ``types``."""
     if value is None:
         return pc.field(field.name).is_null()
     try:
-        return pc.field(field.name) == pa.scalar(value.item() if isinstance(value, np.generic) else value, value_type(field))
+        plain = value.item() if isinstance(value, np.generic) else value
+        return pc.field(field.name) == pa.scalar(plain, types.field(field.name).type)
     except _NO_BOUND:
         return pc.scalar(True)
 
 
-def column_guarantee(field: Field, column: pq.ColumnChunkMetaData, n_rows: int, n_nulls: int | None) -> pc.Expression:
-    """What a footer says of all rows of a column."""
+def column_guarantee(field: pa.Field, column: pq.ColumnChunkMetaData, n_rows: int, n_nulls: int | None) -> pc.Expression:
+    """What a footer says of all rows of a column, whose values an expression sees as ``field`` says."""
     name, statistics = pc.field(field.name), column.statistics
     if n_nulls == n_rows:
         return name.is_null()
     try:
         if statistics is None or not statistics.has_min_max or not statistics.min <= statistics.max:  # NaN is not
             return pc.scalar(True)
-        bounds = name >= pa.scalar(statistics.min, value_type(field)), name <= pa.scalar(statistics.max, value_type(field))
+        bounds = name >= pa.scalar(statistics.min, field.type), name <= pa.scalar(statistics.max, field.type)
     except _NO_BOUND:
         return pc.scalar(True)
     if n_nulls != 0:
         bounds = bounds[0] | name.is_null(), bounds[1] | name.is_null()
     return bounds[0] & bounds[1]
-
-
-def value_type(field: Field) -> pa.DataType:
-    """The type that expressions see of a field: times are those of UTC, without a zone."""
-    type_ = field.cells.arrow_type(field)
-    return pa.timestamp(type_.unit) if pa.types.is_timestamp(type_) else type_

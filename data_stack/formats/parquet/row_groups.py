@@ -134,26 +134,27 @@ class RowGroups:
         is_of_objects = self._with_nulls[name] and not _gives_nan(self.schema[name])
         return np.empty(0, object) if is_of_objects else empty_column(self.schema[name])
 
-    def guarantee(self, group: int, names: Sequence[str], *, with_floats: bool) -> pc.Expression:
-        """What partitions and the footer say of all rows of a row group, in columns of these names.
+    def guarantee(self, group: int, types: pa.Schema, *, with_floats: bool) -> pc.Expression:
+        """What partitions and the footer say of all rows of a row group, in some columns.
 
         Args:
             group: the row group.
-            names: of the columns.
+            types: the types by which an expression sees these columns.
             with_floats: whether bounds of floats count, although NaN lies outside of them.
         """
         footers, found = self.footers, [pc.scalar(True)]
         file, n_rows, index = int(footers.file_of[group]), int(footers.n_rows[group]), int(footers.index_of[group])
         facts, stored = footers.facts(file), footers.of(file).row_group(index)
-        for field in map(self.schema.__getitem__, names):
+        for field in map(self.schema.__getitem__, types.names):
             leaves = facts.columns.get(field.name, [])
             if field.name in self._partitioned:
-                found.append(partition_guarantee(field, self._partition_values[file][field.name]))
+                found.append(partition_guarantee(field, self._partition_values[file][field.name], types))
             elif field.name in self._absent[file]:
                 found.append(pc.field(field.name).is_null())
             elif len(leaves) == 1 and isinstance(field.codec, ScalarCodec) and (with_floats or field.dtype not in _FLOATS):
                 n_nulls = int(facts.n_nulls[index, leaves[0]])
-                found.append(column_guarantee(field, stored.column(leaves[0]), n_rows, None if n_nulls < 0 else n_nulls))
+                kind, n_known = types.field(field.name), None if n_nulls < 0 else n_nulls
+                found.append(column_guarantee(kind, stored.column(leaves[0]), n_rows, n_known))
         return functools.reduce(operator.and_, found)
 
     # ------------------------------------------------------------------ inside

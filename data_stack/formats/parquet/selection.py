@@ -13,10 +13,11 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.stacking import Column, stack_values
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import CellError
-from data_stack.formats.parquet.known_values import types_of
+from data_stack.formats.parquet.known_values import instants_of, types_of
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.selecting import Predicate, PredicateError
 from data_stack.formats.parquet.selecting.expressions import could_match, suits_bounds_of_floats
+from data_stack.formats.parquet.selecting.predicate import InstantColumns
 from data_stack.io.parallel import Workers
 from data_stack.util.large_arrays import new_array
 from data_stack.util.processors import n_threads
@@ -204,8 +205,10 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
     chosen = chosen[n_rows > 0]
     if predicate.bound is not None:
         with_floats = suits_bounds_of_floats(predicate.bound)
-        guarantees = [groups.guarantee(group, predicate.fields, with_floats=with_floats) for group in chosen.tolist()]
-        chosen = chosen[could_match(predicate.bound, types_of(groups.schema, predicate), guarantees)]
+        types = types_of(groups.schema, predicate)
+        guarantees = [groups.guarantee(group, types, with_floats=with_floats) for group in chosen.tolist()]
+        chosen = chosen[could_match(predicate.bound, types, guarantees)]
+    instants = instants_of(groups.schema, predicate)
     found: dict[int, npt.NDArray[np.int32] | None] = {}
 
     def look_at(group: int) -> None:
@@ -218,7 +221,7 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
             except CellError as error:
                 raise groups.damage_error(group, name, error) from error
         try:
-            mask = predicate.mask(values)
+            mask = predicate.mask(InstantColumns(values, instants))
         except PredicateError as error:
             where = groups.footers.name_of(group) + ("" if error.row is None else f", row {error.row}")
             raise ConfigError(f"{where}: {error.reason}") from error

@@ -17,8 +17,8 @@ def convert(source: Any) -> Callable[[int], Any]:
         TypeError: it is neither.
     """
     function = source if callable(source) else getattr(source, "__getitem__", None)
-    if function is None:
-        raise TypeError(f"a source is a function of a step, or has [step], not {source!r:.80}")
+    if function is None or isinstance(source, (str, bytes, dict)):
+        raise TypeError(f"expected a source, a function of a step or an object with [step], got {source!r:.80}")
     return function  # type: ignore[no-any-return]  # whatever it returns
 
 

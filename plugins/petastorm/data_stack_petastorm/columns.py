@@ -9,9 +9,22 @@ from typing import Any
 import numpy as np
 
 from data_stack.dataset.iterator.stacking import stack_values
+from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field
 from data_stack.util.functions import has_parameter
 from data_stack_petastorm.schemas import as_schema
+
+
+def check_reader(reader: Any) -> None:
+    """Refuse what is not a reader, such as a URL.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not hasattr(reader, "batched_output"):
+        raise ConfigError(
+            f"expected a reader, got {type(reader).__name__} {reader!r:.80}; make one, for example make_reader(url)"
+        )
 
 
 def nested_names(fields: Mapping[str, Field]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from data_stack.exception import ConfigError, LoaderStateError, MissingDependenc
 from data_stack.loader import Loader
 from data_stack.loader.conversion import MissingValuesError
 from data_stack_petastorm.buffer import shuffle
-from data_stack_petastorm.columns import NanForNull, names_left_out
+from data_stack_petastorm.columns import NanForNull, check_reader, names_left_out
 from data_stack_petastorm.iteration import Reader, n_rows_of, sharding_of
 from data_stack_petastorm.schemas import as_schema
 from data_stack_petastorm.shards import Sharding
@@ -83,6 +83,7 @@ class _ReaderLoader(LoaderBase):
         self, reader: Any, batch_size: int, shuffling_queue_capacity: int, drop_last: bool, collate_fn: Any = None
     ) -> None:
         super().__init__()
+        check_reader(reader)
         self.reader, self.batch_size = reader, check_integer("batch_size", batch_size, at_least=1)
         self.shuffling_queue_capacity = shuffling_queue_capacity
         self._drop_last, self._collate = bool(drop_last), collate_fn
@@ -243,6 +244,7 @@ class DataLoader(_ReaderLoader):
         *,
         drop_last: bool = False,
     ) -> None:
+        check_reader(reader)
         is_batched = bool(reader.batched_output)
         collate_rows = None if collate_fn is decimal_friendly_collate else RowCollate(collate_fn, is_batched)
         super().__init__(reader, batch_size, shuffling_queue_capacity, drop_last, collate_rows)
@@ -311,6 +313,7 @@ class InMemBatchedDataLoader:
         rows_capacity: int | None = 1024,
         shuffle: bool = False,
     ) -> None:
+        check_reader(reader)
         check_integer("batch_size", batch_size, at_least=1)
         for name, value, least in (("rows_capacity", rows_capacity, 1), ("num_epochs", num_epochs, 0)):
             if value is not None:

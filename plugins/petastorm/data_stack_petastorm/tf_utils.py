@@ -14,7 +14,7 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet import Field
 from data_stack_petastorm.buffer import shuffle
-from data_stack_petastorm.columns import NanForNull, names_left_out
+from data_stack_petastorm.columns import NanForNull, check_reader, names_left_out
 from data_stack_petastorm.iteration import Reader
 from data_stack_petastorm.rows import row_type
 from data_stack_petastorm.schemas import as_schema
@@ -55,6 +55,7 @@ def make_petastorm_dataset(reader: Any) -> tf.data.Dataset:
         ConfigError: a field has values that TensorFlow has no tensors for. While iterating: errors are TensorFlow's, with our
             text in them, such as that a field has no value in some row.
     """
+    check_reader(reader)
     names_left_out(reader, warns=True)
     fields, signature = _fields_of(reader), _signature_of(reader)
     is_graph = not (tf.executing_eagerly() or tf.inside_function())
@@ -93,6 +94,7 @@ def tf_tensors(reader: Any, shuffling_queue_capacity: int = 0, min_after_dequeue
         tf.errors.OutOfRangeError: there are no more rows.
         ConfigError: row groups are to be shuffled, which are shuffled by the reader.
     """
+    check_reader(reader)
     if reader.batched_output and shuffling_queue_capacity > 0:
         raise ConfigError("a buffer of row groups shuffles no rows: take shuffle_rows=True of the reader, or make_reader")
     names_left_out(reader, warns=True)

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from sizes import sized
 
-from data_stack.formats.parquet import ParquetDataset
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet import Field, ParquetDataset, ScalarCodec, Schema
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.selecting import (
     Predicate,
@@ -63,7 +64,8 @@ def random_table(choice: random.Random) -> pa.Table:
 def random_predicate(choice: random.Random) -> Predicate:
     name = choice.choice(list(VALUES))
     values = VALUES[name][1]
-    in_utc = [value.replace(tzinfo=None) for value in values] if name == "zoned" else values
+    is_naive = name == "zoned" and choice.random() < 0.5  # a time without a zone is one of UTC
+    in_utc = [value.replace(tzinfo=None) for value in values] if is_naive else values
     comparable = [datetime.timedelta(hours=value.hour, minutes=value.minute) for value in values] if name == "clock" else in_utc
     if name == "unsigned":  # pyarrow takes Python's integers for int64, to which it cannot cast the large ones of a column
         comparable = [pa.scalar(value, pa.uint64()) for value in values]
@@ -117,3 +119,41 @@ def test_bounds_of_float32_leave_out_no_row_that_rounded_members_equal(tmp_path:
     pq.write_table(pa.table({"x": pa.array([0.1, 0.1], pa.float32())}), tmp_path / "a.parquet")
 
     assert len(ParquetDataset(tmp_path, filters=col("x").isin([0.1]))) == 2
+
+
+def test_times_with_a_zone_are_compared_as_pyarrow_does_and_spare_row_groups(tmp_path: Path) -> None:
+    utc, rome = datetime.timezone.utc, datetime.timezone(datetime.timedelta(hours=1))
+    times = [datetime.datetime(2020, 1, day, tzinfo=utc) for day in range(1, 9)]
+    zones = {
+        f"{unit} {zone}": pa.array(times, pa.timestamp(unit, zone)) for unit in ("ms", "us", "ns") for zone in ("UTC", "+01:00")
+    }
+    naive = pa.array([time.replace(tzinfo=None) for time in times], pa.timestamp("us"))
+    pq.write_table(pa.table({**zones, "naive": naive}), tmp_path / "a.parquet", row_group_size=2)
+
+    for name in zones:
+        of_zone = pa.scalar(times[4], zones[name].type)
+        for filters in (
+            col(name) >= times[4],
+            col(name) >= times[4].astimezone(rome if name[0] != "n" else utc),
+            [(name, ">=", times[4])],
+            col(name) >= of_zone,
+            in_reduce([col(name) >= times[4], col(name) > times[0].replace(tzinfo=None)], all),
+        ):
+            with patch.object(RowGroups, "read", autospec=True, side_effect=RowGroups.read) as read:
+                assert len(ParquetDataset(tmp_path, filters=filters)) == 4
+            assert read.call_count == (4 if isinstance(filters, Predicate) else 2)  # bounds are compared in one way only
+        assert pq.read_table(tmp_path / "a.parquet", filters=col(name) >= of_zone).num_rows == 4
+        assert len(ParquetDataset(tmp_path, filters=col(name).isin(times[:3]))) == 3
+    with pytest.raises(ConfigError, match=r"row group \d .*Cannot compare timestamp with timezone to timestamp without timezone"):
+        len(ParquetDataset(tmp_path, filters=col("naive") > times[0]))
+
+
+def test_partitions_by_time_are_compared_with_times_of_a_zone(tmp_path: Path) -> None:
+    for day in (1, 2):
+        (tmp_path / f"day=2020-01-0{day}T00%3A00%3A00").mkdir()
+        pq.write_table(pa.table({"id": [day]}), tmp_path / f"day=2020-01-0{day}T00%3A00%3A00" / "a.parquet")
+    schema = Schema("days", [Field("id", "i8"), Field("day", "M8[us]", (), ScalarCodec("timestamp"))])
+    after = col("day") > datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.timezone.utc)
+
+    for filters in (after, after & (col("id") > 0)):
+        assert ParquetDataset(tmp_path, schema=schema, filters=filters).read_column("id").tolist() == [2]

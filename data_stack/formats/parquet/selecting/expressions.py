@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +15,15 @@ from pyarrow.fs import LocalFileSystem
 
 from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.selecting.predicate import Bools, Columns, Predicate, PredicateError, as_times, column_of
+from data_stack.formats.parquet.selecting.predicate import (
+    Bools,
+    Columns,
+    InstantColumns,
+    Predicate,
+    PredicateError,
+    as_times,
+    column_of,
+)
 
 #: A column of nulls alone does not tell its type, but functions need one.
 _TYPES_OF_NULLS: Final = (pa.null(), pa.string(), pa.float64(), pa.bool_(), pa.timestamp("us"))
@@ -24,6 +32,19 @@ _UNSUITABLE: Final = (pa.ArrowException, ValueError, TypeError)
 #: Parts of an expression, as text, by which it may be true of NaN although its comparisons are false, as ``~(x > 3)`` is. Also
 #: ``is_in``, whose doubles pyarrow rounds for a column of float32, but not when it compares them with bounds.
 _TRUE_BEYOND_BOUNDS: Final = re.compile(r"\b\w+\(|\bfalse\b|\bnan\b", re.IGNORECASE)
+
+
+def is_instant(type_: pa.DataType) -> bool:
+    """Whether values of a type are times with a zone."""
+    return pa.types.is_timestamp(type_) and type_.tz is not None
+
+
+#: What makes the type of times with a zone, as expressions may see them. pyarrow compares zones or units that differ, not both.
+_WAYS_TO_SEE_INSTANTS: Final[tuple[Callable[[pa.DataType], pa.DataType], ...]] = (
+    lambda type_: pa.timestamp(type_.unit) if pa.types.is_timestamp(type_) else type_,
+    lambda type_: pa.timestamp(type_.unit, "UTC") if pa.types.is_timestamp(type_) else type_,
+    lambda type_: pa.timestamp("us", "UTC") if pa.types.is_timestamp(type_) else type_,
+)
 
 
 class ArrowPredicate(Predicate):
@@ -47,18 +68,16 @@ class ArrowPredicate(Predicate):
             raise ConfigError(f"{shorten(expression)} needs no field, so it says the same of all rows")
 
     def mask(self, columns: Columns) -> Bools:
-        import pyarrow.dataset  # brings pandas, which is slow to import
-
+        instants = columns.instants if isinstance(columns, InstantColumns) else frozenset(self.fields)
         problem: Exception | None = None
-        for type_of_nulls in _TYPES_OF_NULLS:
-            try:
-                table = pa.table({name: _arrow_array(column_of(columns, name), type_of_nulls) for name in self.fields})
-                found = pyarrow.dataset.dataset(table).to_table(columns={"found": self.bound}, use_threads=False)["found"]
-                if not pa.types.is_boolean(found.type):
-                    raise TypeError(f"it gives values of type {found.type}, not bools")
-                return np.asarray(found.fill_null(False), bool)
-            except _UNSUITABLE as error:
-                problem = problem or error
+        for see in _WAYS_TO_SEE_INSTANTS if instants else _WAYS_TO_SEE_INSTANTS[:1]:
+            for type_of_nulls in _TYPES_OF_NULLS:
+                try:
+                    arrays = {name: _arrow_array(column_of(columns, name), type_of_nulls) for name in self.fields}
+                    seen = {name: each.cast(see(each.type)) if name in instants else each for name, each in arrays.items()}
+                    return np.asarray(_evaluate(self.bound, seen).fill_null(False), bool)
+                except _UNSUITABLE as error:
+                    problem = problem or error
         raise PredicateError(f"pyarrow cannot evaluate {shorten(self.bound)}: {problem}") from problem
 
     def content(self) -> Any:
@@ -66,6 +85,29 @@ class ArrowPredicate(Predicate):
 
     def __repr__(self) -> str:
         return str(self.bound)
+
+
+def types_seen(bound: pc.Expression, types: pa.Schema) -> pa.Schema:
+    """The types of columns as :class:`ArrowPredicate` sees them.
+
+    A time without a zone in an expression is one of UTC, so it is compared with columns without a zone. A time with a zone is
+    compared with those columns only that have one.
+
+    Args:
+        bound: the expression.
+        types: of the columns that it needs.
+    """
+    ways = [
+        pa.schema([(each.name, see(each.type) if is_instant(each.type) else each.type) for each in types])
+        for see in _WAYS_TO_SEE_INSTANTS
+    ]
+    for seen in ways if ways[0] != types else ():
+        try:
+            _evaluate(bound, {field.name: pa.nulls(1, field.type) for field in seen})  # some checks need a row
+            return seen
+        except _UNSUITABLE:
+            continue
+    return ways[0]
 
 
 def could_match(bound: pc.Expression, types: pa.Schema, guarantees: Sequence[pc.Expression]) -> Bools:
@@ -76,7 +118,7 @@ def could_match(bound: pc.Expression, types: pa.Schema, guarantees: Sequence[pc.
         types: of the columns that it needs.
         guarantees: of each part, an expression that is true of all its rows.
     """
-    import pyarrow.dataset as arrow_dataset  # as above
+    import pyarrow.dataset as arrow_dataset  # brings pandas, which is slow to import
 
     # pyarrow simplifies the expression for each fragment; it opens no file
     form, system = arrow_dataset.ParquetFileFormat(), LocalFileSystem()
@@ -102,6 +144,20 @@ def _arrow_array(column: npt.NDArray[Any], type_of_nulls: pa.DataType) -> pa.Arr
     column = as_times(column)
     array = pa.array(list(column) if column.ndim > 1 or column.dtype == object else column)
     return array.cast(type_of_nulls) if pa.types.is_null(array.type) else array
+
+
+def _evaluate(bound: pc.Expression, arrays: Mapping[str, pa.Array]) -> pa.ChunkedArray:
+    """The bools that an expression gives of some columns.
+
+    Raises:
+        pyarrow.ArrowException, ValueError, TypeError: it does not suit their types, or gives others.
+    """
+    import pyarrow.dataset  # as above
+
+    found = pyarrow.dataset.dataset(pa.table(dict(arrays))).to_table(columns={"found": bound}, use_threads=False)["found"]
+    if not pa.types.is_boolean(found.type):
+        raise TypeError(f"it gives values of type {found.type}, not bools")
+    return found
 
 
 def _fields_in(serialized: bytes) -> set[str]:

@@ -18,6 +18,19 @@ Bools = npt.NDArray[np.bool_]
 Columns = Mapping[str, npt.NDArray[Any]]
 
 
+class InstantColumns(dict[str, npt.NDArray[Any]]):
+    """Columns, some of which are times of a known zone: instants, in UTC.
+
+    Args:
+        columns: as in :data:`Columns`.
+        instants: the names of these.
+    """
+
+    def __init__(self, columns: Columns, instants: frozenset[str]) -> None:
+        super().__init__(columns)
+        self.instants = instants
+
+
 class PredicateError(ConfigError):
     """A predicate cannot be applied to the values it was given; what it raised itself is chained.
 
