@@ -102,10 +102,10 @@ def find_published(source: str | os.PathLike[str]) -> tuple[PublishedDataset, St
     return open_published(text if text.startswith(("https://", "http://")) else location_of_place(text))
 
 
-def splits_of_place(source: str | os.PathLike[str]) -> tuple[str, ...]:
+def splits_of_place(source: str | os.PathLike[str], kind: str | None = None) -> tuple[str, ...]:
     """The names of the splits in a folder; empty for a dataset without; raises as :func:`find_places`."""
     place = location_of_place(source)
-    found = find_places(place)
+    found = find_places(place, kind)
     return tuple(name for name, (where, _) in found.items() if where != place)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
@@ -53,9 +54,13 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         """All but the first ``n_samples`` samples."""
         return self._stack_layer("view", indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
 
-    def shuffle(self, seed: int, *, epoch: int = 0) -> _Stack:
-        """All samples in an order that ``seed`` and ``epoch`` alone decide; no array of positions is kept for large iterators."""
-        return self._stack_layer("shuffled", seed=seed, epoch=epoch)
+    def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Stack:
+        """All samples in an order that ``seed``, any integer, and ``epoch`` decide; no array of positions for large iterators.
+
+        None draws a seed, which the iterator shows, as do its recipe and :meth:`explain`. Processes that share the samples need
+        the same one: give it there.
+        """
+        return self._stack_layer("shuffled", seed=secrets.randbelow(10**6) if seed is None else seed, epoch=epoch)
 
     def repeat(self, times: int) -> _Stack:
         """All samples ``times`` times, one pass after the other."""
@@ -312,7 +317,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
             parts = iterator.split({"train": 0.8, "val": 0.2}, stratify=True)     # parts["train"]
 
         Args:
-            ratios: sizes as fractions of sum 1; a mapping names the parts.
+            ratios: sizes as fractions of sum 1, or as counts of all samples, ``[1000, 437]``; a mapping names the parts.
             seed: decides the drawing.
             stratify: a column whose values shall be mixed equally in all parts; True for the target.
             group_by: a column whose equal values shall stay together in one part.
@@ -323,7 +328,8 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
             A list of iterators, or a dict if the parts have names.
 
         Raises:
-            ConfigError: ratios do not sum to 1, a class or group is too small or large, or arguments exclude each other.
+            ConfigError: ratios do not sum to 1, nor counts to the number of samples; a class or group is too small or large; or
+                arguments exclude each other.
         """
         return OPERATIONS["split"](self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by)
 
