@@ -149,7 +149,8 @@ class DatasetRepository:
                 return self._load_published(*published, split, config)
 
             def open_split(name: str | None) -> Any:
-                return open_place(identifier, name, **config)
+                with progress_as(progress):
+                    return open_place(identifier, name, **config)
 
             return load_expression(open_split, split, lambda: splits_of_place(identifier, config.get("format")))
         identifier = self.pin(identifier, storage)

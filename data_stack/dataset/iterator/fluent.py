@@ -13,6 +13,7 @@ from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
+    import os
     from datetime import timedelta
 
     import numpy as np
@@ -265,7 +266,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         self,
         max_bytes: int | None = None,
         *,
-        storage: StorageConnector | None = None,
+        storage: StorageConnector | str | os.PathLike[str] | None = None,
         identifier: str | None = None,
         version: str | None = None,
     ) -> _Stack:
@@ -275,7 +276,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
 
         Args:
             max_bytes: of a cache in memory; None for no limit.
-            storage: of a stored cache.
+            storage: of a stored cache: a path, a URL or a connector.
             identifier: of its resource in ``storage``; None for ``caches/`` and the fingerprint of this iterator.
             version: of what is stored: yours to change when the samples change and the fingerprint cannot know. Needed where an
                 iterator of your own class, a lambda or a callable object takes part.
