@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.names_of_others import FamiliarNames, yielding
+from data_stack.dataset.iterator.names_of_others import METHOD_ARGUMENTS, FamiliarNames, explains, yielding
 from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
@@ -36,8 +36,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
     true. A class that has an attribute of one of these names keeps it; data_stack itself does not call these methods.
 
     ``column`` and ``by`` name a column: a position in tuple samples, or its name where the dataset declares ``columns``; a key of
-    dict samples. ``by=None`` means the target,
-    of the iterator's meta if it has one, otherwise column 1.
+    dict samples. ``by=None`` means the target, of the iterator's meta if it has one, otherwise column 1.
     """
 
     # ------------------------------------------------------------------ which samples, in which order
@@ -55,6 +54,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         """All but the first ``n_samples`` samples."""
         return self._stack_layer("view", indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
 
+    @explains(METHOD_ARGUMENTS)
     def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Stack:
         """All samples in an order that ``seed``, any integer, and ``epoch`` decide; no array of positions for large iterators.
 
@@ -112,6 +112,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         """
         return self._stack_layer("balanced", by=self._class_column(by), seed=seed, n_samples=n_samples, epoch=epoch)
 
+    @explains(METHOD_ARGUMENTS)
     def filter(
         self, predicate: Callable[[Any], Any], *, column: ColumnKey | Sequence[ColumnKey] | None = None, batched: bool = False
     ) -> _Stack:
@@ -145,16 +146,8 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         offsets: Mapping[int, Sequence[ColumnKey] | None] | None = None,
     ) -> _Stack:
         """Runs of ``length`` consecutive samples, see ``WindowedDatasetIterator``."""
-        return self._stack_layer(
-            "windowed",
-            length=length,
-            stride=stride,
-            order_by=order_by,
-            max_gap=max_gap,
-            overlap=overlap,
-            group_by=group_by,
-            offsets=offsets,
-        )
+        arguments = {"stride": stride, "order_by": order_by, "max_gap": max_gap, "overlap": overlap, "group_by": group_by}
+        return self._stack_layer("windowed", length=length, **arguments, offsets=offsets)
 
     def shard(
         self, rank: int, world: int, *, contiguous: bool = False, uneven: Literal["keep", "pad", "drop"] = "keep"
@@ -164,6 +157,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
 
     # ------------------------------------------------------------------ what a sample is
 
+    @explains(METHOD_ARGUMENTS)
     def map(
         self,
         function: Callable[..., Any],
@@ -294,12 +288,14 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         return self._stack_layer("stored_cache", storage=storage, identifier=identifier, version=version)
 
     @yielding
+    @explains(METHOD_ARGUMENTS)
     def batch(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
         """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""
         return self._stack_layer("batched", batch_size=batch_size, drop_last=drop_last)
 
     # ------------------------------------------------------------------ divided
 
+    @explains(METHOD_ARGUMENTS)
     def split(
         self,
         ratios: Sequence[float] | Mapping[str, float] | None = None,
