@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def from_torch(dataset: Any, *, target: ColumnKey | None = None) -> DatasetItera
     return with_target(iterator, "torch", keys or [0, target], target, class_names)
 
 
-def from_folder(folder: Any, *, target: str | None = None) -> DatasetIteratorIF:
+def from_folder(folder: Any, *, target: str | None = None, on_error: Literal["raise", "skip"] = "raise") -> DatasetIteratorIF:
     """The pictures of a folder with a folder for each class as samples ``{"image", "label", "class", "path"}``.
 
     Each picture is an array in its own type, a palette gives its indices: see :mod:`data_stack.codecs.images`. See
@@ -72,12 +72,14 @@ def from_folder(folder: Any, *, target: str | None = None) -> DatasetIteratorIF:
     Args:
         folder: a path, a StorageConnector, or the Resources of a dataset.
         target: the column of the target; None: ``"label"`` where there are classes, whose names are the meta's ``class_names``.
+        on_error: ``"skip"`` decodes all pictures now, and leaves out those that are broken: the log counts them, and
+            ``broken`` of the iterator says why, by their paths.
 
     Raises:
         ResourceNotFoundError: there is no such folder.
         ConfigError: it holds images beside folders of classes; or there is no such column.
     """
-    iterator = ImageFolderIterator(folder)
+    iterator = ImageFolderIterator(folder, on_error=on_error)
     target = "label" if target is None and iterator.class_names else target
     class_names = iterator.class_names if target == "label" else ()
     return with_target(iterator, "folder", iterator.fields, target, class_names, "image")

@@ -14,7 +14,7 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from data_stack.codecs.codec import decode_file
 from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
@@ -29,7 +29,10 @@ from data_stack.exception import (
 )
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import folder_of
+from data_stack.io.progress import with_bar
 from data_stack.io.resources import StreamedResource
+from data_stack.util.executor import computing
+from data_stack.util.logger import logger
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
@@ -39,6 +42,8 @@ METADATA: Final = ("metadata.jsonl", "metadata.csv")
 PART: Final = ".metadata.jsonl.part"
 _MAX_METADATA_BYTES: Final = 1 << 30
 FILE_NAME: Final = "file_name"
+_N_AT_ONCE: Final = 64
+_N_REASONS_SHOWN: Final = 5
 
 
 def image_type_of_bytes(data: bytes) -> str | None:
@@ -95,6 +100,8 @@ class ImageFolderIterator(AccessedDatasetIterator):
         metadata: use the metadata, if there are some.
         codecs: codecs of one's own, by ``"jpg"``, ``"png"``, ``"webp"``, ``"tiff"``, ``"bmp"``, ``"pnm"``, ``"gif"``:
             ``{"png": PngCodec(mode="RGB")}`` reads palettes as colours.
+        on_error: ``"skip"`` leaves out images that cannot be decoded: all are decoded once, at the first access, and a warning
+            of the log counts those, which are in :attr:`broken`, too. ``"raise"``: each is an error when it is read.
 
     Raises:
         ConfigError: at the first access: images lie both in ``root`` and in folders of classes.
@@ -113,7 +120,11 @@ class ImageFolderIterator(AccessedDatasetIterator):
         decode: bool = True,
         metadata: bool = True,
         codecs: Codecs | None = None,
+        on_error: Literal["raise", "skip"] = "raise",
     ) -> None:
+        if on_error not in ("raise", "skip"):
+            raise ConfigError(f"on_error is 'raise' or 'skip', got {on_error!r:.60}")
+        self._broken: dict[str, str] | None = None if on_error == "skip" else {}
         self._folder = folder_of(root, prefix)
         self._decodes, self._metadata, self._given_codecs = decode, metadata, codecs
         self._found: _Index | None = None
@@ -125,6 +136,16 @@ class ImageFolderIterator(AccessedDatasetIterator):
     def class_names(self) -> tuple[str, ...]:
         """The classes in the order of their labels; none where metadata say what is known of an image."""
         return self._index().class_names
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """The images that ``on_error="skip"`` leaves out: why, by their paths."""
+        self._index()
+        return dict(self._broken or {})
+
+    @property
+    def _noted(self) -> str:  # type: ignore[override]  # read-only here
+        return f" without {len(self._broken):,} broken images" if self._broken else ""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -146,10 +167,12 @@ class ImageFolderIterator(AccessedDatasetIterator):
         }
 
     def _image(self, position: int) -> Any:
-        path = self._index().paths[position]
+        return self._read(self._index().paths[position], self._decodes)
+
+    def _read(self, path: str, decodes: bool) -> Any:
         with self._open(path) as resource:
             data = resource.read()
-        if not self._decodes:
+        if not decodes:
             return data
         return decode_file(codec_of(_type_of(path), self._given_codecs), data, self._folder.full_name(path))
 
@@ -160,8 +183,39 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     def _index(self) -> _Index:
         if self._found is None:
-            self._found = self._look_through()
+            self._found = self._without_broken(self._look_through())
         return self._found
+
+    def _without_broken(self, index: _Index) -> _Index:
+        if self._broken is None:
+            reasons = with_bar(
+                computing.map(self._why_broken, index.paths, at_once=_N_AT_ONCE),
+                None,
+                desc=f"decoding {self._folder.name}",
+                total=len(index.paths),
+                unit=" images",
+            )
+            self._broken = {path: why for path, why in zip(index.paths, reasons, strict=True) if why is not None}
+            if self._broken:
+                shown = "; ".join(list(self._broken.values())[:_N_REASONS_SHOWN])
+                logger.warning(
+                    "%s: %d of %d images are broken and left out, see `.broken`: %s%s",
+                    *(self._folder.name, len(self._broken), len(index.paths), shown),
+                    " …" if len(self._broken) > _N_REASONS_SHOWN else "",
+                )
+        if not self._broken:
+            return index
+        kept = [number for number, path in enumerate(index.paths) if path not in self._broken]
+        columns = {name: [values[number] for number in kept] for name, values in index.columns.items()}
+        return _Index([index.paths[number] for number in kept], columns, index.class_names)
+
+    def _why_broken(self, path: str) -> str | None:
+        try:
+            with decoding_for(current_request()):
+                self._read(path, decodes=True)
+        except DatasetFileCorruptError as error:
+            return str(error)
+        return None
 
     def _look_through(self) -> _Index:
         names = self._file_names()

@@ -9,8 +9,8 @@ from data_stack.dataset.encoders import encoder_from_state as encoder_from_known
 from data_stack.dataset.encoders import load_encoder as load_known_encoder
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
 from data_stack.exception import ConfigError
-from data_stack.io.storage_connectors import StorageConnector
 from data_stack.plugins.manager import default_manager
+from data_stack.repository.default_storage import Storage
 from data_stack.util.suggestions import did_you_mean
 
 
@@ -49,6 +49,6 @@ def encoder_from_state(state: Any) -> Encoder:
         return encoder_from_known_state(state, default_manager().encoder_kinds())
 
 
-def load_encoder(storage_connector: StorageConnector, identifier: str) -> Encoder:
+def load_encoder(storage_connector: Storage, identifier: str) -> Encoder:
     """As ``data_stack.dataset.encoders.load_encoder``, also of a kind that a plugin brings; imports the plugins."""
     return load_known_encoder(storage_connector, identifier, default_manager().encoder_kinds())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.lock import VARIABLE, load_by_lock
+from data_stack.repository.lock import VARIABLE, LockFile, load_by_lock
 from data_stack.repository.repository import DatasetDescription, default_repository
+from data_stack.repository.split_expressions import load_expression
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import InformedDatasetIteratorIF
@@ -23,6 +25,16 @@ def load(
     lock: str | os.PathLike[str] | None = None,
     **config: Any,
 ) -> InformedDatasetIteratorIF: ...
+@overload
+def load(
+    name: str,
+    split: list[str] | tuple[str, ...],
+    storage: Storage | None = None,
+    *,
+    progress: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    **config: Any,
+) -> list[InformedDatasetIteratorIF]: ...
 @overload
 def load(
     name: str,
@@ -45,25 +57,28 @@ def load(
 ) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]: ...
 def load(
     name: str,
-    split: str | None = None,
+    split: str | Sequence[str] | None = None,
     storage: Storage | None = None,
     *,
     progress: bool | None = None,
     lock: str | os.PathLike[str] | None = None,
     **config: Any,
-) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]:
+) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF] | list[InformedDatasetIteratorIF]:
     """Load the samples of a dataset; prepare them first if necessary.
 
     ::
 
         train = data_stack.load("digits", split="train")
         splits = data_stack.load("digits", storage="/data/sets")     # {"train": …, "test": …}
+        fit, check = data_stack.load("digits", split=["train[:80%]", "train[80%:]"])
 
     Args:
         name: of the dataset, see :func:`datasets`; ``"name@version"`` for a certain version, ``"distribution:name"`` where
             several distributions provide the name. Or a path or URL: ``"./pictures"``, ``"/data/train.csv"``, ``"s3://bucket/x.h5"``
             (it begins with ``./``, ``../``, ``/`` or ``~``, or has ``://``); what lies there is recognised and opened as it is.
-        split: name of the split; None for all of them.
+        split: name of the split, or an expression as of TFDS and Hugging Face: ``"train[:10%]"``, ``"train[-100:]+test"``,
+            ``"all"``, or a list of such; None for all splits. Slices are those of lists; percentages are rounded to the nearest
+            sample. A split that has just that name goes first.
         storage: where the dataset is kept: a connector, a path or a URL; None for ``$DATA_STACK_HOME``, or else the user's
             cache folder.
         progress: whether to draw bars while the dataset is retrieved, prepared and opened; None: in notebooks and on terminals.
@@ -74,8 +89,8 @@ def load(
             :func:`~data_stack.repository.places.open_place`: ``format``, ``target``, ``columns`` and so on.
 
     Returns:
-        An InformedDatasetIterator. For split None: a dict of one for each split, in the dataset's order; a legacy factory that
-        declares no splits returns its one iterator instead.
+        An InformedDatasetIterator; for a list of splits a list of these. For split None: a dict of one for each split, in the
+        dataset's order; a legacy factory that declares no splits returns its one iterator instead.
 
     Raises:
         DatasetNotFoundError: no dataset has that name or version; AmbiguousDatasetError: two plugins have it.
@@ -85,12 +100,20 @@ def load(
         PluginError: its plugin is broken, or returned no samples.
         RetrievalError, PreparationError, StorageError: it could not be prepared.
     """
-    loaded: InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]
     if path := lock or os.environ.get(VARIABLE):
-        loaded = load_by_lock(path, name, split, storage, progress, **config)
+
+        def load_split(each: str | None) -> Any:
+            return load_by_lock(path, name, each, storage, progress, **config)
+
+        loaded = load_expression(load_split, split, lambda: _locked_splits(path, name))
     else:
         loaded = default_repository().load(name, split, storage, progress=progress, **config)
-    return loaded
+    return loaded  # type: ignore[no-any-return]
+
+
+def _locked_splits(path: str | os.PathLike[str], name: str) -> list[str]:
+    configurations = LockFile.read(path).entry(name)["configurations"]
+    return list(dict.fromkeys(split for each in configurations for split in each["splits"] if split))
 
 
 def datasets() -> list[str]:

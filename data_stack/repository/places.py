@@ -30,6 +30,7 @@ PLACE_FORMATS: Final = (*FORMATS, "csv", "jsonl", "npy")
 _OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "csv": frozenset({"dtypes", "delimiter", "encoding", "missing"}),
     "jsonl": frozenset({"dtypes"}),
+    "images": frozenset({"on_error"}),
 }
 
 
@@ -72,7 +73,7 @@ def open_place(
         format: one of ``PLACE_FORMATS``; None for what names and content tell.
         target: the column of the target; None: that of the classes of image folders, otherwise there is none.
         columns: only these, in this order; None for all.
-        options: those of :func:`data_stack.from_csv` and :func:`data_stack.from_jsonl`.
+        options: those of :func:`data_stack.from_csv`, :func:`data_stack.from_jsonl` and :func:`data_stack.from_folder`.
 
     Returns:
         An iterator; of a folder with splits a dict of one for each, unless ``split`` names one.
@@ -102,10 +103,10 @@ def find_published(source: str | os.PathLike[str]) -> tuple[PublishedDataset, St
     return open_published(text if text.startswith(("https://", "http://")) else location_of_place(text))
 
 
-def splits_of_place(source: str | os.PathLike[str]) -> tuple[str, ...]:
+def splits_of_place(source: str | os.PathLike[str], kind: str | None = None) -> tuple[str, ...]:
     """The names of the splits in a folder; empty for a dataset without; raises as :func:`find_places`."""
     place = location_of_place(source)
-    found = find_places(place)
+    found = find_places(place, kind)
     return tuple(name for name, (where, _) in found.items() if where != place)
 
 
@@ -200,7 +201,7 @@ def _open(place: Location, kind: str, target: str | None, options: Mapping[str, 
         opened: Any = place.path or place.open()
         return from_csv(opened, target=target, **options) if kind == "csv" else from_jsonl(opened, target=target, **options)
     if kind == "images":
-        return from_folder(place.as_folder(), target=target)
+        return from_folder(place.as_folder(), target=target, **options)
     if kind == "npy":
         from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 

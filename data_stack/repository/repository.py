@@ -29,6 +29,7 @@ from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.description import DatasetDescription
 from data_stack.repository.places import find_published, is_place, open_place, splits_of_place
 from data_stack.repository.policy import current_policies
+from data_stack.repository.split_expressions import load_expression
 from data_stack.repository.unknown_names import explain_unknown_dataset, install_command, list_names
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class DatasetRepository:
     def load(
         self,
         identifier: str,
-        split: str | None = None,
+        split: str | Sequence[str] | None = None,
         storage: Storage | None = None,
         *,
         progress: bool | None = None,
@@ -124,15 +125,15 @@ class DatasetRepository:
         Args:
             identifier: name of the dataset; ``"name@version"`` for a certain version, ``"distribution:name"`` where several
                 distributions provide the name, ``"scheme:name@version#part"`` for a dataset of a catalogue.
-            split: name of the split; None for all of them.
+            split: name of the split, or an expression of names, or a list, see :func:`data_stack.load`; None for all splits.
             storage: where the dataset is kept: a connector, a path or a URL; None for the default store.
             progress: draw bars; see :func:`data_stack.load`.
             config: further options of the dataset.
 
         Returns:
-            An InformedDatasetIterator, whose recipe names the dataset, its version, split and options. For split None: a dict
-            of one for each split, in the dataset's order, or, if the factory declares no splits, the one iterator that it
-            returns without a split.
+            An InformedDatasetIterator, whose recipe names the dataset, its version, split and options; for a list of splits a
+            list of these. For split None: a dict of one for each split, in the dataset's order, or, if the factory declares no
+            splits, the one iterator that it returns without a split.
 
         Raises:
             DatasetNotFoundError: no dataset has that name or version; AmbiguousDatasetError: two plugins have it.
@@ -143,25 +144,29 @@ class DatasetRepository:
             RetrievalError, PreparationError, StorageError: it could not be prepared.
         """
         if is_place(identifier):
-            published = find_published(identifier)
-            return (
-                open_place(identifier, split, **config) if published is None else self._load_published(*published, split, config)
-            )
+            if (published := find_published(identifier)) is not None:
+                return self._load_published(*published, split, config)
+
+            def open_split(name: str | None) -> Any:
+                with progress_as(progress):
+                    return open_place(identifier, name, **config)
+
+            return load_expression(open_split, split, lambda: splits_of_place(identifier, config.get("format")))
         identifier = self.pin(identifier, storage)
         self.check_licence(identifier)
         factory = self.get_factory(identifier, storage)
 
-        def load_split(name: str | None) -> InformedDatasetIteratorIF:
+        def load_split(name: str | None) -> Any:
+            if name is None and splits:
+                from data_stack.dataset.display.splits import Splits
+
+                return Splits({each: load_split(each) for each in splits})
             with progress_as(progress):
                 given = factory.get_dataset_iterator(config if name is None else {"split": name, **config})
             return _add_meta(identifier, name, given, factory, origin=self._origin(identifier, factory, name, config))
 
         splits = _splits(factory)
-        if split is None and splits:
-            from data_stack.dataset.display.splits import Splits
-
-            return Splits({name: load_split(name) for name in splits})
-        return load_split(split)
+        return load_expression(load_split, split, lambda: splits or None)
 
     def get_factory(self, identifier: str, storage: Storage | None = None) -> BaseDatasetFactory:
         """The factory of a dataset; nothing is prepared.
@@ -339,7 +344,7 @@ class DatasetRepository:
         }
 
     def _load_published(
-        self, published: PublishedDataset, connector: StorageConnector, split: str | None, config: Mapping[str, Any]
+        self, published: PublishedDataset, connector: StorageConnector, split: Any, config: Mapping[str, Any]
     ) -> Any:
         name, manifest = published.name, published.manifest
         for policy in current_policies():

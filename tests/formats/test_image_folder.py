@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import data_stack
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError
 from data_stack.formats.image_folder import ImageFolderIterator
 from data_stack.formats.image_folder_writer import write_image_folder
@@ -175,3 +176,80 @@ def test_a_store_holds_images_too(tmp_path: Path) -> None:
 def test_what_no_folder_of_images_holds_is_refused_whole(tmp_path: Path, sample: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         write_image_folder(tmp_path / "out", [sample])
+
+
+# ------------------------------------------------------------------ broken images
+
+
+@pytest.fixture
+def broken(folder: Path) -> Path:
+    (folder / "cat/9.png").write_bytes((folder / "cat/9.png").read_bytes()[:60])
+    (folder / "dog/2.png").write_bytes(b"")
+    (folder / "zebra").mkdir()
+    (folder / "zebra/1.png").write_bytes(b"no image at all")
+    return folder
+
+
+def test_broken_images_are_left_out_counted_and_listed(broken: Path, caplog: pytest.LogCaptureFixture) -> None:
+    iterator: Any = data_stack.load(str(broken), on_error="skip")
+
+    assert [(each["path"], each["label"]) for each in iterator] == [("ant/deep/1.png", 0), ("cat/10.PNG", 1)]
+    assert iterator.dataset_meta.class_names == ("ant", "cat", "dog", "zebra")
+    assert sorted(iterator.broken) == ["cat/9.png", "dog/2.png", "zebra/1.png"]
+    assert "zebra/1.png cannot be decoded" in iterator.broken["zebra/1.png"]
+    assert repr(iterator).startswith("<InformedDatasetIterator: 2 samples without 3 broken images of ")
+    assert "3 of 5 images are broken and left out" in caplog.text
+    assert [len(iterator.read_column(name)) for name in ("image", "class")] == [2, 2]
+
+
+def test_broken_images_are_errors_unless_they_are_to_be_skipped(broken: Path) -> None:
+    iterator: Any = data_stack.load(str(broken))
+
+    assert (len(iterator), iterator.broken) == (5, {})
+    with pytest.raises(DatasetFileCorruptError, match=r"cat/9.png cannot be decoded"):
+        list(iterator)
+    with pytest.raises(ConfigError, match="on_error is 'raise' or 'skip', got 'ignore'"):
+        data_stack.load(str(broken), on_error="ignore")
+    with pytest.raises(ConfigError, match="has no option 'on_error'"):
+        (broken / "a.csv").write_text("x\n1\n")
+        data_stack.load(str(broken / "a.csv"), on_error="skip")
+
+
+def test_another_process_does_not_look_for_broken_images_again(broken: Path, caplog: pytest.LogCaptureFixture) -> None:
+    iterator = ImageFolderIterator(broken, on_error="skip", decode=False)
+    assert len(iterator) == 2
+    for path in iterator.broken:
+        (broken / path).write_bytes(png(PIXELS[0]))
+
+    assert len(pickle.loads(pickle.dumps(iterator))) == 2
+    assert caplog.text.count("left out") == 1
+    assert len(ImageFolderIterator(broken, on_error="skip")) == 5
+
+
+def test_metadata_of_broken_images_are_left_out_too(folder: Path) -> None:
+    lines = [{"file_name": path, "age": number} for number, path in enumerate(ORDER)]
+    (folder / "metadata.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (folder / ORDER[1]).write_bytes(b"")
+
+    iterator = ImageFolderIterator(folder, on_error="skip")
+
+    assert iterator.read_column("age").tolist() == [0, 2, 3]
+
+
+def test_a_link_out_of_the_folder_is_no_broken_image(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside.png").write_bytes(png(PIXELS[0]))
+    (folder / "cat/link.png").symlink_to(tmp_path / "outside.png")
+
+    with pytest.raises(MaliciousFilePathError):
+        len(ImageFolderIterator(folder, on_error="skip"))
+
+
+def test_splits_of_folders_skip_their_own_broken_images(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        (tmp_path / split / "cat").mkdir(parents=True)
+        for number in range(3):
+            (tmp_path / split / f"cat/{number}.png").write_bytes(b"" if split == "train" and number else png(PIXELS[number]))
+
+    splits: Any = data_stack.load(str(tmp_path), on_error="skip")
+
+    assert {name: (len(split), len(split.broken)) for name, split in splits.items()} == {"train": (1, 2), "test": (3, 0)}

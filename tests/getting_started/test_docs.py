@@ -26,13 +26,13 @@ import pytest
 import data_stack
 from data_stack import display, formats, loader
 from data_stack.dataset import encoders
-from data_stack.dataset.iterator.names_of_others import FUNCTIONS, LOAD_ARGUMENTS, LOADER_ARGUMENTS, METHODS
+from data_stack.dataset.iterator.names_of_others import FUNCTIONS, LOAD_ARGUMENTS, LOADER_ARGUMENTS, METHOD_ARGUMENTS, METHODS
 from data_stack.formats import parquet, records
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("plugins/*/README.md")]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
-WRITTEN_BY_READERS = {"f", "function", "g", "DataFrame", "enumerate", "len", "range"}
+WRITTEN_BY_READERS = {"f", "function", "g", "DataFrame", "enumerate", "len", "partial", "range"}
 
 
 NAMES = {"from_huggingface": "huggingface", "from_tfds": "tfds", "from_torchvision": "torchvision", "exchange": "pandas"}
@@ -41,7 +41,13 @@ NAMES = {"from_huggingface": "huggingface", "from_tfds": "tfds", "from_torchvisi
 def names_table(library: str) -> str:
     """What a migration page prints of the names of a library."""
     rows = ["| name | here |", "|---|---|"]
-    for names, shown in ((METHODS, "{}"), (FUNCTIONS, "{}(…)"), (LOADER_ARGUMENTS, "{}="), (LOAD_ARGUMENTS, "{}=")):
+    for names, shown in (
+        (METHODS, "{}"),
+        (FUNCTIONS, "{}(…)"),
+        (METHOD_ARGUMENTS, "{}="),
+        (LOADER_ARGUMENTS, "{}="),
+        (LOAD_ARGUMENTS, "{}="),
+    ):
         rows += [f"| `{shown.format(name)}` | {here.ours} |" for name, here in names.items() if library in here.libraries.split()]
     return "\n".join([f"<!-- names of {library} -->", *rows, "", "<!-- end of names -->"])
 

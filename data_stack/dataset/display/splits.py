@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from data_stack.dataset.display.page import IteratorPage
 from data_stack.dataset.reports.markup import Beside, Block, Heading, Paragraph, TextDocument
@@ -20,6 +20,13 @@ class Splits(dict[str, _Iterator], TextDocument):
     """
 
     __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        message = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if self and not name.startswith("_"):
+            first = next(iter(self))
+            message += f": it is a dict of splits. Take one of {', '.join(map(repr, self))}, as in splits[{first!r}]"
+        raise AttributeError(message, name=name, obj=self)
 
     def document(self, level: int = 1) -> list[Block]:
         """Title, the splits side by side, and once what they share."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from data_stack.dataset.encoders.continuous import ContinuousEncoder
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder, restore
 from data_stack.dataset.encoders.images import ImageEncoder
 from data_stack.dataset.encoders.transformer import SklearnEncoder
+from data_stack.dataset.iterator.registry import store_of
 from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import StorageConnector
@@ -40,23 +42,25 @@ def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = N
     return restore(state, {**BUILT_IN_KINDS, **(kinds or {})})
 
 
-def save_encoder(encoder: Encoder, storage_connector: StorageConnector, identifier: str) -> None:
-    """Store an encoder, fitted or not, under ``identifier``, as JSON with a digest.
+def save_encoder(encoder: Encoder, storage_connector: StorageConnector | str | os.PathLike[str], identifier: str) -> None:
+    """Store an encoder, fitted or not, under ``identifier``, as JSON with a digest; the store may be a path or a URL.
 
     Raises:
         ConfigError: a part of it is not plain data.
         StorageError: it could not be written.
     """
-    storage_connector.set_resource(identifier, [seal_json({"format": _FORMAT, "encoder": encoder.state()})])
+    store_of(storage_connector).set_resource(identifier, [seal_json({"format": _FORMAT, "encoder": encoder.state()})])
 
 
 def load_encoder(
-    storage_connector: StorageConnector, identifier: str, kinds: Mapping[str, type[Encoder]] | None = None
+    storage_connector: StorageConnector | str | os.PathLike[str],
+    identifier: str,
+    kinds: Mapping[str, type[Encoder]] | None = None,
 ) -> Encoder:
     """Read the encoder stored under ``identifier``; it transforms bit by bit as it did where it was fitted.
 
     Args:
-        storage_connector: the store.
+        storage_connector: the store, or its path or URL.
         identifier: in it.
         kinds: as of :func:`encoder_from_state`.
 
@@ -65,7 +69,7 @@ def load_encoder(
         DatasetFileCorruptError: it is damaged, or not a stored encoder.
         ConfigError: it is of an unknown kind, or of another format.
     """
-    with storage_connector.get_resource(identifier) as resource:
+    with store_of(storage_connector).get_resource(identifier) as resource:
         fields = JsonObject.unseal(resource.read(), f"the encoder in {identifier!r}")
     if (stored_format := fields.text("format")) != _FORMAT:
         raise ConfigError(f"the encoder in {identifier!r} has the format {stored_format!r:.40}; this version reads {_FORMAT!r}")

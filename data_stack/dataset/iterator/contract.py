@@ -68,6 +68,9 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
     _sample_ways: ClassVar[Ways]
     """Which methods read samples of exactly this class."""
 
+    _noted: str = ""
+    """What a representation says besides the number of samples."""
+
     _sample_access: SampleAccess | None = None
     """The access that :meth:`AccessedDatasetIterator.make_access` made."""
 
@@ -97,7 +100,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
             n_samples = f"{len(self):,} samples"
         except Exception:  # noqa: BLE001  # a broken iterator still has a repr
             n_samples = "unknown length"
-        return f"<{type(self).__name__}: {n_samples}>"
+        return f"<{type(self).__name__}: {n_samples}{self._noted}>"
 
     def __str__(self) -> str:
         # A class with a repr of its own prints as before.

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.names_of_others import FamiliarNames, yielding
+from data_stack.dataset.iterator.names_of_others import METHOD_ARGUMENTS, FamiliarNames, explains, yielding
 from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
+    import os
     from datetime import timedelta
 
     import numpy as np
@@ -34,8 +36,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
     true. A class that has an attribute of one of these names keeps it; data_stack itself does not call these methods.
 
     ``column`` and ``by`` name a column: a position in tuple samples, or its name where the dataset declares ``columns``; a key of
-    dict samples. ``by=None`` means the target,
-    of the iterator's meta if it has one, otherwise column 1.
+    dict samples. ``by=None`` means the target, of the iterator's meta if it has one, otherwise column 1.
     """
 
     # ------------------------------------------------------------------ which samples, in which order
@@ -53,9 +54,14 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         """All but the first ``n_samples`` samples."""
         return self._stack_layer("view", indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
 
-    def shuffle(self, seed: int, *, epoch: int = 0) -> _Stack:
-        """All samples in an order that ``seed`` and ``epoch`` alone decide; no array of positions is kept for large iterators."""
-        return self._stack_layer("shuffled", seed=seed, epoch=epoch)
+    @explains(METHOD_ARGUMENTS)
+    def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Stack:
+        """All samples in an order that ``seed``, any integer, and ``epoch`` decide; no array of positions for large iterators.
+
+        None draws a seed, which the iterator shows, as do its recipe and :meth:`explain`. Processes that share the samples need
+        the same one: give it there.
+        """
+        return self._stack_layer("shuffled", seed=secrets.randbelow(10**6) if seed is None else seed, epoch=epoch)
 
     def repeat(self, times: int) -> _Stack:
         """All samples ``times`` times, one pass after the other."""
@@ -106,6 +112,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         """
         return self._stack_layer("balanced", by=self._class_column(by), seed=seed, n_samples=n_samples, epoch=epoch)
 
+    @explains(METHOD_ARGUMENTS)
     def filter(
         self, predicate: Callable[[Any], Any], *, column: ColumnKey | Sequence[ColumnKey] | None = None, batched: bool = False
     ) -> _Stack:
@@ -139,16 +146,8 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         offsets: Mapping[int, Sequence[ColumnKey] | None] | None = None,
     ) -> _Stack:
         """Runs of ``length`` consecutive samples, see ``WindowedDatasetIterator``."""
-        return self._stack_layer(
-            "windowed",
-            length=length,
-            stride=stride,
-            order_by=order_by,
-            max_gap=max_gap,
-            overlap=overlap,
-            group_by=group_by,
-            offsets=offsets,
-        )
+        arguments = {"stride": stride, "order_by": order_by, "max_gap": max_gap, "overlap": overlap, "group_by": group_by}
+        return self._stack_layer("windowed", length=length, **arguments, offsets=offsets)
 
     def shard(
         self, rank: int, world: int, *, contiguous: bool = False, uneven: Literal["keep", "pad", "drop"] = "keep"
@@ -158,6 +157,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
 
     # ------------------------------------------------------------------ what a sample is
 
+    @explains(METHOD_ARGUMENTS)
     def map(
         self,
         function: Callable[..., Any],
@@ -260,7 +260,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         self,
         max_bytes: int | None = None,
         *,
-        storage: StorageConnector | None = None,
+        storage: StorageConnector | str | os.PathLike[str] | None = None,
         identifier: str | None = None,
         version: str | None = None,
     ) -> _Stack:
@@ -270,7 +270,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
 
         Args:
             max_bytes: of a cache in memory; None for no limit.
-            storage: of a stored cache.
+            storage: of a stored cache: a path, a URL or a connector.
             identifier: of its resource in ``storage``; None for ``caches/`` and the fingerprint of this iterator.
             version: of what is stored: yours to change when the samples change and the fingerprint cannot know. Needed where an
                 iterator of your own class, a lambda or a callable object takes part.
@@ -288,12 +288,14 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         return self._stack_layer("stored_cache", storage=storage, identifier=identifier, version=version)
 
     @yielding
+    @explains(METHOD_ARGUMENTS)
     def batch(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
         """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""
         return self._stack_layer("batched", batch_size=batch_size, drop_last=drop_last)
 
     # ------------------------------------------------------------------ divided
 
+    @explains(METHOD_ARGUMENTS)
     def split(
         self,
         ratios: Sequence[float] | Mapping[str, float] | None = None,
@@ -312,7 +314,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
             parts = iterator.split({"train": 0.8, "val": 0.2}, stratify=True)     # parts["train"]
 
         Args:
-            ratios: sizes as fractions of sum 1; a mapping names the parts.
+            ratios: sizes as fractions of sum 1, or as counts of all samples, ``[1000, 437]``; a mapping names the parts.
             seed: decides the drawing.
             stratify: a column whose values shall be mixed equally in all parts; True for the target.
             group_by: a column whose equal values shall stay together in one part.
@@ -323,7 +325,8 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
             A list of iterators, or a dict if the parts have names.
 
         Raises:
-            ConfigError: ratios do not sum to 1, a class or group is too small or large, or arguments exclude each other.
+            ConfigError: ratios do not sum to 1, nor counts to the number of samples; a class or group is too small or large; or
+                arguments exclude each other.
         """
         return OPERATIONS["split"](self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by)
 

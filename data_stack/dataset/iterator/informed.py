@@ -42,6 +42,10 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
 
     _forwards_attributes = True
 
+    @property
+    def _noted(self) -> str:  # type: ignore[override]  # read-only here
+        return getattr(self._dataset_iterator, "_noted", "")
+
     if not TYPE_CHECKING:  # a type checker is not to believe in every name
 
         def __getattr__(self, name: str) -> Any:

@@ -107,6 +107,10 @@ class MappedDatasetIterator(LayerDatasetIterator):
     ) -> None:
         if not callable(function):
             raise ConfigError(f"a map needs a function of a sample, got {function!r}")
+        if isinstance(column, (list, tuple)):
+            raise ConfigError(
+                f"column= names one column, got {column!r:.80}. A function of several takes the sample, with columns="
+            )
         what = ("a sample" if column is None else "a value") if not batched else "a batch" if column is None else "a column"
         check_takes(function, [what] if seed is None else [what, "a random generator"], _how_to_call(column, seed))
         super().__init__(dataset_iterator, function=function, batched=bool(batched))

@@ -108,11 +108,26 @@ FUNCTIONS: Mapping[str, Here] = {
 }
 """Functions and classes of packages."""
 
+METHOD_ARGUMENTS: Mapping[str, Here] = {
+    "batch_size": Here("nothing: batches of `map` and `filter` have the size in which samples are read", "huggingface"),
+    "buffer_size": Here("nothing: `shuffle(seed)` and `Loader(dataset, 64, shuffle=True)` are over all samples", "tfds"),
+    "drop_last_batch": Here("`drop_last=True`", "huggingface"),
+    "drop_remainder": Here("`drop_last=True`", "tfds"),
+    "fn_kwargs": Here("`functools.partial(function, …)`", "huggingface"),
+    "input_columns": Here('`column="image"`', "huggingface"),
+    "num_parallel_calls": Here("`data_stack.Loader(dataset, 64, workers=4)`", "tfds"),
+    "num_proc": Here("`data_stack.Loader(dataset, 64, workers=4)`", "huggingface"),
+    "remove_columns": Here('`map(function).select("image")`', "huggingface"),
+    "reshuffle_each_iteration": Here("`data_stack.Loader(dataset, 64, shuffle=True)`, or `at_epoch(1)`", "tfds"),
+    "test_size": Here("`split([0.8, 0.2])`", "huggingface"),
+    "train_size": Here("`split([0.8, 0.2])`", "huggingface"),
+    "with_indices": Here("`zip([*range(len(dataset))])` below the map", "huggingface"),
+}
+"""Arguments of methods of datasets."""
+
 LOADER_ARGUMENTS: Mapping[str, Here] = {
     "batch_sampler": Here("`shuffle=Bucketed(…)`, or another order", "torchvision"),
-    "buffer_size": Here("nothing: `shuffle=True` is over all samples", "tfds"),
     "collate_fn": Here("`collate=function`", "torchvision"),
-    "drop_remainder": Here("`drop_last=True`", "tfds"),
     "generator": Here("`seed=7`", "torchvision"),
     "multiprocessing_context": Here("`worker_kind=`", "torchvision"),
     "num_workers": Here("`workers=`; None measures how many pay", "torchvision"),
@@ -158,7 +173,7 @@ def explains(names: Mapping[str, Here]) -> Callable[[Callable[_Parameters, _Resu
         @functools.wraps(function)
         def called(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
             for name in foreign & kwargs.keys():
-                what = function.__qualname__.removesuffix(".__init__")
+                what = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
                 raise TypeError(f"{what}() has no argument {name!r}{explain(name, names)}")
             return function(*args, **kwargs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -43,6 +44,12 @@ OPERATIONS: dict[str, Callable[..., Any]] = _Operations()
 def import_all() -> None:
     """Import the modules of all layers and operations, which put them in."""
     sys.modules[__name__.rpartition(".")[0]].import_all()
+
+
+def store_of(storage: Any) -> Any:
+    """A store, by its path or URL, which only modules above know; anything else as it is."""
+    is_named = isinstance(storage, (str, os.PathLike))
+    return OPERATIONS["storage_connector_from_url"](storage) if is_named else storage
 
 
 def layer(name: str) -> Callable[[_Layer], _Layer]:

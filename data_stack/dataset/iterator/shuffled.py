@@ -35,3 +35,7 @@ class ShuffledDatasetIterator(DatasetIteratorView):
         key = derive_seed("shuffled", checked_seed, checked_epoch)
         super().__init__(dataset_iterator, permutation.KeyedPermutation(len(as_iterator(dataset_iterator)), key))
         self._made_with = {"seed": checked_seed, "epoch": checked_epoch}
+
+    @property
+    def _noted(self) -> str:  # type: ignore[override]  # read-only here
+        return f" shuffled with seed {self._made_with['seed']}"

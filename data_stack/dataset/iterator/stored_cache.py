@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -15,7 +16,7 @@ from data_stack.dataset.iterator.contract import (
     Sample,
     as_iterator,
 )
-from data_stack.dataset.iterator.registry import OPERATIONS, layer
+from data_stack.dataset.iterator.registry import OPERATIONS, layer, store_of
 from data_stack.dataset.iterator.stored_samples import StoredSamples, write_samples
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, ResourceNotFoundError
@@ -53,13 +54,13 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
 
     Args:
         dataset_iterator: what is read; it stays the caller's to close.
-        storage: where the resource is kept.
+        storage: where the resource is kept: a path, a URL or a connector, as for ``data_stack.load``.
         identifier: its name; None for ``caches/`` and the fingerprint, so that different samples never meet. The cache that a
             recipe or another epoch makes of this one has a name of that kind.
         version: change it when the samples change and the fingerprint does not. Required where there is no reliable fingerprint.
 
     Raises:
-        ConfigError: ``storage`` is no storage connector; ``dataset_iterator`` cannot be told from another one, and there is no
+        ConfigError: ``storage`` is no store; ``dataset_iterator`` cannot be told from another one, and there is no
             ``version``; or, at the first access, a sample has a value of another type, the
             iterator gives more or fewer samples than it says, or the resource of that name is no cache: it is not overwritten.
         MalformedIdentifierError: ``identifier`` is not in the grammar.
@@ -70,15 +71,14 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
     def __init__(
         self,
         dataset_iterator: DatasetIteratorIF,
-        storage: StorageConnector,
+        storage: StorageConnector | str | os.PathLike[str],
         identifier: str | None = None,
         *,
         version: str | None = None,
     ) -> None:
+        storage = store_of(storage)
         if not isinstance(storage, StorageConnector):
-            raise ConfigError(
-                f"a stored cache needs a storage connector, e.g. FileStorageConnector('/data'), not {storage!r:.80}"
-            )
+            raise ConfigError(f"a stored cache needs a store: a path, a URL or a StorageConnector, not {storage!r:.80}")
         if version is None:
             reason = OPERATIONS["why_untold"](as_iterator(dataset_iterator))
             if reason is not None:

@@ -20,7 +20,7 @@ from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers
 from data_stack.dataset.splits.splitting import (
     Shares,
-    check_ratios,
+    check_sizes,
     divide,
     divide_by_group,
     divide_by_time,
@@ -49,6 +49,8 @@ def check_division(
     """The arguments of :meth:`FluentIterator.split`, checked, those that matter only.
 
     * Without columns the samples are drawn. Each part's size is less than 1 from its share, the largest remainders rounded up.
+      Sizes that are integers of sum 2 or more are counts of samples, of all there are; ``group_by`` and ``time`` meet them as
+      nearly as groups and equal times allow.
     * ``stratify``: the members of each class are drawn; of each class and of the whole each part has less than 1 from its share.
     * ``group_by``: groups are placed whole, large ones first, see
       :func:`data_stack.dataset.splits.splitting.divide_by_group`. With
@@ -72,16 +74,15 @@ def check_division(
     if by is not None:
         return {"by": by}
     if ratios is None:
-        raise ConfigError("a split needs ratios, such as [0.8, 0.2], or by=…, a column that names the part of each sample")
+        raise ConfigError("a split needs sizes, such as [0.8, 0.2], or by=…, a column that names the part of each sample")
     if time is None:
         given["seed"] = check_integer("the seed of a split", seed)
     if not isinstance(ratios, Mapping):
-        return {"ratios": list(map(float, check_ratios(ratios))), **given}
+        return {"ratios": check_sizes(ratios), **given}
     for name in ratios:
         if not isinstance(name, str):
             raise ConfigError(f"parts are named by strings, not by {name!r}")
-    values = map(float, check_ratios(ratios.values(), tuple(ratios)))
-    return {"ratios": dict(zip(ratios, values, strict=True)), **given}
+    return {"ratios": dict(zip(ratios, check_sizes(ratios.values(), tuple(ratios)), strict=True)), **given}
 
 
 def has_names(division: Mapping[str, Any]) -> bool:
@@ -105,7 +106,7 @@ def divide_positions(dataset_iterator: DatasetIteratorIF, division: Mapping[str,
     if "by" in division:
         return _positions_by_name(iterator, division["by"]) if n_samples else {}
     ratios = division["ratios"]
-    shares = Shares.of_ratios(list(ratios.values()) if isinstance(ratios, dict) else ratios)
+    shares = Shares.of_sizes(list(ratios.values()) if isinstance(ratios, dict) else ratios, n_samples)
     if n_samples == 0:
         part_of: npt.NDArray[np.integer[Any]] = np.empty(0, dtype=np.uint8)
     elif "time" in division:

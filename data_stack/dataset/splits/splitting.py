@@ -51,6 +51,14 @@ def check_ratios(ratios: Iterable[Any], names: Sequence[str] | None = None) -> l
     return given
 
 
+def check_sizes(sizes: Any, names: Sequence[str] | None = None) -> list[int] | list[float]:
+    """Sizes of parts: counts, which are integers of sum 2 or more, or ratios, see :func:`check_ratios`."""
+    given: list[Any] = list(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, (str, bytes)) else []
+    if all(isinstance(each, (int, np.integer)) and type(each) is not bool and each >= 0 for each in given) and sum(given) > 1:
+        return list(map(int, given))
+    return list(map(float, check_ratios(sizes, names)))
+
+
 @dataclass(frozen=True)
 class Shares:
     """How much each part gets, as whole numbers of ``total``."""
@@ -66,6 +74,24 @@ class Shares:
         weights = [int(fraction * denominator) for fraction in fractions]
         divisor = math.gcd(*weights)
         return cls(tuple(weight // divisor for weight in weights), sum(weights) // divisor)
+
+    @classmethod
+    def of_sizes(cls, sizes: Sequence[float], n_samples: int) -> Shares:
+        """Of checked sizes.
+
+        Raises:
+            ConfigError: they are counts, but not of ``n_samples``.
+        """
+        counts = [size for size in sizes if isinstance(size, int)]
+        if len(counts) < len(sizes):
+            return cls.of_ratios(sizes)
+        if (left := n_samples - sum(counts)) != 0:
+            what = f"add a part for the other {left:,}" if left > 0 else f"{-left:,} too many"
+            raise ConfigError(
+                f"parts of {', '.join(f'{count:,}' for count in counts)} samples are {sum(counts):,} together, but there are "
+                f"{n_samples:,}: {what}, or give ratios that sum to 1"
+            )
+        return cls(tuple(counts), n_samples)
 
     @classmethod
     def equal(cls, n_parts: int) -> Shares:

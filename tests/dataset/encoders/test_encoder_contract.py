@@ -82,7 +82,7 @@ def load_and_transform(folder: str, column: Any) -> Any:
 
 def test_a_stored_encoder_transforms_alike_in_a_spawned_process(spawned: Pool, tmp_path: Path) -> None:
     encoder = ContinuousEncoder().fit(NUMBERS)
-    save_encoder(encoder, FileStorageConnector(str(tmp_path)), "fitted/encoder.json")
+    save_encoder(encoder, tmp_path, "fitted/encoder.json")
 
     assert_same_bits(spawned.apply(load_and_transform, (str(tmp_path), NUMBERS)), encoder.transform(NUMBERS))
 

@@ -338,6 +338,7 @@ def test_a_mapped_column_is_in_the_recipe() -> None:
         (lambda it: it.map(lambda image, random: image, column=0), "receives 1 argument, a value: .* needs a seed"),
         (lambda it: it.map(lambda sample: sample, seed=1), r"\(sample\) receives 2 arguments, a sample and a random generator"),
         (lambda it: it.map(lambda: 1, batched=True), "receives 1 argument, a batch"),
+        (lambda it: it.map(lambda a, b: (a, b), column=[0, 1]), r"column= names one column, got \[0, 1\]"),
         (lambda it: it.filter(lambda image, label: label), r"receives 1 argument, a sample: .* filter\(predicate, column="),
         (lambda it: it.filter(lambda label: label, column=[0, 1]), "receives 2 arguments, column 0 and column 1"),
     ],

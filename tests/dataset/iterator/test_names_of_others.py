@@ -12,7 +12,7 @@ import pytest
 
 import data_stack
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
-from data_stack.dataset.iterator.names_of_others import FUNCTIONS, LOAD_ARGUMENTS, LOADER_ARGUMENTS, METHODS
+from data_stack.dataset.iterator.names_of_others import FUNCTIONS, LOAD_ARGUMENTS, LOADER_ARGUMENTS, METHOD_ARGUMENTS, METHODS
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 
@@ -160,6 +160,27 @@ def test_an_argument_of_another_loader_is_an_error_that_says_ours(name: str) -> 
     with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
         data_stack.Loader([1, 2], 2, other=1)  # type: ignore[call-arg]
     assert list(inspect.signature(data_stack.Loader).parameters)[:3] == ["iterator", "batch_size", "shuffle"]
+
+
+@pytest.mark.parametrize("name", METHOD_ARGUMENTS)
+def test_an_argument_of_another_method_is_an_error_that_says_ours(name: str) -> None:
+    iterator: Any = SequenceDatasetIterator([[1, 2]])
+
+    for method in ("batch", "filter", "map", "shuffle", "split"):
+        if (method, name) != ("batch", "batch_size"):
+            with pytest.raises(TypeError, match=rf"^{method}\(\) has no argument '{name}'; here it is "):
+                getattr(iterator, method)(**{name: 4})
+    assert list(inspect.signature(iterator.shuffle).parameters) == ["seed", "epoch"]
+
+
+def test_a_dict_of_splits_says_that_it_is_one() -> None:
+    splits: Any = data_stack.load("digits")
+
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'map': it is a dict of splits. Take one of 'train', 'test', as in splits"
+    ):
+        splits.map(len)
+    assert copy.deepcopy(splits).keys() == pickle.loads(pickle.dumps(splits)).keys() == splits.keys()
 
 
 @pytest.mark.parametrize("name", LOAD_ARGUMENTS)

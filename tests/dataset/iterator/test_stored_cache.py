@@ -425,3 +425,17 @@ def test_processes_that_begin_at_once_all_get_the_samples(tmp_path: Path) -> Non
 
 
 # --- as a layer ----------------------------------------------------------------------------------------------------
+
+
+def test_a_store_is_a_connector_a_path_or_a_url(tmp_path: Path) -> None:
+    iterator = SequenceDatasetIterator([np.arange(9)])
+
+    for storage in (tmp_path, str(tmp_path), tmp_path.as_uri(), FileStorageConnector(str(tmp_path))):
+        cached = iterator.cache(storage=storage, identifier="kept/samples")
+
+        assert cached[3] == (3,)
+        assert (tmp_path / "kept/samples").is_file()
+    assert [sample for (sample,) in iterator.cache(storage="memory://")] == list(range(9))
+    for wrong, message in ((5, "a path, a URL or a StorageConnector, not 5"), ("nope://x", "no storage for URLs")):
+        with pytest.raises(ConfigError, match=message):
+            iterator.cache(storage=wrong)  # type: ignore[arg-type]

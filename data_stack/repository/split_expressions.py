@@ -1,0 +1,132 @@
+"""Splits as TFDS and Hugging Face write them: ``"train[:10%]"``, ``"train+test"``, ``"all"``, ``["train", "test"]``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+from data_stack.dataset.iterator.contract import as_iterator
+from data_stack.dataset.iterator.informed import InformedDatasetIterator
+from data_stack.dataset.meta import MetaFactory
+from data_stack.exception import UnknownSplitError
+from data_stack.util.suggestions import did_you_mean
+
+ALL = "all"
+_MAX_CHARACTERS, _MAX_TERMS = 1000, 100
+_TERM = re.compile(r"([^\[\]+]+)(?:\[([^\[\]+]*)\])?")
+_BOUND = re.compile(r"([+-]?[0-9_]{1,18}(?:\.[0-9]{1,9})?)(%?)")
+_EXAMPLES = '"train[:10%]", "train[-1000:]", "train[100:200]+test", "all", or a list of such'
+
+_Bound = tuple[float, bool]
+"""A number, and whether it is a percentage."""
+
+
+def load_expression(load: Callable[[str | None], Any], split: Any, known: Callable[[], Collection[str] | None]) -> Any:
+    """Load what a split says: a split of just that name, if there is one, or an expression.
+
+    The parts of an expression are views and combinations of whole splits, so that recipes and lock files know them.
+
+    Args:
+        load: gives one split by its name, and for None a dict of all, or the only iterator.
+        split: a name, an expression, a list of these, or None.
+        known: gives the names of the splits; None where the dataset does not declare them.
+
+    Raises:
+        UnknownSplitError: an expression is malformed, or names a split that there is not.
+    """
+    if isinstance(split, (list, tuple)):
+        if not all(isinstance(each, str) for each in split) or not 0 < len(split) <= _MAX_TERMS:
+            raise UnknownSplitError(f"a list of splits is one to {_MAX_TERMS} names or expressions, got {split!r:.80}")
+        return [load_expression(load, each, known) for each in split]
+    if not isinstance(split, str) or not (split == ALL or re.search(r"[\[\]+]", split)):
+        return load(split)
+    names = known()
+    if (names is not None and split in names) or (names is None and "[" not in split):
+        return load(split)
+    terms = _parse(split, names)
+    if names:  # all are looked up before the first is loaded
+        for name, _, _ in terms:
+            if name != ALL and name not in names:
+                raise UnknownSplitError(
+                    f"there is no split {name!r:.80}{did_you_mean(name, names)}, in {split!r}; {_list(names)}"
+                )
+    needed = dict.fromkeys(name for name, _, _ in terms)
+    whole = {name: _load_all(load) if name == ALL and name not in (names or ()) else load(name) for name in needed}
+    return _tagged(_joined([_sliced(whole[name], start, stop) for name, start, stop in terms]), split)
+
+
+def _parse(split: str, names: Collection[str] | None) -> list[tuple[str, _Bound | None, _Bound | None]]:
+    """Names with the bounds of their slices."""
+    wrong = f"split {split!r:.80} cannot be read: "
+    how = f"Write it as {_EXAMPLES}; {_list(names)}"
+    if len(split) > _MAX_CHARACTERS or split.count("+") >= _MAX_TERMS:
+        raise UnknownSplitError(f"{wrong}it has more than {_MAX_CHARACTERS:,} characters or {_MAX_TERMS} parts. {how}")
+    terms = []
+    for text in re.split(r"\+(?![^\[]*\])", split):  # a plus inside of brackets is a sign
+        found = _TERM.fullmatch(text.strip().replace("[+", "[").replace(":+", ":"))
+        if found is None or not found[1].strip():
+            raise UnknownSplitError(f"{wrong}{text.strip()!r:.60} is no name, or name with a slice. {how}")
+        bounds: list[_Bound | None] = [None, None]
+        if found[2] is not None:
+            start, colon, stop = found[2].partition(":")
+            if not colon:
+                raise UnknownSplitError(f"{wrong}a slice has a colon, [{found[2]}] has none. {how}")
+            bounds = [_bound(each.strip(), f"{wrong}[{found[2]}] is no slice", how) for each in (start, stop)]
+        terms.append((found[1].strip(), bounds[0], bounds[1]))
+    return terms
+
+
+def _bound(text: str, wrong: str, how: str) -> _Bound | None:
+    if not text:
+        return None
+    found = _BOUND.fullmatch(text)
+    try:
+        number = float(found[1]) if found is not None and found[2] else int(found[1]) if found is not None else None
+    except ValueError:  # 1.5 samples, or underscores at the ends
+        number = None
+    if number is None:
+        raise UnknownSplitError(f"{wrong}: {text!r:.40} is neither a number of samples nor of percent. {how}")
+    if found is not None and found[2] and abs(number) > 100:
+        raise UnknownSplitError(f"{wrong}: {text} is more than 100 %. {how}")
+    return number, bool(found and found[2])
+
+
+def _sliced(iterator: Any, start: _Bound | None, stop: _Bound | None) -> Any:
+    """A slice as of a list, where percentages are rounded to the nearest sample, halves to the even one, as TFDS and HF do."""
+    if start is None and stop is None:
+        return iterator
+    first, end = (None if bound is None else _position(bound, len(iterator)) for bound in (start, stop))
+    return as_iterator(iterator)._stack_layer("view", indices=slice(first, end))
+
+
+def _position(bound: _Bound, n_samples: int) -> int:
+    number, is_percentage = bound
+    distance = round(abs(number) * n_samples / 100.0) if is_percentage else int(abs(number))
+    # from the end also where the percentage is rounded to nothing: the last 1 % of 20 samples are none of them, not all
+    return max(n_samples - distance, 0) if number < 0 else distance
+
+
+def _load_all(load: Callable[[str | None], Any]) -> Any:
+    loaded = load(None)
+    return _joined(list(loaded.values())) if isinstance(loaded, dict) else loaded
+
+
+def _joined(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else as_iterator(parts[0])._stack_layer("combined", *parts[1:])
+
+
+def _tagged(iterator: Any, split: str) -> Any:
+    """With the expression as the tag of its meta, if it has one."""
+    if not isinstance(iterator, InformedDatasetIterator):
+        return iterator
+    meta = MetaFactory.copy_dataset_meta(iterator.dataset_meta)
+    identifier = meta.identifier and f"{meta.dataset_name or meta.identifier}/{split}"
+    return InformedDatasetIterator(
+        iterator._dataset_iterator, replace(meta, dataset_tag=split, identifier=identifier), origin=iterator._origin
+    )
+
+
+def _list(names: Collection[str] | None) -> str:
+    return f"the splits are: {', '.join(names)}" if names else "the dataset has no splits by name"
