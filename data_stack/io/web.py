@@ -16,7 +16,6 @@ import os
 import random
 import re
 import socket
-import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -105,9 +104,9 @@ def use_session(url: str, session: requests.Session) -> None:
         session.auth, session.verify = ("reader", password), "/etc/ssl/company.pem"
         data_stack.io.web.use_session("https://data.example.org", session)
     """
-    from data_stack.io.web_sessions import SESSIONS
+    from data_stack.io.web_sessions import use
 
-    SESSIONS.use(_origin(url), session)
+    use(_origin(url), session)
 
 
 def is_web(place: str) -> bool:
@@ -322,7 +321,7 @@ class Exchange:
         raise WebError(f"redirects more than {self._max_redirects} times")
 
     def _send(self, headers: Mapping[str, str], auth: tuple[bytes, bytes] | None) -> requests.Response:
-        from data_stack.io.web_sessions import send  # data_stack is imported without requests
+        from data_stack.io.web_sessions import causes_of, send  # data_stack is imported without requests
 
         while True:
             self._hold(None)
@@ -332,7 +331,7 @@ class Exchange:
             except OSError as error:
                 # A server may have closed a connection that was kept alive; then there is another one, or a new one.
                 was_kept = self._line is not None and not self._is_new and not self._watch.is_overdue and not self._is_cut
-                if not was_kept or not any(isinstance(each, ConnectionError) for each in _causes(error)):
+                if not was_kept or not any(isinstance(each, ConnectionError) for each in causes_of(error)):
                     raise
 
     def _hold(self, sock: socket.socket | None, is_new: bool = False) -> None:
@@ -368,13 +367,34 @@ class Exchange:
         except DataStackError:
             raise
         except Exception as error:
-            from urllib3.exceptions import HTTPError
+            from data_stack.io.web_sessions import explain
 
-            if not isinstance(error, (OSError, ValueError, http.client.HTTPException, HTTPError)):
+            if (explained := explain(error, self.timeout_seconds)) is None:
                 raise
             self._check_cut()
-            said, transient = _explain(error, self.timeout_seconds)
-            raise WebError(redact(said[:300], self._source, *getproxies().values()), transient) from None
+            raise WebError(redact(explained[0][:300], self._source, *getproxies().values()), explained[1]) from None
+
+
+def ask(url: str, receive: Callable[[Exchange], _Result], limits: Limits, *, seconds: float = 0.0, **options: Any) -> _Result:
+    """What ``receive`` makes of the answer to a GET request, which is repeated as :func:`retrying` says.
+
+    Args:
+        url: as for :class:`Exchange`.
+        receive: checks and reads an answer.
+        limits: of the retries and pauses.
+        seconds: beyond which nothing is retried, after :func:`web_timeout`.
+        options: of the exchange.
+
+    Raises:
+        WebError: as for :func:`retrying`.
+    """
+    deadline = time.monotonic() + web_timeout() + seconds
+
+    def attempt() -> _Result:
+        with Exchange(url, limits=limits, deadline=deadline, **options) as answer:
+            return receive(answer)
+
+    return retrying(attempt, limits, deadline=deadline)
 
 
 # ---------------------------------------------------------------------- small questions
@@ -405,33 +425,3 @@ def _asked_pause(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, TypeError, OverflowError):
         return None
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, and those that it was raised for: requests and urllib3 wrap them several times."""
-    waiting, seen = [error], set[int]()
-    while waiting:
-        each = waiting.pop()
-        if id(each) not in seen:
-            seen.add(id(each))
-            yield each
-            inner = (*each.args, getattr(each, "reason", None), each.__cause__, each.__context__)
-            waiting.extend(cause for cause in inner if isinstance(cause, BaseException))
-
-
-def _explain(error: Exception, timeout_seconds: float) -> tuple[str, bool]:
-    """What an error of a library says, and whether a retry may help."""
-    causes = list(_causes(error))
-    for cause in causes:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"its TLS certificate is refused: {cause.verify_message}", False
-        if isinstance(cause, socket.gaierror):
-            return f"the host cannot be found: {cause.strerror}", cause.errno == socket.EAI_AGAIN
-        if isinstance(cause, http.client.IncompleteRead):
-            return "the connection was cut", True
-    for cause in causes:
-        if isinstance(cause, TimeoutError):
-            return f"no answer within {timeout_seconds:g} s", True
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror[0].lower() + cause.strerror[1:], True
-    return f"{type(causes[-1]).__name__}: {causes[-1]}", not isinstance(error, ValueError)

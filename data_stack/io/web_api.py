@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -13,7 +12,7 @@ from urllib.parse import urlencode
 
 from data_stack.exception import CatalogueBusyError, CatalogueError, CatalogueUnavailableError
 from data_stack.io.retriever.retriever import is_offline
-from data_stack.io.web import Exchange, Limits, WebError, retrying, web_timeout
+from data_stack.io.web import Exchange, Limits, WebError, ask
 
 #: The longest pause that a server may ask for is a minute.
 _LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.2, max_wait_seconds=60.0, max_bytes=64 << 20)
@@ -59,15 +58,13 @@ def ask_json(
     who, _, what = asked.partition(" for ")
     if is_offline():
         raise CatalogueUnavailableError(f"{who} was not asked for {what}, as DATA_STACK_OFFLINE is set")
-    deadline = time.monotonic() + web_timeout() + _LIMITS.max_wait_seconds
     full_url = f"{url}{'&' if '?' in url else '?'}{urlencode(params, doseq=True)}" if params else url
 
-    def attempt() -> JsonAnswer:
-        with Exchange(full_url, own_headers=own_headers, limits=_LIMITS, deadline=deadline) as answer:
-            return JsonAnswer(answer.status, answer.headers, _parse(answer.read(_LIMITS.max_bytes)))
+    def receive(answer: Exchange) -> JsonAnswer:
+        return JsonAnswer(answer.status, answer.headers, _parse(answer.read(_LIMITS.max_bytes)))
 
     try:
-        found = retrying(attempt, _LIMITS, deadline=deadline)
+        found = ask(full_url, receive, _LIMITS, seconds=_LIMITS.max_wait_seconds, own_headers=own_headers)
     except WebError as error:
         if error.status == 429:
             raise CatalogueBusyError(f"{who} was asked too often for {what}: retry later") from None

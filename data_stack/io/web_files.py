@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any, Final
 from urllib.parse import quote
 
 from data_stack.exception import ResourceNotFoundError, StorageError, StorageUnavailableError
 from data_stack.io.redaction import shorten
-from data_stack.io.web import Exchange, Limits, WebError, retrying, web_timeout
+from data_stack.io.web import Exchange, Limits, WebError, ask
 
 _LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.3)
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
@@ -41,14 +40,9 @@ class WebFiles:
             StorageUnavailableError: the server does not answer.
             StorageError: it does not serve ranges, or answers something else.
         """
-        url, deadline = f"{self.url}/{quote(file)}", time.monotonic() + web_timeout()
-
-        def attempt() -> bytes:
-            with Exchange(url, headers={"Range": f"bytes={start}-{stop - 1}"}, limits=_LIMITS, deadline=deadline) as answer:
-                return self._receive(answer, file, start, stop)
-
+        url, headers = f"{self.url}/{quote(file)}", {"Range": f"bytes={start}-{stop - 1}"}
         try:
-            return retrying(attempt, _LIMITS, deadline=deadline)
+            return ask(url, lambda answer: self._receive(answer, file, start, stop), _LIMITS, headers=headers)
         except WebError as error:
             kind = StorageUnavailableError if error.transient else StorageError
             raise kind(f"could not read {shorten(url)}: {error.reason}") from None

@@ -1,12 +1,14 @@
-"""Sessions of requests, whose connections are kept alive, are a process's own, and can be cut by another thread."""
+"""How requests is used: sessions whose connections are a process's own and can be cut by another thread, and what errors mean."""
 
 from __future__ import annotations
 
 import functools
+import http.client
 import os
 import socket
+import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import requests
@@ -14,6 +16,7 @@ from requests.adapters import HTTPAdapter
 from requests.hooks import dispatch_hook
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import HTTPError
 
 _CONNECTIONS: Final = 32
 
@@ -48,67 +51,49 @@ def _show(sock: socket.socket, is_new: bool) -> None:
         line(sock, is_new)
 
 
-class _Connection(_Shown, HTTPConnection):
-    pass
-
-
-class _TLSConnection(_Shown, HTTPSConnection):
-    pass
-
-
 class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
+    ConnectionCls = type("_Connection", (_Shown, HTTPConnection), {})
 
 
 class _TLSPool(HTTPSConnectionPool):
-    ConnectionCls = _TLSConnection
+    ConnectionCls = type("_TLSConnection", (_Shown, HTTPSConnection), {})
+
+
+_POOLS: Final = {"http": _Pool, "https": _TLSPool}
 
 
 class _Adapter(HTTPAdapter):
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, **options)
-        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TLSPool}
+        self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
         manager = super().proxy_manager_for(proxy, **options)
         if not proxy.lower().startswith("socks"):  # whose connections bring their own way to connect
-            manager.pool_classes_by_scheme = {"http": _Pool, "https": _TLSPool}
+            manager.pool_classes_by_scheme = _POOLS
         return manager
 
 
-class _Sessions:
-    """The sessions of this process: ours, and those of users by origin."""
+_ours: Final = requests.Session()
+_ours.headers.clear()
+_ours.headers.update({"User-Agent": "data_stack", "Accept": "*/*"})
+_of_users: Final = dict[Any, requests.Session]()
 
-    def __init__(self) -> None:
-        self._ours, self._users = requests.Session(), dict[Any, requests.Session]()
-        self._ours.headers.clear()
-        self._ours.headers.update({"User-Agent": "data_stack", "Accept": "*/*"})
-        self._mount(self._ours)
-        # A connection of the parent serves the parent only.
-        os.register_at_fork(after_in_child=self._mount_all)
 
-    def use(self, origin: Any, session: requests.Session) -> None:
-        self._mount(session)
-        self._users[origin] = session
+def use(origin: Any, session: requests.Session) -> None:
+    """Send requests to an origin through a session of the user."""
+    _mount(session)
+    _of_users[origin] = session
 
-    def find(self, origin: Any) -> requests.Session | None:
-        return self._users.get(origin)
 
-    @property
-    def ours(self) -> requests.Session:
-        return self._ours
-
-    def _mount_all(self) -> None:
-        for session in (self._ours, *self._users.values()):
-            self._mount(session)
-
-    @staticmethod
-    def _mount(session: requests.Session) -> None:
+def _mount(*sessions: requests.Session) -> None:
+    for session in sessions or (_ours, *_of_users.values()):
         for scheme in ("http://", "https://"):
             session.mount(scheme, _Adapter(pool_maxsize=_CONNECTIONS))
 
 
-SESSIONS: Final = _Sessions()
+_mount(_ours)
+os.register_at_fork(after_in_child=_mount)  # a connection of the parent serves the parent only
 
 
 def _settings(session: requests.Session, url: str) -> Any:
@@ -122,7 +107,7 @@ def _settings(session: requests.Session, url: str) -> Any:
 @functools.lru_cache(64)
 def _own_settings(origin: str, _environment: tuple[str | None, ...]) -> Any:
     # To find the proxies, Python reads all of the environment: a quarter of the time of a small request.
-    return _settings(SESSIONS.ours, origin)
+    return _settings(_ours, origin)
 
 
 def _without_credentials(request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -142,8 +127,8 @@ def send(
     Raises:
         requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError: there was none.
     """
-    users = SESSIONS.find(origin)
-    session = users or SESSIONS.ours
+    users = _of_users.get(origin)
+    session = users or _ours
     # Without an ``auth``, requests would send the password in ~/.netrc.
     given: Any = auth or (None if users else _without_credentials)
     request = session.prepare_request(requests.Request("GET", url, headers=dict(headers), auth=given))
@@ -156,3 +141,35 @@ def send(
         return dispatch_hook("response", request.hooks, answer, **settings)  # type: ignore[no-any-return, no-untyped-call]
     finally:
         _asking.line = None
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """An error, and those that it was raised for: requests and urllib3 wrap them several times."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            inner = (*each.args, getattr(each, "reason", None), each.__cause__, each.__context__)
+            waiting.extend(cause for cause in inner if isinstance(cause, BaseException))
+
+
+def explain(error: Exception, timeout_seconds: float) -> tuple[str, bool] | None:
+    """What an error of a library says, and whether a retry may help; None for an error of another kind."""
+    if not isinstance(error, (OSError, ValueError, http.client.HTTPException, HTTPError)):
+        return None
+    causes = list(causes_of(error))
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its TLS certificate is refused: {cause.verify_message}", False
+        if isinstance(cause, socket.gaierror):
+            return f"the host cannot be found: {cause.strerror}", cause.errno == socket.EAI_AGAIN
+        if isinstance(cause, http.client.IncompleteRead):
+            return "the connection was cut", True
+    for cause in causes:
+        if isinstance(cause, TimeoutError):
+            return f"no answer within {timeout_seconds:g} s", True
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror[0].lower() + cause.strerror[1:], True
+    return f"{type(causes[-1]).__name__}: {causes[-1]}", not isinstance(error, ValueError)

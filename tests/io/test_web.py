@@ -7,6 +7,7 @@ import os
 import pickle
 import random
 import socket
+import socketserver
 import ssl
 import threading
 import time
@@ -366,6 +367,88 @@ def test_a_host_that_refuses_after_a_redirect_is_an_error(server: ScriptedServer
 
     with pytest.raises(WebError, match="refused"):
         read_all(server.serve("/a", status=302, headers={"Location": f"http://127.0.0.1:{port}/"}))
+
+
+class Proxy:
+    """A proxy that passes bytes on after a CONNECT.
+
+    Args:
+        answer: what it says to a CONNECT; anything but 200 ends it.
+        drips: whether it sends that a byte at a time, and never the end.
+    """
+
+    def __init__(self, answer: bytes = b"HTTP/1.1 200 Connected\r\n\r\n", drips: bool = False) -> None:
+        self.asked: list[bytes] = []
+        outer = self
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                head = self.request.recv(65536)
+                outer.asked.append(head)
+                for start in range(10_000 if drips else 0):
+                    self.request.sendall(answer[start : start + 1] or b"x")
+                    time.sleep(0.1)
+                self.request.sendall(answer)
+                if b" 200 " in answer:
+                    host, port = head.split(b" ")[1].decode().rsplit(":", 1)
+                    with socket.create_connection((host, int(port))) as far:
+                        threading.Thread(target=self.carry, args=(far, self.request), daemon=True).start()
+                        self.carry(self.request, far)
+
+            def carry(self, source: socket.socket, target: socket.socket) -> None:
+                with contextlib.suppress(OSError):
+                    while data := source.recv(65536):
+                        target.sendall(data)
+                    target.shutdown(socket.SHUT_WR)
+
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = True
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                pass
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self.place = f"127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def test_https_goes_through_a_proxy_as_a_tunnel(
+    server: ScriptedServer, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, ranges = Proxy(), RangeServer(BODY, tls)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:s%40cret@{proxy.place}")
+    try:
+        for start in range(20):
+            assert WebFiles(ranges.origin).read("a", start, start + 9) == BODY[start : start + 9]
+
+        (asked,) = proxy.asked
+        assert b"Proxy-Authorization: Basic bWU6c0BjcmV0" in asked
+        monkeypatch.setenv("NO_PROXY", "localhost")
+        assert read_all(ranges.origin + "/a") == BODY
+        assert len(proxy.asked) == 1
+    finally:
+        proxy.close()
+        ranges.close()
+
+
+@pytest.mark.parametrize(
+    "faults", [{"answer": b"HTTP/1.1 407 No s@cret\r\n\r\n"}, {"answer": b"", "drips": True}], ids=["407", "drips"]
+)
+def test_a_proxy_that_fails_is_an_error_without_its_password(
+    server: ScriptedServer, tls: ssl.SSLContext, impatient: None, monkeypatch: pytest.MonkeyPatch, faults: dict[str, Any]
+) -> None:
+    proxy = Proxy(**faults)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:s%40cret@{proxy.place}")
+
+    with pytest.raises(StorageUnavailableError, match=r"407|no answer within") as caught:
+        WebFiles("https://localhost:9").read("a", 0, 9)
+
+    proxy.close()
+    assert "cret" not in str(caught.value)
 
 
 # ---------------------------------------------------------------------- answers

@@ -9,7 +9,6 @@ import hashlib
 import itertools
 import os
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,7 +20,7 @@ from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 from data_stack import ResourceDefinition, StorageConnector, StreamedResource, exception
 from data_stack.io.retriever import Limits, SourceError, Transfer, is_offline
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
-from data_stack.io.web import Exchange, WebError, retrying, web_timeout
+from data_stack.io.web import Exchange, WebError, ask
 from data_stack.io.web_api import ask_json
 
 #: A pause that the Hub asks for is waited up to a minute.
@@ -152,9 +151,12 @@ class HubFile:
         """
         if is_offline():
             raise exception.CatalogueUnavailableError(f"the Hub was not asked for hf:{self.repo}, as DATA_STACK_OFFLINE is set")
-        deadline = time.monotonic() + web_timeout() + _LIMITS.max_wait_seconds
+        url = f"{endpoint()}/datasets/{self.repo}/resolve/{self.commit}/{quote(self.path)}"
+        options = {"headers": {"Range": f"bytes={start}-{stop - 1}"}, "own_headers": build_hf_headers()}
         try:
-            return retrying(lambda: self._request(start, stop, deadline), _LIMITS, deadline=deadline)
+            return ask(
+                url, lambda answer: self._receive(answer, start, stop), _LIMITS, seconds=_LIMITS.max_wait_seconds, **options
+            )
         except WebError as error:
             if error.status == 429:
                 raise exception.CatalogueBusyError(f"the Hub was asked too often for {self}: wait, or {_LOG_IN}") from None
@@ -176,22 +178,18 @@ class HubFile:
             raise exception.ChecksumMismatchError(self.path, str(self), self.etag, blob, "Git blob SHA-1")
         return data
 
-    def _request(self, start: int, stop: int, deadline: float) -> bytes:
-        url = f"{endpoint()}/datasets/{self.repo}/resolve/{self.commit}/{quote(self.path)}"
-        headers = {"Range": f"bytes={start}-{stop - 1}"}
-        # The token is for the Hub alone, not for the server that has the bytes.
-        with Exchange(url, headers=headers, own_headers=build_hf_headers(), limits=_LIMITS, deadline=deadline) as answer:
-            if answer.status not in (200, 206):
-                code, message = (answer.headers.get(f"X-Error-{each}", "") for each in ("Code", "Message"))
-                raise _explain(self.repo, answer.status, code, message)
-            tags = [each.get("X-Linked-Etag", "") for each in (*answer.redirects, answer.headers)]
-            etag = next(filter(None, tags), answer.headers.get("ETag", ""))
-            if etag.removeprefix("W/").strip('"') != self.etag:
-                raise exception.ChecksumMismatchError(self.path, str(self), self.etag, etag or "none", "ETag")
-            is_part = answer.headers.get("Content-Range") == f"bytes {start}-{stop - 1}/{self.size}"
-            if not (is_part if answer.status == 206 else (start, stop) == (0, self.size)):
-                raise exception.CatalogueError(f"the Hub sent another part of {self} than was asked for: update this package")
-            data = answer.read(stop - start)
+    def _receive(self, answer: Exchange, start: int, stop: int) -> bytes:
+        if answer.status not in (200, 206):
+            code, message = (answer.headers.get(f"X-Error-{each}", "") for each in ("Code", "Message"))
+            raise _explain(self.repo, answer.status, code, message)
+        tags = [each.get("X-Linked-Etag", "") for each in (*answer.redirects, answer.headers)]
+        etag = next(filter(None, tags), answer.headers.get("ETag", ""))
+        if etag.removeprefix("W/").strip('"') != self.etag:
+            raise exception.ChecksumMismatchError(self.path, str(self), self.etag, etag or "none", "ETag")
+        is_part = answer.headers.get("Content-Range") == f"bytes {start}-{stop - 1}/{self.size}"
+        if not (is_part if answer.status == 206 else (start, stop) == (0, self.size)):
+            raise exception.CatalogueError(f"the Hub sent another part of {self} than was asked for: update this package")
+        data = answer.read(stop - start)
         if len(data) != stop - start:
             raise WebError(f"{len(data)} bytes came where {stop - start} were asked", transient=True)
         return data
