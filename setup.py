@@ -87,7 +87,7 @@ setup(
         "numpy>=1.24",
         "platformdirs>=4.0",
         "pluggy>=1.5",
-        "certifi",
+        "requests>=2.32.4",
         "rich>=13.7",
         "tqdm>=4.65",
         "tomli>=2.0; python_version < '3.11'",

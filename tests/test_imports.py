@@ -73,6 +73,7 @@ HEAVY = {
     "pyspark": set[str](),
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
     "rich": {"data_stack.cli.pictures", "data_stack.cli.settings", "data_stack.dataset.reports.markup"},
+    "requests": {"data_stack.io.web_sessions"},
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.jpeg"},
     "starlette": {"data_stack.browse.app", "data_stack.browse.guard"},

@@ -6,10 +6,6 @@ import contextlib
 import io
 import logging
 import os
-import pickle
-import struct
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -120,32 +116,14 @@ class PositionalFile(Positioned):
             raise StorageError(f"{self.name!r} was closed too early; leave it open, as samples are read lazily")
 
 
-#: Errors that parsing libraries raise for damaged and hostile files.
-_PARSER_ERRORS = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    pickle.UnpicklingError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-
-
 @contextlib.contextmanager
 def reading(name: str, kind: str) -> Iterator[None]:
     """Raise errors of a parser as DatasetFileCorruptError; our own errors pass."""
     try:
         yield
-    except DataStackError:
+    except (DataStackError, MemoryError):
         raise
-    except _PARSER_ERRORS as error:
+    except Exception as error:
         raise DatasetFileCorruptError(f"{name!r} is not a readable {kind}: {type(error).__name__}: {error}") from error
 
 

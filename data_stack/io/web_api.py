@@ -1,65 +1,128 @@
-"""Asks APIs of catalogues for JSON: with pauses that a server asks for, and limits of size and time."""
+"""Asks APIs of catalogues for JSON: with pauses that a server asks for, limits of size and time, and a check of its form."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import urlencode
 
-from data_stack.exception import CatalogueBusyError, CatalogueUnavailableError
-from data_stack.io.retriever import is_offline
+from data_stack.exception import CatalogueBusyError, CatalogueError, CatalogueUnavailableError
+from data_stack.io.retriever.retriever import is_offline
+from data_stack.io.web import Exchange, Limits, WebError, ask
 
-_TIMEOUT_SECONDS: Final = 30.0
-_ATTEMPTS: Final = 4
-_MOST_WAIT_SECONDS: Final = 60.0
-_MOST_BYTES: Final = 64 << 20
-_PASSING: Final = (429, 500, 502, 503, 504)
+#: The longest pause that a server may ask for is a minute.
+_LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.2, max_wait_seconds=60.0, max_bytes=64 << 20)
 
 
-def ask_json(url: str, asked: str, *, params: Mapping[str, str] | None = None) -> tuple[int, Any]:
-    """Ask for JSON, again after a pause where that may help; redirects are not followed.
+@dataclass(frozen=True, slots=True)
+class JsonAnswer:
+    """What an API answered.
+
+    Attributes:
+        status: of HTTP.
+        headers: names in any case.
+        value: parsed; None if it is not JSON.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    value: Any
+
+
+def ask_json(
+    url: str,
+    asked: str,
+    shape: Any,
+    *,
+    params: Mapping[str, object] = MappingProxyType({}),
+    own_headers: Mapping[str, str] = MappingProxyType({}),
+) -> JsonAnswer:
+    """Ask for JSON, again after a pause where that may help.
 
     Args:
         url: what to ask.
         asked: whom for what, as messages say it: ``"OpenML for openml:61"``.
+        shape: of an answer with status 200, as :func:`check_shape` takes it.
         params: of the query, such as a key; they are never shown.
-
-    Returns:
-        The status and the parsed answer; None for the second if it is no JSON, or has more than 64 MiB.
+        own_headers: as :class:`~data_stack.io.web.Exchange` takes them, such as a token.
 
     Raises:
         CatalogueBusyError: the server wants a longer pause than a minute, or was asked too often.
-        CatalogueUnavailableError: it does not answer, or this process is offline.
+        CatalogueUnavailableError: it does not answer within the timeout and a minute of pauses, or this process is offline.
+        CatalogueError: its answer has another shape, or more than 64 MiB, or it redirects where it may not.
     """
-    import requests  # not where data_stack is imported
-
     who, _, what = asked.partition(" for ")
     if is_offline():
         raise CatalogueUnavailableError(f"{who} was not asked for {what}, as DATA_STACK_OFFLINE is set")
-    attempt = 0
-    while True:
-        status, pause_asked, data = 0, "", None
+    full_url = f"{url}{'&' if '?' in url else '?'}{urlencode(params, doseq=True)}" if params else url
+
+    def receive(answer: Exchange) -> JsonAnswer:
+        return JsonAnswer(answer.status, answer.headers, _parse(answer.read(_LIMITS.max_bytes)))
+
+    try:
+        found = ask(full_url, receive, _LIMITS, seconds=_LIMITS.max_wait_seconds, own_headers=own_headers)
+    except WebError as error:
+        if error.status == 429:
+            raise CatalogueBusyError(f"{who} was asked too often for {what}: retry later") from None
+        if not error.transient:
+            raise CatalogueError(f"{who} was asked for {what}: {error.reason}") from None
+        raise CatalogueUnavailableError(
+            f"{who} did not answer for {what} ({error.reason}): check the network, then retry"
+        ) from None
+    if found.status == 200:
         try:
-            with requests.get(url, params=params, timeout=_TIMEOUT_SECONDS, allow_redirects=False, stream=True) as answer:
-                status, pause_asked = answer.status_code, answer.headers.get("Retry-After", "")
-                if status not in _PASSING:
-                    data = answer.raw.read(_MOST_BYTES + 1, decode_content=True)
-        except (requests.RequestException, OSError):  # whose text has the parameters
-            status = 0
-        if data is not None:
-            return status, _parse(data)
-        attempt += 1
-        pause = float(pause_asked) if pause_asked.isdecimal() else 0.1 * 2**attempt
-        if attempt == _ATTEMPTS or pause > _MOST_WAIT_SECONDS:
-            if status == 429:
-                raise CatalogueBusyError(f"{who} was asked too often for {what}: retry later")
-            raise CatalogueUnavailableError(f"{who} did not answer for {what}: check the network, then retry")
-        time.sleep(pause)
+            check_shape(found.value, shape)
+        except ValueError as error:
+            raise CatalogueError(
+                f"{who} answered for {what} in a form that it does not document ({error}): update this package"
+            ) from None
+    return found
+
+
+def check_shape(value: Any, shape: Any, place: str = "the answer") -> None:
+    """Check what a stranger's JSON consists of, before anything of it is used.
+
+    Args:
+        value: parsed JSON.
+        shape: a type; a list of one shape, for a list of any length; a tuple of shapes, of which one must fit; or a dict of
+            shapes by key, for an object with these keys and others, where a key that ends with ``?`` may be missing or null.
+        place: names the value in errors.
+
+    Raises:
+        ValueError: it has another shape; the message says where.
+    """
+    if isinstance(shape, tuple):
+        for each in shape[:-1]:
+            with contextlib.suppress(ValueError):
+                return check_shape(value, each, place)
+        return check_shape(value, shape[-1], place)
+    kind = shape if isinstance(shape, type) else type(shape)
+    fits = isinstance(value, kind) and not (isinstance(value, bool) and kind in (int, float))
+    if not fits:
+        raise ValueError(f"{place} is {_NAMES.get(type(value), 'null')}, expected {_NAMES[kind]}")
+    if isinstance(shape, list):
+        for position, each in enumerate(value):
+            check_shape(each, shape[0], f"entry {position} of {place}")
+    elif isinstance(shape, dict):
+        for key, inner in shape.items():
+            name = key.removesuffix("?")
+            if value.get(name) is None and key.endswith("?"):
+                continue
+            if name not in value:
+                raise ValueError(f"{place} has no {name!r}")
+            check_shape(value[name], inner, f"{name!r} of {place}")
+    return None
+
+
+_NAMES: Final = {dict: "an object", list: "a list", str: "a text", int: "an integer", float: "a number", bool: "true or false"}
 
 
 def _parse(data: bytes) -> Any:
     try:
-        return json.loads(data) if len(data) <= _MOST_BYTES else None
+        return json.loads(data)
     except (ValueError, RecursionError):
         return None

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any, Final
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote
 
 from data_stack.exception import ResourceNotFoundError, StorageError, StorageUnavailableError
-from data_stack.io.retriever.transfer import redact, shorten
+from data_stack.io.redaction import shorten
+from data_stack.io.web import Exchange, Limits, WebError, ask
 
-_TIMEOUT_SECONDS: Final = 30.0
-_MOST_REDIRECTS: Final = 5
-_RETRIED: Final = (429, 500, 502, 503, 504)
+_LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.3)
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
@@ -25,7 +23,6 @@ class WebFiles:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        self._sessions: dict[int, Any] = {}
 
     def __repr__(self) -> str:
         return shorten(self.url)
@@ -36,62 +33,34 @@ class WebFiles:
     def read(self, file: str, start: int, stop: int) -> bytes:
         """Bytes from ``start`` to ``stop`` of a file; fewer only at its end.
 
+        It ends within :func:`~data_stack.io.web.web_timeout`, retries included, unless bytes come at the least rate or faster.
+
         Raises:
             ResourceNotFoundError: there is no such file.
             StorageUnavailableError: the server does not answer.
             StorageError: it does not serve ranges, or answers something else.
         """
-        url = f"{self.url}/{quote(file)}"
+        url, headers = f"{self.url}/{quote(file)}", {"Range": f"bytes={start}-{stop - 1}"}
         try:
-            return self._read(url, file, start, stop)
-        except OSError as error:  # those of requests are, too
-            if isinstance(error, StorageError):
-                raise
-            raise StorageUnavailableError(f"could not read {shorten(url)}: {redact(str(error), self.url):.300}") from None
+            return ask(url, lambda answer: self._receive(answer, file, start, stop), _LIMITS, headers=headers)
+        except WebError as error:
+            kind = StorageUnavailableError if error.transient else StorageError
+            raise kind(f"could not read {shorten(url)}: {error.reason}") from None
 
-    def _read(self, url: str, file: str, start: int, stop: int) -> bytes:
-        headers = {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
-        for _ in range(_MOST_REDIRECTS):
-            with self._session().get(
-                url, headers=headers, timeout=_TIMEOUT_SECONDS, stream=True, allow_redirects=False
-            ) as answer:
-                if answer.is_redirect:
-                    target = urljoin(url, answer.headers["Location"])
-                    if urlsplit(url).scheme == "https" and urlsplit(target).scheme != "https":
-                        raise StorageError(f"{shorten(url)} redirects away from https; load it from another server")
-                    url = target
-                    continue
-                if answer.status_code == 404:
-                    raise ResourceNotFoundError(file, repr(self))
-                if answer.status_code == 416:
-                    return b""
-                return self._body(url, answer, start, stop)
-        raise StorageError(f"{shorten(url)} redirects more than {_MOST_REDIRECTS} times")
-
-    def _body(self, url: str, answer: Any, start: int, stop: int) -> bytes:
-        if answer.status_code == 200:
-            raise StorageError(
-                f"{shorten(url)} is served whole: its server knows no ranges. Serve it by one that does, such as nginx, or "
-                f"copy the folder to this machine and load that"
+    def _receive(self, answer: Exchange, file: str, start: int, stop: int) -> bytes:
+        if answer.status == 404:
+            raise ResourceNotFoundError(file, repr(self))
+        if answer.status == 416:
+            return b""
+        if answer.status == 200:
+            raise WebError(
+                "its server sends it whole, as it knows no ranges. Serve it by one that does, such as nginx, or copy the folder "
+                "to this machine and load that"
             )
-        told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-        if answer.status_code != 206 or told is None or int(told[1]) != start or int(told[2]) >= stop:
-            raise StorageError(f"{shorten(url)} answers {answer.status_code} instead of bytes {start} to {stop}")
-        data: bytes = answer.raw.read(stop - start + 1, decode_content=False)
-        if len(data) != int(told[2]) + 1 - start:
-            raise StorageUnavailableError(f"{shorten(url)}: the connection was cut after {len(data):,} bytes")
+        sent = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+        if answer.status != 206 or sent is None or int(sent[1]) != start or int(sent[2]) >= stop:
+            raise WebError(f"{answer.describe_status()} instead of bytes {start} to {stop}")
+        data = answer.read(stop - start)
+        if len(data) != int(sent[2]) + 1 - start:
+            raise WebError(f"the connection was cut after {len(data):,} bytes", transient=True)
         return data
-
-    def _session(self) -> Any:
-        process = os.getpid()
-        if process not in self._sessions:
-            import requests
-            from requests.adapters import HTTPAdapter
-            from urllib3.util import Retry
-
-            session = requests.Session()
-            retries = Retry(3, backoff_factor=0.3, status_forcelist=_RETRIED, redirect=False, raise_on_status=False)
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, HTTPAdapter(max_retries=retries))
-            self._sessions[process] = session
-        return self._sessions[process]

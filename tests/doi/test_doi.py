@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import gzip
 import hashlib
 import json
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from data_stack_doi import fetch
 
 import data_stack
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory
@@ -21,11 +24,14 @@ from data_stack.exception import (
     CatalogueError,
     CatalogueUnavailableError,
     DatasetNotFoundError,
+    DataStackError,
     RetrievalError,
     RevisionNotFoundError,
 )
 from data_stack.formats import write_npy
 from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever import retrieve
+from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.testing.web_server import Answer, ScriptedServer
 
 CSV = b"x,y\n1,a\n2,b\n"
@@ -130,6 +136,187 @@ def test_figshare_and_dataverse(server: ScriptedServer) -> None:
     (entry,) = DOICatalogue().search("10.7910/DVN/ABC")
     assert (entry.title, entry.size) == ("Verse", len(CSV))
     assert DOICatalogue().search("words") == []
+
+
+def dataverse(server: ScriptedServer, files: list[dict[str, Any]], **changes: Any) -> str:
+    doi = "10.7910/DVN/XYZ"
+    lead(server, doi, f"/dataset.xhtml?persistentId=doi:{doi}")
+    version = {"metadataBlocks": {"citation": {"fields": [{"typeName": "title", "value": "Verse"}]}}, "files": files, **changes}
+    server.serve("/api/datasets/:persistentId/", json.dumps({"data": {"latestVersion": version}}).encode())
+    return doi
+
+
+def data_file(server: ScriptedServer, number: int, data: bytes, algorithm: str = "MD5", **more: Any) -> dict[str, Any]:
+    server.serve(f"/api/access/datafile/{number}", data)
+    digest = hashlib.new(algorithm.replace("-", ""), data).hexdigest()
+    return {"id": number, "filesize": len(data), "checksum": {"type": algorithm, "value": digest}, **more}
+
+
+def test_files_of_one_name_in_two_folders_of_a_dataverse(server: ScriptedServer) -> None:
+    other = b"x,y\n3,c\n"
+    doi = dataverse(
+        server,
+        [
+            {"label": "data.csv", "directoryLabel": "2020", "dataFile": data_file(server, 1, CSV)},
+            {"label": "data.csv", "directoryLabel": "2021/spring", "dataFile": data_file(server, 2, other)},
+        ],
+    )
+
+    splits = data_stack.load(f"doi:{doi}")
+
+    assert {name: len(split) for name, split in splits.items()} == {"2020/data": 2, "2021/spring/data": 1}
+    assert data_stack.load(f"doi:{doi}#2021/spring/data.csv", split="all")[0] == {"x": 3, "y": "c"}
+    assert source_of(f"doi:{doi}#2021/spring/data.csv") == other.decode()
+
+
+def test_a_table_of_a_dataverse_is_the_file_of_its_author(server: ScriptedServer) -> None:
+    # The digest is that of the author's file; the size that of the Dataverse's version, unless it says both.
+    sizes: list[dict[str, Any]] = [{"originalFileSize": len(CSV)}, {}]
+    for number, more in enumerate(sizes):
+        facts = data_file(server, number, CSV, originalFileName="table.csv", **more) | {"filesize": 999}
+        doi = dataverse(server, [{"label": "table.tab", "dataFile": facts}])
+        for name in ("", "#table.csv", "#table.tab"):
+            assert list(data_stack.load(f"doi:{doi}{name}", split="all")) == [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}]
+        assert source_of(f"doi:{doi}/table.tab") == CSV.decode()
+    assert {seen.path for seen in server.requests if "datafile" in seen.path} == {
+        "/api/access/datafile/0?format=original",
+        "/api/access/datafile/1?format=original",
+    }
+
+
+def test_names_may_have_spaces_and_marks(server: ScriptedServer) -> None:
+    name = "my data #1 @home 100%.csv"
+    doi = dataverse(
+        server,
+        [{"label": name, "dataFile": data_file(server, 3, CSV)}, {"label": "b.npy", "dataFile": data_file(server, 4, b"")}],
+    )
+
+    with pytest.raises(CatalogueError, match=r"my data %231 %40home 100%25\.csv, b\.npy"):
+        data_stack.load(f"doi:{doi}")
+    rows: Any = data_stack.load(f"doi:{doi}#my data %231 %40home 100%25.csv", split="all")
+
+    assert len(rows) == 2
+    assert data_stack.from_recipe(rows.recipe())[1] == {"x": 2, "y": "b"}
+    assert source_of(f"doi:{doi}/{name.replace('#', '%23')}") == CSV.decode()
+    assert source_of(f"doi:{doi}#{name}") == CSV.decode()
+
+
+@pytest.mark.parametrize("algorithm", ["SHA-1", "SHA-256", "SHA-512", "MD5"])
+def test_each_digest_of_a_dataverse_is_compared(server: ScriptedServer, algorithm: str) -> None:
+    doi = dataverse(server, [{"label": "a b.csv", "dataFile": data_file(server, 5, CSV, algorithm)}])
+    assert len(data_stack.load(f"doi:{doi}", split="all")) == 2
+    server.serve("/api/access/datafile/5", CSV.replace(b"a", b"e"))
+
+    for load in (
+        lambda: data_stack.load(f"doi:{doi}", split="all", storage="memory://"),
+        lambda: source_of(f"doi:{doi}/a b.csv"),
+    ):
+        with pytest.raises(RetrievalError, match=r"sends? |sent "):
+            load()
+
+
+def source_of(source: str) -> str:
+    """The text of a source, retrieved for a dataset of its own."""
+    store = InMemoryStorageConnector()
+    retrieve([ResourceDefinition("raw/notes", source)], store, progress=False, fetchers={"doi": fetch})
+    with store.get_resource("raw/notes") as file:
+        return file.read().decode()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metadata": {"title": "t", "access_right": "restricted"}},
+        {"metadata": {"title": "t", "access_right": "embargoed"}, "files": []},
+        {"metadata": {"title": "t"}, "access": {"record": "public", "files": "restricted"}, "files": []},
+    ],
+)
+def test_a_restricted_record_says_so(server: ScriptedServer, changes: dict[str, Any]) -> None:
+    doi = zenodo(server, 40, {})
+    server.serve("/api/records/40", json.dumps(changes).encode())
+
+    with pytest.raises(CatalogueAccessError, match="restricted"):
+        data_stack.load(f"doi:{doi}")
+    lead(server, "10.6084/m9.figshare.6", "/articles/dataset/title/6")
+    server.serve("/figshare/articles/6", json.dumps({"title": "t", "files": [], "is_embargoed": True}).encode())
+    with pytest.raises(CatalogueAccessError, match="restricted"):
+        data_stack.load("doi:10.6084/m9.figshare.6")
+
+
+def test_restricted_files_of_a_dataverse_are_left_out_and_say_so(server: ScriptedServer) -> None:
+    closed = {"label": "closed.csv", "restricted": True, "dataFile": data_file(server, 7, CSV)}
+    doi = dataverse(server, [closed, {"label": "open.csv", "restricted": False, "dataFile": data_file(server, 8, CSV)}])
+
+    assert len(data_stack.load(f"doi:{doi}", split="all")) == 2
+    with pytest.raises(CatalogueAccessError, match=r"'closed\.csv' is restricted"):
+        data_stack.load(f"doi:{doi}#closed.csv")
+    dataverse(server, [closed])
+    with pytest.raises(CatalogueAccessError, match="restricted"):
+        data_stack.load(f"doi:{doi}")
+
+
+@pytest.mark.parametrize(
+    "url", ["file://{}", "{}", "package:json/tool.py", "doi:10.1/2/x", "ftp://localhost/x", "http://[::bad/x"]
+)
+def test_a_record_does_not_lead_to_local_files(server: ScriptedServer, tmp_path: Path, url: str) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_bytes(CSV)
+    doi = zenodo(server, 50, {"tiny.csv": CSV}, links={"self": url.format(secret)}, checksum=None)
+
+    with pytest.raises((CatalogueError, RetrievalError)) as raised:
+        data_stack.load(f"doi:{doi}", split="all")
+
+    assert isinstance(raised.value, RetrievalError) == (url == "{}")  # a path is one of the server
+    assert not list((tmp_path / "home").rglob("*.csv"))
+
+
+@pytest.mark.parametrize("location", ["http://[::bad/x", "file:///etc/passwd", "http://localhost:port/"])
+def test_a_doi_does_not_lead_elsewhere(server: ScriptedServer, location: str) -> None:
+    server.url("/10.5281/zenodo.60", Answer(status=302, headers={"Location": location}))
+
+    with pytest.raises(CatalogueError, match="leads to"):
+        data_stack.load("doi:10.5281/zenodo.60")
+
+
+ODD: list[Any] = [None, 7, -1.5, True, "", "x", [], [None], [[]], {}, {"a": 1}, ["x", 7], "x" * 10_000]
+
+
+def test_records_of_odd_values_are_errors_of_ours_or_none(server: ScriptedServer) -> None:
+    doi = zenodo(server, 70, {"tiny.csv": CSV})
+    whole = json.loads(server._scripts["/api/records/70"][0].body)
+
+    def variants(value: Any) -> Iterator[Any]:
+        for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+            for inner in (*ODD, *variants(value[key])):
+                changed = copy.copy(value)
+                changed[key] = inner
+                yield changed
+
+    for answer in (*ODD, *variants(whole)):
+        server.serve("/api/records/70", json.dumps(answer).encode())
+        with contextlib.suppress(DataStackError):
+            data_stack.describe(f"doi:{doi}")
+
+
+@pytest.mark.parametrize("page", ["/records/80", "/dataset.xhtml?persistentId=doi:10.5281/zenodo.80", "/articles/80"])
+@pytest.mark.parametrize("fault", [{"drip_header": True}, {"seconds_per_byte": 0.1}])
+def test_a_repository_that_drips_is_given_up(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, page: str, fault: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.4")
+    lead(server, "10.5281/zenodo.80", page)
+    for path in ("/api/records/80", "/api/datasets/:persistentId/", "/figshare/articles/80"):
+        server.url(path, Answer(b"{}" * 1000, **fault))
+
+    with pytest.raises(CatalogueUnavailableError, match=r"no answer|stalled"):
+        data_stack.load("doi:10.5281/zenodo.80")
+
+
+def test_a_page_that_refuses_programs_is_not_needed(server: ScriptedServer) -> None:
+    doi = zenodo(server, 90, {"tiny.csv": CSV})
+    server.url("/records/90", Answer(status=503))
+
+    assert len(data_stack.load(f"doi:{doi}", split="all")) == 2
 
 
 def test_each_bad_answer_is_its_own_error(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:

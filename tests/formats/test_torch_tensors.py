@@ -97,6 +97,13 @@ def test_code_in_a_pickle_is_not_run(container: Callable[[bytes], bytes], tmp_pa
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("operations", [b"K\x01Q", b"NQ", b")Q", b"X\x01\x00\x00\x00aQ", b"K\x01K\x02\x86Q", b"Ptext\n", b"."])
+def test_a_pickle_that_names_no_storage_is_refused(operations: bytes) -> None:
+    # torch asserts that the name of a storage is a tuple.
+    with pytest.raises(DatasetFileCorruptError):
+        load_tensors(io.BytesIO(zipped(b"\x80\x02" + operations + b".")))
+
+
 @pytest.mark.parametrize(
     ("made", "size"),
     [

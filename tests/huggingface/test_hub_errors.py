@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import ssl
@@ -11,7 +12,6 @@ from typing import Any
 import pytest
 import trustme
 from hub_server import HubServer, Repo
-from huggingface_hub import close_session
 
 import data_stack
 from data_stack.exception import (
@@ -22,6 +22,7 @@ from data_stack.exception import (
     CatalogueUnavailableError,
     ChecksumMismatchError,
     DatasetNotFoundError,
+    DataStackError,
     RetrievalError,
     RevisionNotFoundError,
 )
@@ -105,12 +106,18 @@ def test_pauses_and_failures_of_the_server_are_waited_for(hub: HubServer, repo: 
     ("status", "headers", "body", "kind", "message"),
     [
         (429, {"Retry-After": "3600"}, b"", CatalogueBusyError, "asked too often"),
-        (200, {}, b"[]", CatalogueError, "of no form that it documents"),
-        (200, {}, b"<html>", CatalogueError, "of no form that it documents"),
-        (200, {}, b'{"id": "team/numbers", "sha": "x", "siblings": [{}]}', CatalogueError, "of no form"),
-        (200, {}, b'{"id": "team/numbers", "siblings": []}', CatalogueError, "names no commit"),
-        (418, {}, b"", CatalogueError, "of no form"),
-        (500, {}, b"", CatalogueUnavailableError, "status 500.*check the network"),
+        (200, {}, b"[]", CatalogueError, "does not document .*a list, expected an object"),
+        (200, {}, b"<html>", CatalogueError, "does not document .*null, expected an object"),
+        (
+            200,
+            {},
+            b'{"id": "team/numbers", "sha": "x", "siblings": [{}]}',
+            CatalogueError,
+            "entry 0 of 'siblings' .*no 'rfilename'",
+        ),
+        (200, {}, b'{"id": "team/numbers", "siblings": []}', CatalogueError, "has no 'sha'"),
+        (418, {}, b"", CatalogueError, "status 418, which it does not document"),
+        (500, {}, b"", CatalogueUnavailableError, "answers 500.*check the network"),
     ],
 )
 def test_answers_that_are_none(
@@ -120,6 +127,44 @@ def test_answers_that_are_none(
 
     with pytest.raises(kind, match=message):
         data_stack.load(NAME)
+
+
+ODD: list[Any] = [None, 7, -1.5, True, "", "x", [], [None], [[]], {}, {"a": 1}, ["x", 7]]
+
+
+@pytest.mark.parametrize("key", ["id", "sha", "siblings", "cardData", "description", "mainSize"])
+def test_answers_of_odd_values_are_errors_of_ours_or_none(hub: HubServer, repo: Repo, key: str) -> None:
+    sibling = {"rfilename": "train.parquet", "size": 9, "blobId": "0" * 40}
+    whole = {"id": "team/numbers", "sha": "1" * 40, "siblings": [sibling], "cardData": {}, "description": "x", "mainSize": 1}
+    odd = [{**whole, key: value} for value in ODD]
+    if key == "siblings":
+        odd += [{**whole, key: [{**sibling, name: value}]} for name in (*sibling, "lfs") for value in ODD]
+    for number, answer in enumerate(odd):
+        hub.faults[f"/api/datasets/team/numbers/revision/{number}"] = [(200, {}, json.dumps(answer).encode())]
+        with contextlib.suppress(DataStackError):
+            data_stack.describe(f"{NAME}@{number}")
+
+
+@pytest.mark.parametrize("location", ["http://[::bad/x", "file:///etc/passwd", "package:json/tool.py", "ftp://localhost/x"])
+@pytest.mark.parametrize("lazy", [True, False])
+def test_the_hub_does_not_lead_to_local_files(hub: HubServer, repo: Repo, location: str, lazy: bool) -> None:
+    resolved = f"/datasets/team/numbers/resolve/{repo.refs['main']}"
+    hub.faults[resolved] = [(302, {"Location": location}, b"")] * 9
+
+    with pytest.raises((CatalogueError, RetrievalError), match="leads to"):
+        data_stack.load(NAME, split="train", lazy=lazy)
+
+
+@pytest.mark.parametrize("fault", [{"drip_header": True}, {"seconds_per_byte": 0.1}])
+def test_a_hub_that_drips_is_given_up(hub: HubServer, repo: Repo, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any]) -> None:
+    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.4")
+    server = ScriptedServer()
+    monkeypatch.setenv("HF_ENDPOINT", server.origin)
+    server.serve("/api/datasets/team/numbers/revision/main", b"{}" * 1000, **fault)
+
+    with pytest.raises(CatalogueUnavailableError, match=r"no answer|stalled"):
+        data_stack.load(NAME)
+    server.close()
 
 
 def test_no_network_is_an_error_that_says_so(hub: HubServer, repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +223,7 @@ def test_a_redirect_away_from_https_is_not_followed(hub: HubServer, tmp_path: Pa
     authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    close_session()
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "ca.pem"))
     server = ScriptedServer(context)
     monkeypatch.setenv("HF_ENDPOINT", server.origin)
     sibling = {
@@ -193,9 +237,8 @@ def test_a_redirect_away_from_https_is_not_followed(hub: HubServer, tmp_path: Pa
     headers = {"Location": f"{hub.url}/cdn", "X-Linked-Etag": f'"{"0" * 64}"'}
     server.serve(f"/datasets/team/far/resolve/{'1' * 40}/train.parquet", status=302, headers=headers)
 
-    with pytest.raises(CatalogueError, match="away from https"):
+    with pytest.raises(CatalogueError, match="not encrypted"):
         data_stack.load("hf:team/far", split="train", lazy=True)
 
     assert hub.requests == []
     server.close()
-    close_session()

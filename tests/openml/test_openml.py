@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from data_stack.exception import (
     CatalogueSchemaError,
     CatalogueUnavailableError,
     DatasetNotFoundError,
+    DataStackError,
     RetrievalError,
     RevisionNotFoundError,
 )
@@ -45,6 +47,25 @@ SPARSE = """@RELATION words
 """
 
 
+MANY = """@RELATION many
+@ATTRIBUTE 'when' DATE "yyyy-MM-dd HH:mm:ss"
+@attribute day date 'dd.MM.yyyy'
+@ATTRIBUTE iso DATE
+@ATTRIBUTE odd DATE "yyyy G"
+@ATTRIBUTE id INTEGER
+@ATTRIBUTE uid NUMERIC
+@ATTRIBUTE huge NUMERIC
+@ATTRIBUTE mixed REAL
+@ATTRIBUTE small INTEGER
+@ATTRIBUTE width REAL
+@ATTRIBUTE kind {red, blue}
+@DATA
+"2020-02-29 12:30:01", 01.12.2021, "2020-01-01T00:00:00", "2020 AD", 9007199254740993, 12345678901234567890, 1, 0.5, 3, 1.5, red
+?, ?, ?, ?, ?, 12345678901234567891, 99999999999999999999999, 9007199254740993, ?, ?, ?
+"1969-12-31 23:59:59", 02.12.2021, "2020-01-02T03:04:05", ?, -9007199254740993, ?, 2, 1e300, 4, 2.5, blue
+"""
+
+
 def describe(server: ScriptedServer, number: int, text: str, features: list[dict[str, Any]], **changes: Any) -> None:
     url = server.serve(f"/data/{number}.arff", text.encode())
     description = {
@@ -64,10 +85,10 @@ def describe(server: ScriptedServer, number: int, text: str, features: list[dict
     server.serve(f"/json/data/features/{number}", json.dumps({"data_features": {"feature": features}}).encode())
 
 
-def feature(name: str, *nominal: str) -> dict[str, Any]:
+def feature(name: str, *nominal: str, data_type: str = "numeric") -> dict[str, Any]:
     return {
         "name": name,
-        "data_type": "nominal" if nominal else "numeric",
+        "data_type": "nominal" if nominal else data_type,
         **({"nominal_value": list(nominal)} if nominal else {}),
     }
 
@@ -160,3 +181,114 @@ def test_files_that_are_not_as_described_are_refused(server: ScriptedServer) -> 
         with pytest.raises(Exception, match="ARFF") as raised:
             data_stack.load(f"openml:{number}", split="all")
         assert isinstance(raised.value, CatalogueSchemaError) or isinstance(raised.value.__cause__, CatalogueSchemaError)
+
+
+MANY_FEATURES = [
+    *(feature(name, data_type="date") for name in ("when", "day", "iso", "odd")),
+    *(feature(name) for name in ("id", "uid", "huge", "mixed", "small", "width")),
+    feature("kind", "red", "blue"),
+]
+
+
+def test_dates_and_long_integers_are_exact(server: ScriptedServer) -> None:
+    describe(server, 20, MANY, MANY_FEATURES, default_target_attribute="kind", row_id_attribute=None)
+
+    first, second, third = data_stack.load("openml:20", split="all")
+
+    assert (first["when"], second["when"]) == (np.datetime64("2020-02-29T12:30:01"), None)
+    assert (third["when"], third["day"]) == (np.datetime64("1969-12-31T23:59:59"), np.datetime64("2021-12-02"))
+    assert (third["iso"], first["odd"]) == (np.datetime64("2020-01-02T03:04:05"), "2020 AD")
+    assert (first["id"], second["id"], third["id"]) == (9007199254740993, None, -9007199254740993)
+    assert (first["uid"], second["uid"], third["uid"]) == (12345678901234567890, 12345678901234567891, None)
+    assert [each["huge"] for each in (first, second, third)] == ["1", "99999999999999999999999", "2"]
+    assert [each["mixed"] for each in (first, second, third)] == ["0.5", "9007199254740993", "1e300"]
+    assert isinstance(first["small"], np.float64)
+    assert np.isnan(second["small"])
+    assert (first["kind"], second["kind"]) == (0, -1)
+
+
+@pytest.mark.parametrize("given", ["kind,width", ["kind", "width"]])
+def test_several_targets_are_a_dict(server: ScriptedServer, given: Any) -> None:
+    describe(server, 21, MANY, MANY_FEATURES, default_target_attribute=given, row_id_attribute=None)
+
+    rows: Any = data_stack.load("openml:21", split="all")
+
+    assert [each["targets"] for each in rows] == [
+        {"kind": "red", "width": 1.5},
+        {"kind": None, "width": pytest.approx(float("nan"), nan_ok=True)},
+        {"kind": "blue", "width": 2.5},
+    ]
+    assert {"kind", "width"}.isdisjoint(rows[0])
+    assert (rows.dataset_meta.target_pos, rows.dataset_meta.class_names) == ("targets", None)
+    assert rows.read_column("targets")[2] == {"kind": "blue", "width": 2.5}
+
+
+def test_a_name_with_a_comma_is_one_target(server: ScriptedServer) -> None:
+    text = "@RELATION a\n@ATTRIBUTE 'x, y' NUMERIC\n@ATTRIBUTE z NUMERIC\n@DATA\n1, 2\n"
+    describe(server, 22, text, [feature("x, y"), feature("z")], default_target_attribute="x, y", row_id_attribute=None)
+
+    assert data_stack.load("openml:22", split="all").dataset_meta.target_pos == "x, y"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["file://{}", "{}", "FILE:{}", "package:json/tool.py", "hf://datasets/a/b@0/c", "ftp://localhost/x", "http://[::bad/x", ""],
+)
+def test_a_description_does_not_lead_to_local_files(server: ScriptedServer, tmp_path: Path, url: str) -> None:
+    secret = tmp_path / "secret.arff"
+    secret.write_text(DENSE)
+    describe(server, 30, DENSE, FLOWERS, url=url.format(secret), md5_checksum=None)
+
+    with pytest.raises((CatalogueError, RetrievalError)) as raised:
+        data_stack.load("openml:30", split="all")
+
+    # A path is one of the server, which has no such file.
+    assert isinstance(raised.value, RetrievalError) == (url in ("{}", ""))
+    assert not list((tmp_path / "home").rglob("*.arff"))
+
+
+ODD: list[Any] = [None, 7, -1.5, True, "", "x", [], [None], [[]], {}, {"a": 1}, ["x", 7], "\ud800", "x" * 10_000]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("id", "version", "url", "format", "licence", "citation", "md5_checksum", "description", "name"),
+        *("default_target_attribute", "row_id_attribute", "ignore_attribute"),
+    ],
+)
+def test_a_description_of_odd_values_is_an_error_of_ours_or_none(server: ScriptedServer, key: str) -> None:
+    for number, value in enumerate(ODD, 1000):
+        describe(server, number, DENSE, FLOWERS, **{key: value})
+        with contextlib.suppress(DataStackError):
+            data_stack.describe(f"openml:{number}")
+
+
+@pytest.mark.parametrize("key", ["name", "data_type", "nominal_value", "is_ignore", "is_row_identifier"])
+def test_features_of_odd_values_are_an_error_of_ours_or_none(server: ScriptedServer, key: str) -> None:
+    for number, value in enumerate(ODD, 1000):
+        describe(server, number, DENSE, [*FLOWERS[:-1], {**FLOWERS[-1], key: value}])
+        with contextlib.suppress(DataStackError):
+            data_stack.load(f"openml:{number}", split="all")
+
+
+@pytest.mark.parametrize("answer", [*ODD, {"data_set_description": 7}, {"data": []}, {"data": {"dataset": [7]}}, {"error": 7}])
+@pytest.mark.parametrize("status", [200, 412])
+def test_answers_of_odd_shapes_are_errors_of_ours(server: ScriptedServer, answer: Any, status: int) -> None:
+    data = json.dumps(answer).encode()
+    server.serve("/json/data/40", data, status=status)
+    server.serve("/json/data/features/61", data, status=status)
+    server.serve("/json/data/list/data_name/odd/limit/100/status/active", data, status=status)
+
+    for name in ("openml:40", "openml:61", "openml:odd"):
+        with pytest.raises(CatalogueError):
+            data_stack.load(name, split="all")
+
+
+@pytest.mark.parametrize("fault", [{"drip_header": True}, {"seconds_per_byte": 0.1}])
+def test_a_server_that_drips_is_given_up(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any]) -> None:
+    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.4")
+    server.url("/json/data/50", Answer(b"{}" * 1000, **fault))
+
+    with pytest.raises(CatalogueUnavailableError, match=r"no answer|stalled"):
+        data_stack.load("openml:50", split="all")

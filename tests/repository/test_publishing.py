@@ -27,6 +27,7 @@ from data_stack.exception import (
     LicenceDeniedError,
     ResourceNotFoundError,
     StorageError,
+    StorageUnavailableError,
 )
 from data_stack.formats import NumpyDatasetIterator, write_npy
 from data_stack.testing.web_server import Answer, ScriptedServer
@@ -188,11 +189,46 @@ def test_a_redirect_away_from_https_is_not_followed(
         url = serve(secure, published[0])
         assert len(data_stack.load(url, split="test")) == 3
         secure.url("/rows/data_stack.json", Answer(status=302, headers={"Location": f"{plain}/data_stack.json"}))
-        with pytest.raises(StorageError, match="away from https"):
+        with pytest.raises(StorageError, match="not encrypted"):
             data_stack.load(url, split="test")
     finally:
         secure.close()
     assert server.requests == []
+
+
+DRIPS: list[dict[str, Any]] = [
+    {"drip_header": True},
+    {"seconds_per_byte": 0.1},
+    {"hang_at": 100},
+    {"status": 503, "headers": {"Retry-After": "100000"}},
+]
+
+
+@pytest.mark.parametrize("fault", DRIPS, ids=["header", "body", "part", "pause"])
+def test_a_server_that_does_not_come_to_an_end_is_given_up(
+    published: tuple[Path, str], server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any]
+) -> None:
+    url = serve(server, published[0])
+    train: Any = data_stack.load(url, split="train")
+    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.5")
+    for file in ("data_stack.json", "train/rows.npy"):
+        data = (published[0] / file).read_bytes()[: 1 << 17]
+        whole = {"Content-Range": f"bytes 0-{len(data) - 1}/{len(data)}"}
+        server.serve(f"/rows/{file}", data, **({"status": 206, "headers": whole} | fault))
+
+    with pytest.raises(StorageUnavailableError, match=r"no answer|stalled|answers 503"):
+        train[0]
+    with pytest.raises(StorageUnavailableError, match=r"no answer|stalled|answers 503"):
+        data_stack.load(url, split="train")
+
+
+@pytest.mark.parametrize("location", ["http://[::bad/x", "file:///etc/passwd", "package:json/tool.py", "http://localhost:port/"])
+def test_a_server_does_not_lead_to_local_files(published: tuple[Path, str], server: ScriptedServer, location: str) -> None:
+    url = serve(server, published[0])
+    server.url("/rows/data_stack.json", Answer(status=302, headers={"Location": location}))
+
+    with pytest.raises(StorageError, match="leads to"):
+        data_stack.load(url, split="test")
 
 
 def test_hostile_descriptions_are_refused(published: tuple[Path, str], tmp_path: Path) -> None:

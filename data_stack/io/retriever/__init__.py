@@ -16,7 +16,8 @@ from data_stack.io.retriever.retriever import (
     register_scheme,
     retrieve,
 )
-from data_stack.io.retriever.transfer import Fetch, Limits, SourceError, Transfer
+from data_stack.io.retriever.transfer import Fetch, SourceError, Transfer
+from data_stack.io.web import Limits
 
 __all__ = [
     "Fetch",

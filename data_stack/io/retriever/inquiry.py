@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from data_stack.io.redaction import redact, shorten
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.retriever import Retrieval, is_offline
-from data_stack.io.retriever.transfer import Limits, SourceError, Transfer, redact, shorten
+from data_stack.io.retriever.transfer import SourceError, Transfer
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter
+from data_stack.io.web import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12

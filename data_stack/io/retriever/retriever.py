@@ -6,7 +6,6 @@ import hashlib
 import logging
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -26,20 +25,14 @@ from data_stack.exception import (
 )
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
+from data_stack.io.redaction import redact, shorten
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.file import copy_file, fetch_file
 from data_stack.io.retriever.package import fetch_package
-from data_stack.io.retriever.transfer import (
-    Fetch,
-    Limits,
-    SourceError,
-    Transfer,
-    looks_like_page,
-    redact,
-    shorten,
-)
+from data_stack.io.retriever.transfer import Fetch, SourceError, Transfer, looks_like_page
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
+from data_stack.io.web import Limits, web_timeout
 from data_stack.util.logger import logger
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: C: is a drive
@@ -99,7 +92,7 @@ def retrieve(
     offline: bool | None = None,
     progress: bool | None = None,
     max_parallel: int = 4,
-    timeout_seconds: float = 30.0,
+    timeout_seconds: float | None = None,
     limits: Limits = Limits(),  # noqa: B008  # frozen
     fetchers: Mapping[str, Fetch] | None = None,
     verify_stored: bool = False,
@@ -116,7 +109,8 @@ def retrieve(
         offline: use no source that needs the network; None: as the environment variable DATA_STACK_OFFLINE says.
         progress: show a bar on stderr; None: on a terminal and in a notebook.
         max_parallel: transfers at a time.
-        timeout_seconds: longest silence of a source; less than ``limits.least_bytes_per_second`` counts as silence.
+        timeout_seconds: longest silence of a source; None: as ``DATA_STACK_WEB_TIMEOUT`` says, or 30. Less than
+            ``limits.least_bytes_per_second`` counts as silence.
         limits: sizes and retries.
         fetchers: functions by scheme, ``""`` for paths; None: the built-in and registered ones.
         verify_stored: read stored resources too, and retrieve damaged ones again.
@@ -132,6 +126,7 @@ def retrieve(
         MalformedIdentifierError: an identifier is not in the grammar. Nothing was retrieved.
     """
     definitions = list(definitions)
+    timeout_seconds = web_timeout() if timeout_seconds is None else timeout_seconds
     if max_parallel < 1 or not timeout_seconds > 0:
         raise ConfigError(f"max_parallel and timeout_seconds must be positive, got {max_parallel} and {timeout_seconds}")
     jobs: dict[str, ResourceDefinition] = {}
@@ -194,10 +189,7 @@ def import_file(
 
 
 class Retrieval:
-    """One call of ``retrieve()``: the calling thread supervises, other threads transfer.
-
-    So a transfer can be ended while its thread waits, and Ctrl-C interrupts the supervising thread.
-    """
+    """One call of ``retrieve()``: the calling thread supervises, other threads transfer, so that Ctrl-C can end them."""
 
     def __init__(
         self,
@@ -224,8 +216,6 @@ class Retrieval:
 
         def look() -> None:
             under_way, sizes = list(self._transfers.values()), [each.size for each in list(self.results.values())]
-            for transfer in under_way:
-                transfer.supervise(time.monotonic())
             n_bytes = sum(sizes) + sum(transfer.size for transfer in under_way)
             draw(n_bytes, sum(sizes) + sum(max(transfer.size, transfer.expected_size or 0) for transfer in under_way))
 
@@ -376,7 +366,7 @@ def _deliver(
             for algorithm, expected, actual in (
                 ("size", definition.size, transfer.size),
                 ("sha256", definition.sha256, writer.digest.sha256),
-                ("md5", definition.md5_sum, transfer.md5),
+                ("md5", definition.md5_sum, transfer.hash_by("md5").hexdigest()),
             ):
                 if expected is not None and expected != actual:
                     raise ChecksumMismatchError(identifier, shorten(source), str(expected), str(actual), algorithm)

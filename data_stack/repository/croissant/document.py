@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from data_stack.dataset.strict_json import distinct_fields
 from data_stack.exception import DatasetFileCorruptError, MissingDependencyError, MissingFileError
+from data_stack.io.redaction import shorten
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
-from data_stack.io.retriever.transfer import shorten
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.url import StorageURL
+from data_stack.io.web import is_web
 
 try:
     import mlcroissant
@@ -29,11 +30,6 @@ _MAX_BYTES: Final = 32 << 20
 _MOST_NODES: Final = 1_000_000
 
 
-def is_web(place: str) -> bool:
-    """Whether a document or file is on a web server."""
-    return re.match("https?://", place, re.IGNORECASE) is not None
-
-
 def read_document(place: str | os.PathLike[str]) -> tuple[str, bytes]:
     """The absolute path or URL of a document, and its bytes.
 
@@ -43,7 +39,9 @@ def read_document(place: str | os.PathLike[str]) -> tuple[str, bytes]:
     text = os.fspath(place)
     if is_web(text):
         store = InMemoryStorageConnector()
-        retrieve([ResourceDefinition("croissant.json", text)], store, progress=False, limits=Limits(max_bytes=_MAX_BYTES))
+        retrieve(
+            [ResourceDefinition("croissant.json", text)], store, progress=False, limits=Limits(max_bytes=_MAX_BYTES, n_retries=1)
+        )
         with store.get_resource("croissant.json") as resource:
             return text, resource.read()
     url = StorageURL.parse(place)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from data_stack.codecs.codec import decode_file
 from data_stack.codecs.registry import codec_of, type_of_bytes
@@ -21,9 +21,10 @@ from data_stack.dataset.prepared import PreparedResources, Resources
 from data_stack.exception import ConfigError, MaliciousFilePathError
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.io.folder import folder_of
+from data_stack.io.redaction import shorten
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever.transfer import shorten
-from data_stack.repository.croissant.document import is_web, parse_document, read_document
+from data_stack.io.web import WebError, follow, is_web
+from data_stack.repository.croissant.document import parse_document, read_document
 from data_stack.repository.croissant.plans import EVERYTHING, Plan, make_plans
 from data_stack.repository.croissant.rows import containers_of, read_rows
 from data_stack.repository.default_storage import Storage, as_storage_connector
@@ -162,12 +163,19 @@ def _define_source(node: Any, place: str, number: int) -> ResourceDefinition:
             f"{node.uuid!r} of {shorten(place)} is a git repository or a FileSet without containedIn: nothing lists its files; "
             f"load the dataset by the catalogue that hosts it, or give its files as FileObjects"
         )
-    source = urljoin(place, url) if is_web(place) or is_web(url) else str((Path(place).parent / unquote(url)).resolve())
-    is_inside = is_web(source) if is_web(place) or is_web(url) else Path(source).is_relative_to(Path(place).parent)
-    if not is_inside or (place.lower().startswith("https:") and not source.lower().startswith("https:")):
+    refused = None
+    if is_web(place) or is_web(url):
+        try:
+            source = follow(place, url)
+        except WebError as error:
+            refused = error.reason
+    else:
+        source = str((Path(place).parent / unquote(url)).resolve())
+        if not Path(source).is_relative_to(Path(place).parent):
+            refused = f"leads to {shorten(url)[:200]}, which is outside of its folder"
+    if refused:
         raise MaliciousFilePathError(
-            f"{shorten(place)} names {shorten(url):.200} for {node.uuid!r}; it may name files below its folder and on web "
-            f"servers, and from https only https. Nothing was retrieved; ask its publisher to correct it"
+            f"{shorten(place)} {refused}, for {node.uuid!r}. Nothing was retrieved; ask its publisher to correct it"
         )
     size = re.fullmatch(r"(\d+)\s*B?", node.content_size or "")
     name = f"raw/{number:04d}-{_slug(urlsplit(source).path.rpartition('/')[2])}"

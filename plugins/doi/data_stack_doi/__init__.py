@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Final
+from urllib.parse import quote
 
 from data_stack import (
     Catalogue,
@@ -27,7 +28,7 @@ from data_stack.io.retriever import Fetch, SourceError, Transfer
 from data_stack.io.retriever.http import fetch_http
 from data_stack.plugins import hookimpl
 from data_stack.repository.places import format_of_name, open_as
-from data_stack_doi.records import Record, find_record
+from data_stack_doi.records import Record, RecordFile, find_record
 
 __all__ = ["DOICatalogue", "RecordDataset"]
 
@@ -47,18 +48,26 @@ def data_stack_retrievers() -> Mapping[str, Fetch]:
 
 
 def fetch(source: str, transfer: Transfer) -> None:
-    """Retrieve ``doi:10.5281/zenodo.4924875/file``; the file's size and MD5 in the record's listing are held."""
-    doi, _, name = source.partition(":")[2].rpartition("/")
+    """Retrieve ``doi:10.5281/zenodo.4924875/file`` or, for names with a slash, ``doi:10.7910/DVN/ABC#folder/file``.
+
+    The size and digest in the record's listing are compared with what arrives.
+    """
+    place = source.partition(":")[2]
+    doi, _, name = place.partition("#") if "#" in place else place.rpartition("/")
     try:
         record = find_record(doi)
+        file = record.find(name)
     except (CatalogueError, LookupError) as error:
         raise SourceError(str(error)) from None
-    file = next((each for each in record.files if each.name == name), None)
     if file is None:
-        raise SourceError(f"doi:{doi} has no file {name!r:.80}; it has {', '.join(each.name for each in record.files)}")
+        raise SourceError(f"doi:{doi} has no file {name!r:.80}; it has {record.describe_files()}")
+    if file.algorithm is not None:
+        transfer.hash_by(file.algorithm)
     fetch_http(file.url, transfer)
     if file.size is not None and transfer.size != file.size:
         raise SourceError(f"sends {transfer.size:,} bytes, its listing says {file.size:,}")
+    if file.algorithm is not None and (digest := transfer.hash_by(file.algorithm).hexdigest()) != file.digest:
+        raise SourceError(f"sends {file.algorithm} {digest}, its listing says {file.digest}")
 
 
 class DOICatalogue(Catalogue):
@@ -92,29 +101,36 @@ class RecordDataset(CatalogueDataset):
     """
 
     def __init__(self, name: CatalogueName, record: Record) -> None:
-        listed = ", ".join(file.name for file in record.files) or "none"
-        kinds = {file.name: format_of_name(file.name) for file in record.files if name.part in (None, file.name)}
-        known = {file: kind for file, kind in kinds.items() if kind is not None}
+        chosen = record.files if name.part is None else (record.find(name.part),)
+        known = {file: kind for file in chosen if file is not None and (kind := format_of_name(file.name)) is not None}
         if not known or len(set(known.values())) > 1:
             what = "files of several formats" if known else "no file that data_stack recognises by its name"
-            raise CatalogueError(f"{name.plain} has {what}; name one as doi:{name.name}#FILE. Its files: {listed}")
-        chosen = [file for file in record.files if file.name in known]
-        splits = ["all"] if len(chosen) == 1 else [PurePosixPath(file.name).name.partition(".")[0] for file in chosen]
+            raise CatalogueError(
+                f"{name.plain} has {what}; name one as doi:{name.name}#FILE. Its files: {record.describe_files()}"
+            )
+        splits = ["all"] if len(known) == 1 else [PurePosixPath(file.name).name.partition(".")[0] for file in known]
+        if len(set(splits)) < len(splits):  # of files of one name, the folders differ
+            splits = [str(PurePosixPath(file.name).parent / split) for file, split in zip(known, splits, strict=True)]
         if len(set(splits)) < len(splits):
             raise CatalogueError(
-                f"files of {name.plain} differ in their endings only; name one as doi:{name.name}#FILE: {listed}"
+                f"files of {name.plain} differ in their endings only; name one as doi:{name.name}#FILE: {record.describe_files()}"
             )
-        digest = hashlib.sha256(json.dumps([(file.name, file.size, file.md5) for file in chosen]).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps([(file.name, file.size, file.digest) for file in known]).encode()).hexdigest()
         card = DatasetCard(name.folder, digest[:12], record.licence, f"https://doi.org/{name.name}")
-        files = [f"{number:03}{_ENDING.findall(file.name.lower())[0]}" for number, file in enumerate(chosen)]
-        sources = [
-            ResourceDefinition(f"raw/{stored}", file.url, md5_sum=file.md5, size=file.size)
-            for stored, file in zip(files, chosen, strict=True)
-        ]
+        files = [f"{number:03}{_ENDING.findall(file.name.lower())[0]}" for number, file in enumerate(known)]
+        sources = [_define(f"raw/{stored}", name.name, file) for stored, file in zip(files, known, strict=True)]
         super().__init__(card, splits, sources, record.title)
-        self._files = {split: (stored, known[file.name]) for split, stored, file in zip(splits, files, chosen, strict=True)}
+        self._files = {split: (stored, known[file]) for split, stored, file in zip(splits, files, known, strict=True)}
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         """The samples of one file."""
         stored, kind = self._files[split]
         return open_as(Location(folder_of(prepared, "raw"), stored), kind)
+
+
+def _define(identifier: str, doi: str, file: RecordFile) -> ResourceDefinition:
+    """The resource of a file. Digests that definitions do not have are compared by :func:`fetch`."""
+    if file.algorithm in (None, "md5", "sha256"):
+        md5, sha256 = (file.digest if file.algorithm == each else None for each in ("md5", "sha256"))
+        return ResourceDefinition(identifier, file.url, md5, sha256, file.size)
+    return ResourceDefinition(identifier, f"doi:{doi}#{quote(file.name)}", size=file.size)

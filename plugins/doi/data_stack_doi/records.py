@@ -4,19 +4,50 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit
-
-import requests
+from urllib.parse import quote, unquote, urlsplit
 
 from data_stack.exception import CatalogueAccessError, CatalogueError, CatalogueUnavailableError, DatasetNotFoundError
 from data_stack.io.retriever import is_offline
+from data_stack.io.web import Exchange, WebError, follow, retrying
 from data_stack.io.web_api import ask_json
 
 _DOI: Final = re.compile(r"10\.\d{4,9}/[-._;()/:A-Za-z0-9]+", re.ASCII)
-_MOST_REDIRECTS: Final = 10
+_MAX_REDIRECTS: Final = 10
+#: Lengths of digests in hexadecimal digits, by hashlib's names.
+_ALGORITHMS: Final = {"md5": 32, "sha1": 40, "sha256": 64, "sha512": 128}
+_FILE: Final = {"key": str, "links": {"self": str}, "size": int, "checksum?": str}
+_ZENODO: Final = {
+    "metadata": {"title": str, "license?": {"id?": str}, "access_right?": str},
+    "access?": {"files?": str},
+    "files?": [_FILE],
+}
+_FIGSHARE: Final = {
+    "title": str,
+    "license?": {"name?": str},
+    "is_embargoed?": bool,
+    "is_confidential?": bool,
+    "files": [{"name": str, "download_url": str, "size": int, "computed_md5?": str, "supplied_md5?": str}],
+}
+_DATA_FILE: Final = {
+    "id": int,
+    "filesize": int,
+    "md5?": str,
+    "checksum?": {"type": str, "value": str},
+    "originalFileName?": str,
+    "originalFileSize?": int,
+}
+_DATAVERSE: Final = {
+    "data": {
+        "latestVersion": {
+            "metadataBlocks": {"citation": {"fields": [{"typeName": str, "value": object}]}},
+            "license?": ({"name?": str}, str),
+            "files": [{"label": str, "directoryLabel?": str, "restricted?": bool, "dataFile": _DATA_FILE}],
+        }
+    }
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +55,20 @@ class RecordFile:
     """A file of a record.
 
     Attributes:
-        name: as the repository calls it.
+        name: as its author calls it, with the folders that it is in.
         url: where it is.
         size: in bytes; None if the repository does not say.
-        md5: 32 hex digits; None likewise.
+        algorithm: ``"md5"``, ``"sha1"``, ``"sha256"`` or ``"sha512"``; None if the repository states no digest.
+        digest: in hexadecimal digits; None likewise.
+        listed_as: another name that the repository shows, such as ``table.tab`` for ``table.csv``; empty for none.
     """
 
     name: str
     url: str
     size: int | None
-    md5: str | None
+    algorithm: str | None
+    digest: str | None
+    listed_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +78,32 @@ class Record:
     Attributes:
         title: a line.
         licence: as the repository says it; None if it does not.
-        files: in the order of the listing.
+        files: in the order of the listing; those that anybody may have.
+        restricted: names of the others.
     """
 
     title: str
     licence: str | None
     files: tuple[RecordFile, ...]
+    restricted: tuple[str, ...] = ()
+
+    def find(self, name: str) -> RecordFile | None:
+        """The file of a name, as it is or percent-encoded; None if there is none.
+
+        Raises:
+            CatalogueAccessError: it is restricted.
+        """
+        for wanted in (name, unquote(name)):
+            for file in self.files:
+                if wanted in (file.name, file.listed_as):
+                    return file
+            if wanted in self.restricted:
+                raise CatalogueAccessError(f"the file {wanted!r:.200} is restricted: ask its authors for it")
+        return None
+
+    def describe_files(self) -> str:
+        """The names of the files, as they are written behind ``#``."""
+        return ", ".join(quote(file.name, safe=" /()+,;=!$&':") for file in self.files) or "none"
 
 
 def find_record(doi: str) -> Record:
@@ -56,7 +111,7 @@ def find_record(doi: str) -> Record:
 
     Raises:
         DatasetNotFoundError: there is no such DOI, or its repository has no such record.
-        CatalogueAccessError: the record is restricted.
+        CatalogueAccessError: all its files are restricted.
         CatalogueBusyError, CatalogueUnavailableError: as :func:`~data_stack.io.web_api.ask_json`.
         CatalogueError: it is of no repository that is known here, or the answer has another form than is documented.
     """
@@ -66,13 +121,14 @@ def find_record(doi: str) -> Record:
     parts = urlsplit(page)
     origin = f"{parts.scheme}://{parts.netloc}"
     if match := re.search(r"/records?/(\d+)", parts.path):
-        return _understood(doi, f"{origin}/api/records/{match[1]}", _of_zenodo)
+        return _ask(doi, f"{origin}/api/records/{match[1]}", _ZENODO, _of_zenodo)
     if match := re.search(r"/articles/(?:[^/]+/)*?(\d+)(?:/(\d+))?/?$", parts.path):
         api = (os.environ.get("FIGSHARE_API") or "https://api.figshare.com/v2").rstrip("/")
-        return _understood(doi, f"{api}/articles/{match[1]}" + (f"/versions/{match[2]}" if match[2] else ""), _of_figshare)
+        url = f"{api}/articles/{match[1]}" + (f"/versions/{match[2]}" if match[2] else "")
+        return _ask(doi, url, _FIGSHARE, _of_figshare)
     if "persistentId=" in parts.query:
         url = f"{origin}/api/datasets/:persistentId/?persistentId=doi:{doi}"
-        return _understood(doi, url, lambda answer: _of_dataverse(answer, origin))
+        return _ask(doi, url, _DATAVERSE, lambda answer: _of_dataverse(answer, origin))
     raise CatalogueError(f"doi:{doi} is of {parts.netloc}, which is no Zenodo, figshare or Dataverse: download its files")
 
 
@@ -81,79 +137,98 @@ def _resolve(doi: str) -> str:
     if is_offline():
         raise CatalogueUnavailableError(f"doi:{doi} was not resolved, as DATA_STACK_OFFLINE is set")
     url = f"{(os.environ.get('DOI_RESOLVER') or 'https://doi.org').rstrip('/')}/{doi}"
-    for _ in range(_MOST_REDIRECTS):
+
+    def attempt() -> tuple[int, str]:
+        exchange = Exchange(url, max_redirects=_MAX_REDIRECTS)
         try:
-            with requests.get(url, timeout=30.0, allow_redirects=False, stream=True) as answer:
-                status, location = answer.status_code, answer.headers.get("Location")
-        except (requests.RequestException, OSError):
-            raise CatalogueUnavailableError(f"doi:{doi} could not be resolved: check the network, then retry") from None
-        if location is None or status not in (301, 302, 303, 307, 308):
-            break
-        target = urljoin(url, location)
-        if urlsplit(url).scheme == "https" and urlsplit(target).scheme != "https":
-            raise CatalogueError(f"doi:{doi} leads away from https: download its files")
-        url = target
+            with exchange:
+                return exchange.status, exchange.url
+        except WebError as error:
+            if error.status is None or not exchange.redirects:
+                raise
+            return error.status, exchange.url  # the page may refuse programs, which its API serves
+
+    try:
+        status, page = retrying(attempt)
+    except WebError as error:
+        if error.transient:
+            raise CatalogueUnavailableError(
+                f"doi:{doi} could not be resolved ({error.reason}): check the network, then retry"
+            ) from None
+        raise CatalogueError(f"doi:{doi} {error.reason}: download its files") from None
     if status == 404:
         raise DatasetNotFoundError(f"there is no DOI {doi}")
-    return url
+    return page
 
 
-def _understood(doi: str, url: str, understand: Any) -> Record:
-    status, answer = ask_json(url, f"{urlsplit(url).netloc} for doi:{doi}")
-    if status in (401, 403):
-        raise CatalogueAccessError(f"doi:{doi} is restricted: ask its authors for the files")
-    if status in (404, 410):
-        raise DatasetNotFoundError(f"the repository of doi:{doi} has no such record, or not any more")
+def _ask(doi: str, url: str, shape: Any, understand: Callable[[Any], Record]) -> Record:
     host = urlsplit(url).netloc
-    try:
-        record: Record = understand(answer)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        problem = f"the answer of {host} for doi:{doi} is of no form that it documents ({error!r:.100})"
-        raise CatalogueError(f"{problem}: update this package") from None
-    if url.startswith("https:") and not all(file.url.startswith("https:") for file in record.files):
-        raise CatalogueError(f"{host} lists files of doi:{doi} that are not served by https: download them")
-    return record
+    answer = ask_json(url, f"{host} for doi:{doi}", shape)
+    if answer.status in (404, 410):
+        raise DatasetNotFoundError(f"the repository of doi:{doi} has no such record, or not any more")
+    if answer.status == 200:
+        record = understand(answer.value)
+        if record.files or not record.restricted:
+            try:
+                return replace(record, files=tuple(replace(each, url=follow(url, each.url)) for each in record.files))
+            except WebError as error:
+                raise CatalogueError(f"{host} lists a file of doi:{doi} that {error.reason}: download it") from None
+    if answer.status in (200, 401, 403):
+        raise CatalogueAccessError(f"the files of doi:{doi} are restricted: ask its authors for them")
+    raise CatalogueError(
+        f"{host} answered for doi:{doi} with status {answer.status}, which is not documented: update this package"
+    )
 
 
 def _of_zenodo(answer: Mapping[str, Any]) -> Record:
-    metadata = answer["metadata"]
+    metadata, access = answer["metadata"], answer.get("access") or {}
     files = [
-        RecordFile(
-            each["key"], each["links"]["self"], int(each["size"]), _md5(str(each.get("checksum", "")).removeprefix("md5:"))
-        )
-        for each in answer["files"]
+        RecordFile(each["key"], each["links"]["self"], each["size"], *_digest(*(each.get("checksum") or "").partition(":")[::2]))
+        for each in answer.get("files") or ()
     ]
-    return _record(metadata["title"], (metadata.get("license") or {}).get("id"), files)
+    is_restricted = access.get("files") == "restricted" or metadata.get("access_right") in ("restricted", "embargoed", "closed")
+    licence = (metadata.get("license") or {}).get("id")
+    return Record(metadata["title"], licence, tuple(files), ("all",) if is_restricted and not files else ())
 
 
 def _of_figshare(answer: Mapping[str, Any]) -> Record:
     files = [
         RecordFile(
-            each["name"], each["download_url"], int(each["size"]), _md5(each.get("computed_md5") or each.get("supplied_md5"))
+            each["name"],
+            each["download_url"],
+            each["size"],
+            *_digest("md5", each.get("computed_md5") or each.get("supplied_md5")),
         )
         for each in answer["files"]
     ]
-    return _record(answer["title"], (answer.get("license") or {}).get("name"), files)
+    is_restricted = not files and (answer.get("is_embargoed") or answer.get("is_confidential"))
+    licence = (answer.get("license") or {}).get("name")
+    return Record(answer["title"], licence, tuple(files), ("all",) if is_restricted else ())
 
 
 def _of_dataverse(answer: Mapping[str, Any], origin: str) -> Record:
     version = answer["data"]["latestVersion"]
+    files, restricted = list[RecordFile](), list[str]()
+    for each in version["files"]:
+        data, folder = each["dataFile"], f"{each['directoryLabel']}/" if each.get("directoryLabel") else ""
+        # Of a table, a Dataverse serves its own version, with the digest of the author's.
+        original = data.get("originalFileName")
+        name, size = (original, data.get("originalFileSize")) if original else (each["label"], data["filesize"])
+        if each.get("restricted"):
+            restricted.append(folder + name)
+            continue
+        url = f"{origin}/api/access/datafile/{data['id']}" + ("?format=original" if original else "")
+        checksum = data.get("checksum") or {"type": "md5", "value": data.get("md5")}
+        files.append(RecordFile(folder + name, url, size, *_digest(checksum["type"], checksum["value"]), folder + each["label"]))
     fields = version["metadataBlocks"]["citation"]["fields"]
-    listed = [(each["label"], each["dataFile"]) for each in version["files"]]
-    files = [
-        RecordFile(name, f"{origin}/api/access/datafile/{int(data['id'])}", int(data["filesize"]), _md5(data.get("md5")))
-        for name, data in listed
-    ]
-    title = next(field["value"] for field in fields if field["typeName"] == "title")
-    return _record(title, (version.get("license") or {}).get("name"), files)
+    title = next((str(field["value"]) for field in fields if field["typeName"] == "title"), "")
+    licence = version.get("license")
+    name_of_licence = licence.get("name") if isinstance(licence, dict) else licence
+    return Record(title, name_of_licence, tuple(files), tuple(restricted))
 
 
-def _record(title: str, licence: str | None, files: Iterable[RecordFile]) -> Record:
-    listed = tuple(files)
-    if not all(file.name and file.url.startswith(("https://", "http://")) for file in listed):
-        raise ValueError("a file without name or URL")
-    return Record(str(title), str(licence) if licence else None, listed)
-
-
-def _md5(text: Any) -> str | None:
-    return text if isinstance(text, str) and re.fullmatch("[0-9a-f]{32}", text) else None
+def _digest(algorithm: str, digest: str | None) -> tuple[str | None, str | None]:
+    """A digest as it is listed, by hashlib's name; two None if it is no such digest."""
+    name = algorithm.lower().replace("-", "")
+    is_one = re.fullmatch(r"[0-9a-fA-F]+", digest or "") is not None and len(digest or "") == _ALGORITHMS.get(name)
+    return (name, str(digest).lower()) if is_one else (None, None)

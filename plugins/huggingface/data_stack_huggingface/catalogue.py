@@ -15,7 +15,7 @@ from data_stack.dataset.manifest import Manifest, ResourceRecord
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.retriever import is_offline
 from data_stack_huggingface.columns import encoders_of, features_of_card, features_of_files, parts_of
-from data_stack_huggingface.hub import HubFile, HubFiles, api, ask
+from data_stack_huggingface.hub import HubFile, HubFiles, converted_commits, dataset_info, find_datasets
 from data_stack_huggingface.layout import converted_files, split_files
 
 _README = "README.md"
@@ -40,8 +40,7 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
         card, files = _card_of(info), _files_of(info)
         splits = {} if mark else split_files(repo, card, files, name.part)
         if not splits and revision == "main":
-            mark, refs = _CONVERTED, ask(repo, lambda: api().list_repo_refs(repo, repo_type="dataset"))
-            commits = [converted] if converted else [ref.target_commit for ref in refs.converts if ref.name == "parquet"]
+            mark, commits = _CONVERTED, [converted] if converted else converted_commits(repo)
             files = _files_of(self._info(repo, commits[0])) if commits else {}
             splits = converted_files(repo, card, files, name.part)
         if not splits:
@@ -59,15 +58,14 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
 
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
         """Datasets whose names contain the text."""
-        wanted: Any = {"search": text, "limit": limit, "expand": ["cardData", "description", "mainSize"]}
-        found = [(each, _card_of(each)) for each in ask(text, lambda: list(api().list_datasets(**wanted)))]
+        found = [(each, _card_of(each)) for each in find_datasets(text, limit)]
         titles = [card["description"].partition("\n")[0][:200] for _, card in found]
         rows = zip(found, titles, strict=True)
         return [CatalogueEntry(f"hf:{each.id}", title, _licence(card), each.main_size) for (each, card), title in rows]
 
     def _info(self, repo: str, revision: str) -> DatasetInfo:
         try:
-            return ask(repo, lambda: api().dataset_info(repo, revision=revision, files_metadata=True, timeout=30.0))
+            return dataset_info(repo, revision)
         except exception.DatasetNotFoundError as error:
             is_known = isinstance(error, exception.RevisionNotFoundError)
             near = [] if is_known else [entry.name for entry in self.search(repo.rpartition("/")[2], 3)]

@@ -9,42 +9,76 @@ import hashlib
 import itertools
 import os
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from typing import Any, Final
+from urllib.parse import quote, unquote
 
-import huggingface_hub
-from huggingface_hub import errors
-from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type: ignore[attr-defined]  # not marked so
+from huggingface_hub import DatasetInfo
+from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # not marked so
 
 from data_stack import ResourceDefinition, StorageConnector, StreamedResource, exception
-from data_stack.io.retriever import SourceError, Transfer, is_offline
+from data_stack.io.retriever import Limits, SourceError, Transfer, is_offline
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
+from data_stack.io.web import Exchange, WebError, ask
+from data_stack.io.web_api import ask_json
 
-_ATTEMPTS = 4
-#: A pause that the Hub asks for is waited up to so long.
-_MOST_WAIT_SECONDS = 60.0
-_TIMEOUT_SECONDS = 30.0
+#: A pause that the Hub asks for is waited up to a minute.
+_LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.2, max_wait_seconds=60.0)
 #: A file is retrieved in requests that grow up to this size.
-_REQUEST_BYTES = 32 << 20
-_BLOCK_BYTES = 1 << 16
+_REQUEST_BYTES: Final = 32 << 20
+_BLOCK_BYTES: Final = 1 << 16
 #: The Hub wants larger files than 10 MB to be in its large file storage.
-_MOST_GIT_BYTES = 64 << 20
-_SOURCE = re.compile(r"hf://datasets/([^@?]+)@([0-9a-f]{40})/([^?]+)\?etag=([0-9a-f]{40}|[0-9a-f]{64})")
-_LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
+_MAX_GIT_BYTES: Final = 64 << 20
+_SOURCE: Final = re.compile(r"hf://datasets/([^@?]+)@([0-9a-f]{40})/([^?]+)\?etag=([0-9a-f]{40}|[0-9a-f]{64})")
+_NAME: Final = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*", re.ASCII)
+_LOG_IN: Final = "log in with `hf auth login`, or set HF_TOKEN"
+_LISTED: Final = {"id": str, "cardData?": {}, "description?": str, "mainSize?": int}
+_INFO: Final = {
+    **_LISTED,
+    "sha": str,
+    "siblings?": [{"rfilename": str, "size?": int, "blobId?": str, "lfs?": {"sha256": str, "size": int}}],
+}
 
-_Answer = TypeVar("_Answer")
+
+def endpoint() -> str:
+    """The Hub's URL: ``HF_ENDPOINT``, or huggingface.co."""
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
-def api() -> huggingface_hub.HfApi:
-    """The API at ``HF_ENDPOINT``, or at huggingface.co."""
-    return huggingface_hub.HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
+def dataset_info(repo: str, revision: str) -> DatasetInfo:
+    """A dataset at a revision, with its files.
+
+    Raises:
+        As :func:`_ask`.
+    """
+    return _info_of(_ask(repo, f"{_checked(repo)}/revision/{quote(revision, safe='')}", _INFO, {"blobs": "true"}))
 
 
-def ask(repo: str, request: Callable[[], _Answer]) -> _Answer:
-    """The answer to a request about a dataset; repeats it after a pause where that may help.
+def converted_commits(repo: str) -> list[str]:
+    """The commit of the Parquet files that the Hub has made of a dataset; empty if there is none."""
+    refs = _ask(repo, f"{_checked(repo)}/refs", {"converts?": [{"name": str, "targetCommit": str}]}, {})
+    return [ref["targetCommit"] for ref in refs.get("converts") or () if ref["name"] == "parquet"]
+
+
+def find_datasets(text: str, limit: int) -> list[DatasetInfo]:
+    """Datasets whose names contain the text, with ``main_size``."""
+    params = {"search": text, "limit": limit, "expand": ["cardData", "description", "mainSize"]}
+    return [_info_of(each) for each in _ask(text, "", [_LISTED], params)[:limit]]
+
+
+def _info_of(fields: Mapping[str, Any]) -> DatasetInfo:
+    return DatasetInfo(**fields)  # type: ignore[no-untyped-call]  # of huggingface_hub
+
+
+def _checked(repo: str) -> str:
+    if _NAME.fullmatch(repo) is None:
+        raise _explain(repo, 404, "RepoNotFound", "")
+    return f"/{repo}"
+
+
+def _ask(repo: str, path: str, shape: Any, params: Mapping[str, Any]) -> Any:
+    """The answer of the API, of that shape.
 
     Raises:
         DatasetNotFoundError: there is no such dataset; RevisionNotFoundError: no such revision or file of it.
@@ -53,42 +87,28 @@ def ask(repo: str, request: Callable[[], _Answer]) -> _Answer:
         CatalogueUnavailableError: the Hub does not answer; there is no network.
         CatalogueError: its answer has another form than is documented.
     """
-    if is_offline():
-        raise exception.CatalogueUnavailableError(f"the Hub was not asked for hf:{repo}, as DATA_STACK_OFFLINE is set")
-    attempt = 0
-    while True:
-        try:
-            return request()
-        except exception.DataStackError:
-            raise
-        except Exception as error:  # noqa: BLE001  # of the HTTP client, which differs between versions of huggingface_hub
-            problem, headers = _explain(repo, error), getattr(getattr(error, "response", None), "headers", {})
-        attempt += 1
-        asked = headers.get("Retry-After") or "".join(re.findall(r";t=(\d+)", headers.get("RateLimit", "")))
-        pause = float(asked) if asked.isdigit() else 0.1 * 2**attempt
-        if attempt == _ATTEMPTS or pause > _MOST_WAIT_SECONDS or not isinstance(problem, exception.CatalogueUnavailableError):
-            raise problem  # without its cause, whose text has signed URLs
-        time.sleep(pause)
+    url = f"{endpoint()}/api/datasets{path}"
+    answer = ask_json(url, f"the Hub for hf:{repo}", shape, params=params, own_headers=build_hf_headers())
+    if answer.status != 200:
+        raise _explain(repo, answer.status, answer.headers.get("X-Error-Code", ""), answer.headers.get("X-Error-Message", ""))
+    return answer.value
 
 
-def _explain(repo: str, error: Exception) -> exception.DataStackError:
-    """The error of ours for one of huggingface_hub or its HTTP client."""
-    name, status = f"hf:{repo}", getattr(getattr(error, "response", None), "status_code", 0)
-    said = f"status {status}" if status else type(error).__name__
-    if isinstance(error, (errors.GatedRepoError, errors.DisabledRepoError)):
+def _explain(repo: str, status: int, code: str, message: str) -> exception.DataStackError:
+    """The error of ours for an answer: https://github.com/huggingface/huggingface_hub lists the codes."""
+    name = f"hf:{repo}"
+    if code == "GatedRepo" or message == "Access to this resource is disabled.":
         page = f"https://huggingface.co/datasets/{repo}"
         return exception.CatalogueAccessError(f"{name} is gated or disabled: accept its terms at {page}, then {_LOG_IN}")
-    if isinstance(error, (errors.RepositoryNotFoundError, errors.HFValidationError)):
-        return exception.DatasetNotFoundError(f"the Hub has no dataset {name}, or it is private: check the name, or {_LOG_IN}")
-    if isinstance(error, (errors.RevisionNotFoundError, errors.EntryNotFoundError)):
+    if code in ("RevisionNotFound", "EntryNotFound"):
         return exception.RevisionNotFoundError(f"the Hub has no such revision or file of {name}, or not any more: choose another")
+    if code == "RepoNotFound":
+        return exception.DatasetNotFoundError(f"the Hub has no dataset {name}, or it is private: check the name, or {_LOG_IN}")
     if status in (401, 403):
-        return exception.CatalogueAccessError(f"the Hub refuses {name} to this user ({said}): {_LOG_IN}")
-    if status == 429:
-        return exception.CatalogueBusyError(f"the Hub was asked too often for {name}: wait, or {_LOG_IN}, which allows more")
-    if status >= 500 or (not status and (isinstance(error, OSError) or type(error).__module__.startswith("httpx"))):
-        return exception.CatalogueUnavailableError(f"the Hub did not answer for {name} ({said}): check the network, then retry")
-    return exception.CatalogueError(f"the Hub's answer for {name} is of no form that it documents ({said}): update this package")
+        return exception.CatalogueAccessError(f"the Hub refuses {name} to this user (status {status}): {_LOG_IN}")
+    return exception.CatalogueError(
+        f"the Hub answered for {name} with status {status}, which it does not document: update this package"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +147,30 @@ class HubFile:
 
         Raises:
             ChecksumMismatchError: the Hub has another file there now.
-            CatalogueError, DatasetNotFoundError: as for :func:`ask`.
+            CatalogueError, DatasetNotFoundError: as for the API.
         """
-        return ask(self.repo, lambda: self._request(start, stop))
+        if is_offline():
+            raise exception.CatalogueUnavailableError(f"the Hub was not asked for hf:{self.repo}, as DATA_STACK_OFFLINE is set")
+        url = f"{endpoint()}/datasets/{self.repo}/resolve/{self.commit}/{quote(self.path)}"
+        options = {"headers": {"Range": f"bytes={start}-{stop - 1}"}, "own_headers": build_hf_headers()}
+        try:
+            return ask(
+                url, lambda answer: self._receive(answer, start, stop), _LIMITS, seconds=_LIMITS.max_wait_seconds, **options
+            )
+        except WebError as error:
+            if error.status == 429:
+                raise exception.CatalogueBusyError(f"the Hub was asked too often for {self}: wait, or {_LOG_IN}") from None
+            kind = exception.CatalogueUnavailableError if error.transient else exception.CatalogueError
+            raise kind(f"the Hub did not give {self} ({error.reason}): check the network, then retry") from None
 
     def read_whole(self) -> bytes:
         """All bytes of a file that Git keeps itself, compared with the SHA-1 of its blob.
 
         Raises:
             ChecksumMismatchError: they are not those that the Hub lists.
-            CatalogueError, DatasetNotFoundError: as for :func:`ask`; or the file is larger than Git may keep.
+            CatalogueError, DatasetNotFoundError: as for the API; or the file is larger than Git may keep.
         """
-        if self.size > _MOST_GIT_BYTES:
+        if self.size > _MAX_GIT_BYTES:
             raise exception.CatalogueError(f"{self} has {self.size:,} bytes and no SHA-256, so it is not read: tell its owner")
         data = self.read(0, self.size)
         blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
@@ -146,37 +178,21 @@ class HubFile:
             raise exception.ChecksumMismatchError(self.path, str(self), self.etag, blob, "Git blob SHA-1")
         return data
 
-    def _request(self, start: int, stop: int) -> bytes:
-        url = f"{api().endpoint}/datasets/{self.repo}/resolve/{self.commit}/{quote(self.path)}"
-        headers = build_hf_headers() | {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "identity"}
-        etag, session = "", huggingface_hub.get_session()
-        for _ in range(5):
-            with session.stream("GET", url, headers=headers, follow_redirects=False, timeout=_TIMEOUT_SECONDS) as response:
-                hf_raise_for_status(response)
-                etag = etag or response.headers.get("X-Linked-Etag", "")
-                if not response.has_redirect_location:
-                    return self._receive(response, etag or response.headers.get("ETag", ""), start, stop)
-            before, url = urlsplit(url), urljoin(url, response.headers["Location"])
-            if before.scheme == "https" != urlsplit(url).scheme:
-                break
-            if before[:2] != urlsplit(url)[:2]:
-                headers.pop("authorization", None)  # the token is for the Hub alone
-        raise exception.CatalogueError(f"the Hub leads in a circle, or away from https, for {self}; that was not followed")
-
-    def _receive(self, response: Any, etag: str, start: int, stop: int) -> bytes:
+    def _receive(self, answer: Exchange, start: int, stop: int) -> bytes:
+        if answer.status not in (200, 206):
+            code, message = (answer.headers.get(f"X-Error-{each}", "") for each in ("Code", "Message"))
+            raise _explain(self.repo, answer.status, code, message)
+        tags = [each.get("X-Linked-Etag", "") for each in (*answer.redirects, answer.headers)]
+        etag = next(filter(None, tags), answer.headers.get("ETag", ""))
         if etag.removeprefix("W/").strip('"') != self.etag:
             raise exception.ChecksumMismatchError(self.path, str(self), self.etag, etag or "none", "ETag")
-        is_part = response.headers.get("Content-Range") == f"bytes {start}-{stop - 1}/{self.size}"
-        if not (is_part if response.status_code == 206 else (start, stop) == (0, self.size)):
+        is_part = answer.headers.get("Content-Range") == f"bytes {start}-{stop - 1}/{self.size}"
+        if not (is_part if answer.status == 206 else (start, stop) == (0, self.size)):
             raise exception.CatalogueError(f"the Hub sent another part of {self} than was asked for: update this package")
-        data, deadline = bytearray(), time.monotonic() + _TIMEOUT_SECONDS + (stop - start) / 1024
-        for chunk in response.iter_raw():
-            data += chunk
-            if len(data) > stop - start or time.monotonic() > deadline:
-                break
+        data = answer.read(stop - start)
         if len(data) != stop - start:
-            raise ConnectionError(f"{len(data)} bytes came where {stop - start} were asked")
-        return bytes(data)
+            raise WebError(f"{len(data)} bytes came where {stop - start} were asked", transient=True)
+        return data
 
 
 def fetch(source: str, transfer: Transfer) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-import arff
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -26,11 +24,34 @@ from data_stack import (
 from data_stack.exception import CatalogueError, CatalogueSchemaError, DatasetNotFoundError, RevisionNotFoundError
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.plugins import hookimpl
-from data_stack_openml.api import ask, field_of
+from data_stack_openml.api import ask, file_url
+from data_stack_openml.columns import Attribute, codes_of, column_of, read_arff
 
 __all__ = ["OpenMLCatalogue", "OpenMLDataset"]
 
 _ARFF, _ROWS = "raw/data.arff", "all/rows.parquet"
+#: What is used of the answers. Their JSON is made of XML: a list of one entry may be the entry, a number a text.
+_NUMBER: Final = (int, str)
+_SEVERAL: Final = (str, [str])
+_DESCRIPTION: Final = {
+    "data_set_description": {
+        "id": _NUMBER,
+        "version": _NUMBER,
+        "url": str,
+        "name?": str,
+        "description?": object,
+        "format?": str,
+        "licence?": str,
+        "citation?": object,
+        "md5_checksum?": str,
+        "default_target_attribute?": _SEVERAL,
+        "row_id_attribute?": _SEVERAL,
+        "ignore_attribute?": _SEVERAL,
+    }
+}
+_FEATURE: Final = {"name": str, "data_type?": str, "nominal_value?": _SEVERAL, "is_ignore?": str, "is_row_identifier?": str}
+_FEATURES: Final = {"data_features": {"feature": ([_FEATURE], _FEATURE)}}
+_LIST: Final = {"data": {"dataset": [{"did": _NUMBER, "name": str, "version": _NUMBER, "status?": str}]}}
 
 
 @hookimpl
@@ -45,8 +66,9 @@ class OpenMLCatalogue(Catalogue):
     def find(self, name: CatalogueName, store: StorageConnector | None = None) -> OpenMLDataset:
         """The dataset; of a name without version the newest that is active."""
         number = name.name if name.name.isdecimal() else self._number_of(name)
-        description = field_of(ask(f"data/{number}", str(name)), "data_set_description", str(name))
-        found = OpenMLDataset(name, description, field_of(ask(f"data/features/{number}", str(name)), "data_features", str(name)))
+        description = ask(f"data/{number}", str(name), _DESCRIPTION)["data_set_description"]
+        features = ask(f"data/features/{number}", str(name), _FEATURES)["data_features"]["feature"]
+        found = OpenMLDataset(name, description, _as_list(features))
         if name.version not in (None, found.card.version):
             raise RevisionNotFoundError(f"openml:{number} is version {found.card.version} of its name, not {name.version!r:.40}")
         return found
@@ -61,7 +83,7 @@ class OpenMLCatalogue(Catalogue):
     def _number_of(self, name: CatalogueName) -> str:
         found = _list(name.name, f"/data_version/{name.version}" if name.version else "", 100)
         if found:
-            return str(max(found, key=lambda each: int(each["version"]))["did"])
+            return str(max(found, key=lambda each: float(each["version"]))["did"])
         others = [str(each["version"]) for each in _list(name.name, "", 100)] if name.version else []
         if others:
             raise RevisionNotFoundError(f"OpenML has no {name}; versions are {', '.join(others)}")
@@ -71,11 +93,9 @@ class OpenMLCatalogue(Catalogue):
 
 
 def _list(name: str, more: str, limit: int) -> list[dict[str, Any]]:
-    answer = ask(f"data/list/data_name/{name}/limit/{limit}/status/active{more}", f"openml:{name}", may_be_missing=True)
-    listed = answer.get("data", {}).get("dataset", []) if answer else []
-    if not isinstance(listed, list) or not all({"did", "name", "version"} <= each.keys() for each in listed):
-        raise CatalogueError(f"OpenML's list of {name!r:.60} is of no form that it documents: update this package")
-    return listed
+    path = f"data/list/data_name/{name}/limit/{limit}/status/active{more}"
+    answer = ask(path, f"openml:{name}", _LIST, may_be_missing=True)
+    return answer["data"]["dataset"] if answer else []
 
 
 class OpenMLDataset(CatalogueDataset):
@@ -87,73 +107,80 @@ class OpenMLDataset(CatalogueDataset):
         features: the same.
     """
 
-    def __init__(self, name: CatalogueName, description: Mapping[str, Any], features: Mapping[str, Any]) -> None:
-        number, version = (str(field_of(description, key, str(name))) for key in ("id", "version"))
+    def __init__(self, name: CatalogueName, description: Mapping[str, Any], features: Sequence[Mapping[str, Any]]) -> None:
+        number, version = str(description["id"]), str(description["version"])
         licence, citation = (str(description.get(key) or "") or None for key in ("licence", "citation"))
         page = f"https://www.openml.org/d/{number}"
-        md5 = description.get("md5_checksum") or None
-        source = ResourceDefinition(_ARFF, str(field_of(description, "url", str(name))), md5_sum=md5)
+        source = ResourceDefinition(
+            _ARFF, file_url(description["url"], str(name)), md5_sum=description.get("md5_checksum") or None
+        )
         text = f"{description.get('name')}\n\n{description.get('description') or ''}"
         super().__init__(DatasetCard(name.folder, version, licence, page, citation), ["all"], [source], text)
-        listed = field_of(features, "feature", str(name))
-        ignored = {name for name in (str(description.get("row_id_attribute") or ""), *_ignored(description)) if name}
+        ignored = {*_names(description.get("row_id_attribute")), *_names(description.get("ignore_attribute"))}
         self._features = {
-            str(each["name"]): each
-            for each in listed
+            each["name"]: each
+            for each in features
             if each["name"] not in ignored and "true" not in (each.get("is_ignore"), each.get("is_row_identifier"))
         }
-        self._all = [str(each["name"]) for each in listed]
+        self._all = [each["name"] for each in features]
         self._is_sparse = str(description.get("format", "")).lower().startswith("sparse")
-        target = description.get("default_target_attribute")
-        self._target = target if target in self._features else None
+        self._targets = [each for each in _target_names(description, self._all) if each in self._features]
         if not self._features:
             raise CatalogueError(f"OpenML's description of {name} leaves no feature: choose another version")
-        others = [each for each in self._features if each != self._target] or list(self._features)
-        vars(self)["iterator_meta"] = IteratorMeta(others[0], self._target or others[-1], self._target or others[-1])
-        if self._target is not None and self._features[self._target].get("nominal_value"):
-            vars(self)["class_names"] = tuple(map(str, self._features[self._target]["nominal_value"]))
+        others = [each for each in self._features if each not in self._targets] or list(self._features)
+        # Several targets become one field, a dict of them; its name is no other's.
+        self._target = self._targets[0] if len(self._targets) == 1 else "targets" + "_" * ("targets" in self._all)
+        target = self._target if self._targets else others[-1]
+        vars(self)["iterator_meta"] = IteratorMeta(others[0], target, target)
+        if categories := self._categories(target):
+            vars(self)["class_names"] = tuple(categories)
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Turn the ARFF file into Parquet."""
         with raw[_ARFF] as resource:
             text = resource.read().decode("utf-8", errors="replace")
-        kind = arff.LOD if self._is_sparse else arff.DENSE
         try:
-            loaded = arff.loads(text, return_type=kind)
-        except (arff.ArffException, ValueError) as error:
+            attributes, values = read_arff(text, is_sparse=self._is_sparse)
+            if [each.name for each in attributes] != self._all:
+                raise ValueError("it has other columns than OpenML says")
+            columns = {
+                each.name: self._column(each, values(position))
+                for position, each in enumerate(attributes)
+                if each.name in self._features
+            }
+        except ValueError as error:
             raise CatalogueSchemaError(f"the ARFF file of {self.card.homepage} cannot be read: {error!s:.200}") from error
-        attributes = [name for name, _ in loaded["attributes"]]
-        if attributes != self._all:
-            raise CatalogueSchemaError(f"the ARFF file of {self.card.homepage} has other columns than OpenML says")
-        rows = loaded["data"]
-        columns = {}
-        for position, (name, type_) in enumerate(loaded["attributes"]):
-            if name in self._features:
-                default = type_[0] if isinstance(type_, list) else 0.0
-                values = [row.get(position, default) for row in rows] if kind == arff.LOD else [row[position] for row in rows]
-                columns[name] = self._column(name, values)
+        if len(self._targets) > 1:
+            targets = {name: columns.pop(name) for name in self._targets}
+            columns[self._target] = pa.StructArray.from_arrays(list(targets.values()), list(targets))
         with prepared.create(_ROWS) as file:
             pq.write_table(pa.table(columns), file, row_group_size=1 << 16)
 
-    def _column(self, name: str, values: list[Any]) -> pa.Array:
-        categories = [str(each) for each in self._features[name].get("nominal_value") or ()]
-        if categories and name == self._target:
-            codes = {category: code for code, category in enumerate(categories)}
-            unknown = next((value for value in values if value is not None and value not in codes), None)
-            if unknown is not None:
-                raise CatalogueSchemaError(
-                    f"the ARFF file of {self.card.homepage} has the class {unknown!r:.60}, OpenML does not"
-                )
-            return pa.array([-1 if value is None else codes[value] for value in values], pa.int64())
-        if self._features[name].get("data_type") == "numeric":
-            return pa.array(np.array([np.nan if value is None else value for value in values], np.float64))
-        return pa.array([None if value is None else str(value) for value in values], pa.string())
+    def _column(self, attribute: Attribute, values: list[str | None]) -> pa.Array:
+        categories = self._categories(attribute.name)
+        if categories and attribute.name == self._target:
+            return codes_of(values, categories)
+        return column_of(attribute, values)
+
+    def _categories(self, name: str) -> list[str]:
+        return _as_list(self._features.get(name, {}).get("nominal_value") or [])
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         """All rows."""
         return ParquetDataset(prepared, prefix="all")
 
 
-def _ignored(description: Mapping[str, Any]) -> list[str]:
-    ignored = description.get("ignore_attribute") or []
-    return ignored.split(",") if isinstance(ignored, str) else list(ignored)
+def _as_list(entries: Any) -> list[Any]:
+    """Entries of JSON that was made of XML, in which a single one is no list."""
+    return entries if isinstance(entries, list) else [entries]
+
+
+def _names(names: str | list[str] | None) -> list[str]:
+    """Names of features: a list, or a text with commas between them."""
+    return names.split(",") if isinstance(names, str) else names or []
+
+
+def _target_names(description: Mapping[str, Any], features: Sequence[str]) -> list[str]:
+    """The targets of a description; a name may itself have commas."""
+    given = description.get("default_target_attribute")
+    return [str(given)] if given in features else list(dict.fromkeys(_names(given)))

@@ -7,6 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from data_stack.exception import CatalogueAccessError, CatalogueError, DatasetNotFoundError
+from data_stack.io.web import WebError, follow
 from data_stack.io.web_api import ask_json
 
 _SERVER: Final = "https://www.openml.org/api/v1"
@@ -14,35 +15,42 @@ _SERVER: Final = "https://www.openml.org/api/v1"
 _UNKNOWN, _REFUSED = {"111", "273", "372", "373"}, {"112", "274"}
 
 
-def ask(path: str, name: str, *, may_be_missing: bool = False) -> dict[str, Any]:
-    """The answer to a request, an object; empty if nothing is there, and that may be.
+def server() -> str:
+    """The URL of the API: ``OPENML_SERVER``, or that of openml.org."""
+    return (os.environ.get("OPENML_SERVER") or _SERVER).rstrip("/")
+
+
+def ask(path: str, name: str, shape: Any, *, may_be_missing: bool = False) -> Any:
+    """The answer to a request, of that shape; None if nothing is there, and that may be.
 
     Raises:
         DatasetNotFoundError: there is no such dataset. CatalogueAccessError: it is private.
-        CatalogueBusyError, CatalogueUnavailableError: as :func:`~data_stack.io.web_api.ask_json`.
-        CatalogueError: its answer has another form than is documented.
+        CatalogueBusyError, CatalogueUnavailableError, CatalogueError: as :func:`~data_stack.io.web_api.ask_json`.
     """
-    url = f"{(os.environ.get('OPENML_SERVER') or _SERVER).rstrip('/')}/json/{quote(path)}"
-    key = {"api_key": os.environ["OPENML_APIKEY"]} if os.environ.get("OPENML_APIKEY") else None
-    status, answer = ask_json(url, f"OpenML for {name}", params=key)
-    if status == 200 and isinstance(answer, dict):
-        return answer
-    code = str(answer.get("error", {}).get("code", "")) if isinstance(answer, dict) else ""
-    if code in _UNKNOWN or status == 404:
+    key = {"api_key": os.environ["OPENML_APIKEY"]} if os.environ.get("OPENML_APIKEY") else {}
+    answer = ask_json(f"{server()}/json/{quote(path)}", f"OpenML for {name}", shape, params=key)
+    if answer.status == 200:
+        return answer.value
+    error = answer.value.get("error") if isinstance(answer.value, dict) else None
+    code = str(error.get("code")) if isinstance(error, dict) else ""
+    if code in _UNKNOWN or answer.status == 404:
         if may_be_missing:
-            return {}
+            return None
         raise DatasetNotFoundError(f"OpenML has no dataset {name}: look for its number at https://www.openml.org")
-    if code in _REFUSED or status in (401, 403):
+    if code in _REFUSED or answer.status in (401, 403):
         raise CatalogueAccessError(f"OpenML refuses {name} to this user: set OPENML_APIKEY to the key of a user who may read it")
-    raise CatalogueError(f"OpenML's answer for {name} is of no form that it documents (status {status}): update this package")
+    raise CatalogueError(
+        f"OpenML answered for {name} with status {answer.status}, which it does not document: update this package"
+    )
 
 
-def field_of(answer: Any, name: str, dataset: str) -> Any:
-    """A field of an answer.
+def file_url(url: str, name: str) -> str:
+    """The URL of a file that a description names.
 
     Raises:
-        CatalogueError: it is missing.
+        CatalogueError: it leads where OpenML may not lead to.
     """
-    if not isinstance(answer, dict) or name not in answer:
-        raise CatalogueError(f"OpenML's answer for {dataset} has no {name!r}, which it documents: update this package")
-    return answer[name]
+    try:
+        return follow(server(), url)
+    except WebError as error:
+        raise CatalogueError(f"OpenML's description of {name} {error.reason}: report it at https://www.openml.org") from None

@@ -285,6 +285,41 @@ def test_a_document_does_not_name_files_outside_of_its_folder(
     assert not list(store.rglob("*.csv"))
 
 
+def test_a_document_leads_to_https_or_to_the_scheme_of_its_own_server(
+    tmp_path: Path, server: ScriptedServer, store: Path
+) -> None:
+    described = json.dumps(table(contentUrl=server.serve("/elsewhere/a.csv", CSV)))
+    (tmp_path / "croissant.json").write_text(described)
+
+    with pytest.raises(MaliciousFilePathError, match="not encrypted"):
+        data_stack.from_croissant(tmp_path / "croissant.json", store)
+    assert server.requests == []
+    assert data_stack.from_croissant(server.serve("/sets/croissant.json", described.encode()), store)
+    for url in ("http://[::bad/x", "ftp://localhost/x", "hf://datasets/a/b@0/c"):
+        served = server.serve("/sets/croissant.json", json.dumps(table(contentUrl=url)).encode())
+        with pytest.raises(MaliciousFilePathError, match="leads to"):
+            data_stack.from_croissant(served, store)
+
+
+def test_a_password_of_a_document_is_for_files_of_its_own_server(server: ScriptedServer, store: Path) -> None:
+    server.serve("/sets/a.csv", CSV)
+    place = server.serve("/sets/croissant.json", json.dumps(table()).encode())
+
+    data_stack.from_croissant(place.replace("://", "://me:hidden@"), store)
+
+    assert all("authorization" in seen.headers for seen in server.requests)
+
+
+@pytest.mark.parametrize("fault", [{"drip_header": True}, {"seconds_per_byte": 0.1}])
+def test_a_document_that_drips_is_given_up(
+    server: ScriptedServer, store: Path, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.4")
+
+    with pytest.raises(RetrievalError, match=r"no answer|stalled"):
+        data_stack.from_croissant(server.serve("/croissant.json", json.dumps(table()).encode(), **fault), store)
+
+
 def test_credentials_of_a_url_are_not_shown(server: ScriptedServer, store: Path) -> None:
     place = server.serve("/croissant.json", json.dumps(table(contentUrl="file:///etc/passwd")).encode())
 

@@ -1,0 +1,427 @@
+"""The web client: GET requests with deadlines, checked redirects, bounded answers and retries.
+
+Plain requests never times out a header sent one byte at a time, reads the body of a redirect whole, sends cookies or passwords
+of netrc to other hosts, and shows the password of a URL in errors. So here a thread watches each request and cuts its connection
+when it is overdue, and redirects are followed explicitly. Proxies come from the environment, and so do the authorities of TLS
+(``REQUESTS_CA_BUNDLE``); certificates are always verified, unless a session of the user says otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import math
+import os
+import random
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import SplitResult, unquote_to_bytes, urljoin, urlsplit, urlunsplit
+from urllib.request import getproxies
+
+from data_stack.exception import ConfigError, DataStackError
+from data_stack.io.redaction import printable, redact, shorten
+from data_stack.io.watch import Watch
+
+if TYPE_CHECKING:
+    import requests
+
+_Result = TypeVar("_Result")
+
+MAX_REDIRECTS: Final = 5
+#: Limit of requests for one resource.
+MAX_REQUESTS: Final = 100
+_READ_BYTES: Final = 1 << 20
+_REDIRECTS: Final = {301, 302, 303, 307, 308}
+_TRANSIENT: Final = {408, 429}
+_PORTS: Final = {"http": 80, "https": 443}
+_TIMEOUT: Final = "DATA_STACK_WEB_TIMEOUT"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of time, size and retries.
+
+    Attributes:
+        least_bytes_per_second: a slower transfer ends as stalled, after about the timeout.
+        max_bytes: largest resource accepted without a defined size.
+        n_retries: retries per source without progress; interrupted transfers are resumed.
+        backoff_seconds: wait before the first retry; doubled each time, with jitter.
+        max_wait_seconds: longest wait between two tries, also for a server's Retry-After.
+    """
+
+    least_bytes_per_second: float = 1024.0
+    max_bytes: int = 64 << 30
+    n_retries: int = 4
+    backoff_seconds: float = 0.5
+    max_wait_seconds: float = 30.0
+
+
+class WebError(DataStackError):
+    """A web server did not answer, or not as it should.
+
+    Attributes:
+        reason: what it did, without credentials.
+        transient: whether a retry may help.
+        retry_after: seconds that the server asked to wait, or None.
+        status: of HTTP, or None.
+    """
+
+    def __init__(self, reason: str, transient: bool = False, retry_after: float | None = None, status: int | None = None) -> None:
+        super().__init__(reason, transient, retry_after, status)
+        self.reason, self.transient, self.retry_after, self.status = reason, transient, retry_after, status
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def web_timeout() -> float:
+    """Longest silence of a server in seconds: ``DATA_STACK_WEB_TIMEOUT``, or else 30.
+
+    Raises:
+        ConfigError: the variable is not a positive number.
+    """
+    text = os.environ.get(_TIMEOUT, "").strip() or "30"
+    with contextlib.suppress(ValueError):
+        if 0 < (seconds := float(text)) < math.inf:
+            return seconds
+    raise ConfigError(f"{_TIMEOUT} must be a positive number of seconds, got {text!r:.40}")
+
+
+def use_session(url: str, session: requests.Session) -> None:
+    """Ask the server of a URL through a session of requests, in this process and those forked from it.
+
+    Its headers, ``auth``, ``cert``, ``verify``, ``proxies`` and cookies are used for that scheme, host and port alone: nothing of
+    it is sent to servers to which that one redirects. Its adapters are replaced, so that its requests have deadlines too::
+
+        session = requests.Session()
+        session.auth, session.verify = ("reader", password), "/etc/ssl/company.pem"
+        data_stack.io.web.use_session("https://data.example.org", session)
+    """
+    from data_stack.io.web_sessions import use
+
+    use(_origin(url), session)
+
+
+def is_web(place: str) -> bool:
+    """Whether a text begins as a URL of a web server."""
+    return place[:8].lower().startswith(("https://", "http://"))
+
+
+def follow(origin: str, target: Any) -> str:
+    """The URL that ``target`` names beside ``origin``, if ``origin`` may lead there: to ``https``, or to its own ``http``.
+
+    All that a server or a stranger's document says where to go passes through here: redirects, and the files that catalogues,
+    published descriptions and Croissant documents name. No local file, no package and no other scheme can be named.
+
+    Args:
+        origin: URL of the server or document; a path, for a document on this machine, from which only ``https`` may be named.
+        target: URL or relative URL.
+
+    Returns:
+        An absolute URL without fragment; with the user and password of ``origin`` if it leads to the same scheme, host and port.
+
+    Raises:
+        WebError: it may not.
+    """
+    try:
+        if not isinstance(target, str):
+            raise ValueError(target)
+        parts = urlsplit(urljoin(origin if is_web(origin) else "", target))
+        is_url = bool(parts.hostname) and (parts.port or 0) >= 0
+    except ValueError:
+        raise WebError(f"leads to {shorten(repr(target))[:200]}, which is not a URL") from None
+    allowed = ("https", "http") if origin[:5].lower() == "http:" else ("https",)
+    if parts.scheme not in allowed or not is_url:
+        why = "which is not encrypted" if parts.scheme == "http" and is_url else f"which is not an {' or '.join(allowed)} URL"
+        raise WebError(f"leads to {shorten(str(target))[:200]}, {why}; that is not followed")
+    url, (userinfo, mark, _) = _bare(parts), urlsplit(origin).netloc.rpartition("@")
+    return url.replace("://", f"://{userinfo}@", 1) if mark and _origin(url) == _origin(origin) else url
+
+
+def retrying(
+    attempt: Callable[[], _Result],
+    limits: Limits = Limits(),  # frozen
+    *,
+    deadline: float = math.inf,
+    progress: Callable[[], int] = int,
+    wait: Callable[[float], object] = time.sleep,
+) -> _Result:
+    """The result of ``attempt()``, which is called again after a pause while it raises a transient WebError.
+
+    Args:
+        attempt: calls a server.
+        limits: of the retries and pauses.
+        deadline: monotonic time after which nothing begins; a pause that ends later, or that a server asks for, is not waited.
+        progress: bytes received so far; progress, unless it is very slow, resets the count of retries.
+        wait: sleeps.
+
+    Raises:
+        WebError: the last one, with what went wrong before it.
+    """
+    furthest, n_failures, before = 0, 0, ""
+    for n_requests in itertools.count(1):
+        started = time.monotonic()
+        try:
+            return attempt()
+        except WebError as error:
+            failure = error
+        size, enough = progress(), limits.least_bytes_per_second * (time.monotonic() - started)
+        n_failures = 0 if size - furthest > enough else n_failures + 1
+        furthest = max(furthest, size)
+        if not failure.transient or n_failures > limits.n_retries or n_requests == MAX_REQUESTS:
+            break
+        backoff = limits.backoff_seconds * 2.0 ** max(0, n_failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311  # jitter
+        pause = max(backoff, failure.retry_after or 0.0)
+        if time.monotonic() + pause > deadline:
+            break
+        before = failure.reason
+        wait(min(pause, limits.max_wait_seconds))
+    reason = "; then ".join(dict.fromkeys(filter(None, (before, failure.reason))))
+    raise WebError(reason, failure.transient, failure.retry_after, failure.status) from None
+
+
+class Exchange:
+    """One GET request and the redirects that follow: a context manager; the body is unread at first. Another thread may cut it.
+
+    The header of the last answer arrives within ``timeout_seconds``, and the body as :class:`~data_stack.io.watch.Watch` says.
+    Connections are kept alive, and used again if the body was read to its end.
+
+    Args:
+        url: ``https`` or ``http``. Its user and password are sent to its own scheme, host and port only, and never shown.
+        headers: sent to all servers.
+        own_headers: such as a token: sent as the password is.
+        timeout_seconds: None for :func:`web_timeout`.
+        limits: of the rate.
+        deadline: monotonic time by which the header must have arrived.
+        max_redirects: how many are followed.
+
+    Attributes:
+        url: of the answer, after redirects, without credentials.
+        status: of HTTP; one that asks for a retry (408, 429, 500 and above) is raised instead.
+        headers: of the answer; names in any case.
+        redirects: the headers of the redirects before.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        own_headers: Mapping[str, str] = MappingProxyType({}),
+        timeout_seconds: float | None = None,
+        limits: Limits = Limits(),  # frozen
+        deadline: float = math.inf,
+        max_redirects: int = MAX_REDIRECTS,
+    ) -> None:
+        self._source = url
+        self._headers = {"Accept-Encoding": "identity", **headers}
+        self._own_headers, self._max_redirects = own_headers, max_redirects
+        self.timeout_seconds = web_timeout() if timeout_seconds is None else timeout_seconds
+        seconds = min(self.timeout_seconds, max(deadline - time.monotonic(), 0.0))
+        self._watch = Watch(self._shut, seconds, limits.least_bytes_per_second)
+        self.redirects: list[Mapping[str, str]] = []
+        self._line: socket.socket | None = None
+        self._is_new = self._is_cut = False
+        self._exits = contextlib.ExitStack()
+        with self._translated():
+            parts = urlsplit(url)
+            if not is_web(url) or not parts.hostname:
+                raise WebError("the URL names no host")
+            self.url, self._origin, self._auth = _bare(parts), _origin(url), _credentials(parts)
+
+    def __enter__(self) -> Exchange:
+        with contextlib.ExitStack() as exits:
+            exits.callback(self._hold, None)
+            exits.enter_context(self._watch)
+            with self._translated():
+                answer = self._ask(exits)
+            self.status, self.headers, self._raw = answer.status_code, answer.headers, answer.raw
+            if self.status in _TRANSIENT or self.status >= 500:
+                raise WebError(self.describe_status(), True, _asked_pause(answer.headers), self.status)
+            self._exits = exits.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exits.close()
+
+    def cut(self) -> None:
+        """Make what waits for the server fail; called by another thread."""
+        self._is_cut = True
+        self._shut()
+
+    @property
+    def length(self) -> int | None:
+        """The announced length of the body in bytes; None if none was, or if the body comes in chunks."""
+        announced = self.headers.get("Content-Length", "").strip()
+        is_chunked = "chunked" in self.headers.get("Transfer-Encoding", "").lower()
+        return int(announced) if re.fullmatch(r"[0-9]{1,18}", announced) and not is_chunked else None
+
+    def describe_status(self) -> str:
+        """Status and reason, for messages."""
+        reason = printable(str(self._raw.reason or ""))[:60].strip() or http.client.responses.get(self.status, "")
+        return redact(f"answers {self.status} {reason}".strip(), self._source)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The body as it comes, as it was sent: not decompressed. The time that the caller takes is not the server's.
+
+        Raises:
+            WebError: the connection was cut, or the server is overdue.
+        """
+        while True:
+            with self._translated():
+                data = self._raw.read1(_READ_BYTES, decode_content=False)
+                if not data:
+                    self._check_cut()  # without an announced length, a connection that was cut looks complete
+                    return
+            self._watch.hold(len(data))
+            yield data
+            self._watch.go()
+
+    def read(self, max_bytes: int) -> bytes:
+        """The whole body.
+
+        Raises:
+            WebError: it is longer than ``max_bytes``, or as for :meth:`chunks`.
+        """
+        body = bytearray()
+        for data in self.chunks():
+            body += data
+            if len(body) > max_bytes:
+                raise WebError(f"sends more than the limit of {max_bytes:,} bytes")
+        return bytes(body)
+
+    # ------------------------------------------------------------------ inside
+
+    def _ask(self, exits: contextlib.ExitStack) -> requests.Response:
+        """The answer after redirects."""
+        for _ in range(self._max_redirects + 1):
+            is_own = _origin(self.url) == self._origin
+            answer = self._send(self._headers | dict(self._own_headers if is_own else {}), self._auth if is_own else None)
+            if answer.status_code not in _REDIRECTS:
+                exits.callback(answer.close)
+                return answer
+            answer.close()
+            self.redirects.append(answer.headers)
+            location = answer.headers.get("Location", "")
+            with contextlib.suppress(UnicodeError):
+                location = location.encode("latin-1").decode("utf-8")
+            if not location:
+                raise WebError("redirects, but does not say where to")
+            self.url = follow(self.url, location)
+        raise WebError(f"redirects more than {self._max_redirects} times")
+
+    def _send(self, headers: Mapping[str, str], auth: tuple[bytes, bytes] | None) -> requests.Response:
+        from data_stack.io.web_sessions import causes_of, send  # data_stack is imported without requests
+
+        while True:
+            self._hold(None)
+            self._is_new = False
+            try:
+                return send(self.url, _origin(self.url), headers, auth, self.timeout_seconds, self._hold)
+            except OSError as error:
+                # A server may have closed a connection that was kept alive; then there is another one, or a new one.
+                was_kept = self._line is not None and not self._is_new and not self._watch.is_overdue and not self._is_cut
+                if not was_kept or not any(isinstance(each, ConnectionError) for each in causes_of(error)):
+                    raise
+
+    def _hold(self, sock: socket.socket | None, is_new: bool = False) -> None:
+        """Have the connection at hand that serves the request. A duplicate, as another thread must not use a TLS socket."""
+        line, self._line = self._line, socket.socket(fileno=os.dup(sock.fileno())) if sock is not None else None
+        if line is not None:
+            line.close()
+        self._is_new |= is_new
+        if self._is_cut or self._watch.is_overdue:
+            self._shut()
+
+    def _shut(self) -> None:
+        if (line := self._line) is not None:
+            with contextlib.suppress(OSError):  # not connected any more
+                line.shutdown(socket.SHUT_RDWR)
+
+    def _check_cut(self) -> None:
+        if self._is_cut:
+            raise WebError("interrupted")
+        if self._watch.is_overdue:
+            too_slow = f"stalled: too little came within {self.timeout_seconds:g} s"
+            raise WebError(too_slow if self._watch.n_bytes else f"no answer within {self.timeout_seconds:g} s", transient=True)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise the errors of libraries as WebError."""
+        try:
+            yield
+        except WebError as error:
+            error.args = (redact(error.reason, self._source), *error.args[1:])
+            error.reason = error.args[0]
+            raise
+        except DataStackError:
+            raise
+        except Exception as error:
+            from data_stack.io.web_sessions import explain
+
+            if (explained := explain(error, self.timeout_seconds)) is None:
+                raise
+            self._check_cut()
+            raise WebError(redact(explained[0][:300], self._source, *getproxies().values()), explained[1]) from None
+
+
+def ask(url: str, receive: Callable[[Exchange], _Result], limits: Limits, *, seconds: float = 0.0, **options: Any) -> _Result:
+    """What ``receive`` makes of the answer to a GET request, which is repeated as :func:`retrying` says.
+
+    Args:
+        url: as for :class:`Exchange`.
+        receive: checks and reads an answer.
+        limits: of the retries and pauses.
+        seconds: beyond which nothing is retried, after :func:`web_timeout`.
+        options: of the exchange.
+
+    Raises:
+        WebError: as for :func:`retrying`.
+    """
+    deadline = time.monotonic() + web_timeout() + seconds
+
+    def attempt() -> _Result:
+        with Exchange(url, limits=limits, deadline=deadline, **options) as answer:
+            return receive(answer)
+
+    return retrying(attempt, limits, deadline=deadline)
+
+
+# ---------------------------------------------------------------------- small questions
+
+
+def _bare(parts: SplitResult) -> str:
+    """A URL without user, password and fragment."""
+    return urlunsplit((parts.scheme.lower(), parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
+
+
+def _origin(url: str) -> tuple[str, str | None, int]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme, 0)
+
+
+def _credentials(parts: SplitResult) -> tuple[bytes, bytes] | None:
+    userinfo, mark, _ = parts.netloc.rpartition("@")
+    user, _, password = userinfo.partition(":")
+    return (unquote_to_bytes(user), unquote_to_bytes(password)) if mark else None
+
+
+def _asked_pause(headers: Mapping[str, str]) -> float | None:
+    """Seconds that a server asks to wait: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after, or ``t`` of RateLimit."""
+    value = headers.get("Retry-After", "").strip() or "".join(re.findall(r";\s*t=(\d{1,12})\b", headers.get("RateLimit", ""))[:1])
+    if re.fullmatch(r"[0-9]{1,12}", value):
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return None

@@ -1,0 +1,175 @@
+"""How requests is used: sessions whose connections are a process's own and can be cut by another thread, and what errors mean."""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import requests
+from requests.adapters import HTTPAdapter
+from requests.hooks import dispatch_hook
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import HTTPError
+
+_CONNECTIONS: Final = 32
+
+#: What the settings depend on.
+_VARIABLES: Final = (
+    *(name for each in ("http_proxy", "https_proxy", "all_proxy", "no_proxy") for name in (each, each.upper())),
+    *("REQUEST_METHOD", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"),
+)
+
+#: The socket that serves the request of this thread is passed to ``line(socket, is_new)``.
+_asking = threading.local()
+
+
+class _Shown:
+    """A connection that shows its socket before it is used: when it is connected, before TLS, and when it is used again."""
+
+    sock: socket.socket | None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "sock" and value is not None:
+            _show(value, True)
+
+    def request(self, *arguments: Any, **options: Any) -> None:
+        if self.sock is not None:
+            _show(self.sock, False)
+        super().request(*arguments, **options)  # type: ignore[misc]  # of urllib3's connections
+
+
+def _show(sock: socket.socket, is_new: bool) -> None:
+    if (line := getattr(_asking, "line", None)) is not None:
+        line(sock, is_new)
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = type("_Connection", (_Shown, HTTPConnection), {})
+
+
+class _TLSPool(HTTPSConnectionPool):
+    ConnectionCls = type("_TLSConnection", (_Shown, HTTPSConnection), {})
+
+
+_POOLS: Final = {"http": _Pool, "https": _TLSPool}
+
+
+class _Adapter(HTTPAdapter):
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, **options)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **options)
+        if not proxy.lower().startswith("socks"):  # whose connections bring their own way to connect
+            manager.pool_classes_by_scheme = _POOLS
+        return manager
+
+
+_ours: Final = requests.Session()
+_ours.headers.clear()
+_ours.headers.update({"User-Agent": "data_stack", "Accept": "*/*"})
+_of_users: Final = dict[Any, requests.Session]()
+
+
+def use(origin: Any, session: requests.Session) -> None:
+    """Send requests to an origin through a session of the user."""
+    _mount(session)
+    _of_users[origin] = session
+
+
+def _mount(*sessions: requests.Session) -> None:
+    for session in sessions or (_ours, *_of_users.values()):
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _Adapter(pool_maxsize=_CONNECTIONS))
+
+
+_mount(_ours)
+os.register_at_fork(after_in_child=_mount)  # a connection of the parent serves the parent only
+
+
+def _settings(session: requests.Session, url: str) -> Any:
+    """Proxies, certificates and authorities, of the session and the environment."""
+    settings = session.merge_environment_settings(url, {}, True, None, None)
+    if settings["verify"] is True:  # Python's own name for it, which requests does not know
+        settings["verify"] = os.environ.get("SSL_CERT_FILE") or True
+    return settings
+
+
+@functools.lru_cache(64)
+def _own_settings(origin: str, _environment: tuple[str | None, ...]) -> Any:
+    # To find the proxies, Python reads all of the environment: a quarter of the time of a small request.
+    return _settings(_ours, origin)
+
+
+def _without_credentials(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+def send(
+    url: str,
+    origin: Any,
+    headers: Mapping[str, str],
+    auth: tuple[bytes, bytes] | None,
+    timeout_seconds: float,
+    line: Callable[[socket.socket, bool], None],
+) -> requests.Response:
+    """The answer to one GET request, with its body unread; redirects are not followed, and no cookies are kept.
+
+    Raises:
+        requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError: there was none.
+    """
+    users = _of_users.get(origin)
+    session = users or _ours
+    # Without an ``auth``, requests would send the password in ~/.netrc.
+    given: Any = auth or (None if users else _without_credentials)
+    request = session.prepare_request(requests.Request("GET", url, headers=dict(headers), auth=given))
+    root = "/".join(str(request.url).split("/", 3)[:3])
+    settings = _settings(users, root) if users else _own_settings(root, tuple(map(os.environ.get, _VARIABLES)))
+    _asking.line = line
+    try:
+        # Session.send() would read the body of a redirect.
+        answer = session.get_adapter(url).send(request, timeout=(timeout_seconds / 2, timeout_seconds), **settings)
+        return dispatch_hook("response", request.hooks, answer, **settings)  # type: ignore[no-any-return, no-untyped-call]
+    finally:
+        _asking.line = None
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """An error, and those that it was raised for: requests and urllib3 wrap them several times."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            inner = (*each.args, getattr(each, "reason", None), each.__cause__, each.__context__)
+            waiting.extend(cause for cause in inner if isinstance(cause, BaseException))
+
+
+def explain(error: Exception, timeout_seconds: float) -> tuple[str, bool] | None:
+    """What an error of a library says, and whether a retry may help; None for an error of another kind."""
+    if not isinstance(error, (OSError, ValueError, http.client.HTTPException, HTTPError)):
+        return None
+    causes = list(causes_of(error))
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its TLS certificate is refused: {cause.verify_message}", False
+        if isinstance(cause, socket.gaierror):
+            return f"the host cannot be found: {cause.strerror}", cause.errno == socket.EAI_AGAIN
+        if isinstance(cause, http.client.IncompleteRead):
+            return "the connection was cut", True
+    for cause in causes:
+        if isinstance(cause, TimeoutError):
+            return f"no answer within {timeout_seconds:g} s", True
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror[0].lower() + cause.strerror[1:], True
+    return f"{type(causes[-1]).__name__}: {causes[-1]}", not isinstance(error, ValueError)

@@ -1,0 +1,493 @@
+"""The web client: deadlines, redirects, sessions of users, and connections that threads and forked processes may use."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import random
+import socket
+import socketserver
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import trustme
+from range_server import RangeServer
+
+from data_stack.exception import (
+    CatalogueBusyError,
+    CatalogueError,
+    CatalogueUnavailableError,
+    ConfigError,
+    RetrievalError,
+    StorageError,
+    StorageUnavailableError,
+)
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever import Limits, retrieve
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.io.web import Exchange, WebError, follow, retrying, use_session
+from data_stack.io.web_api import ask_json, check_shape
+from data_stack.io.web_files import WebFiles
+from data_stack.testing.web_server import Answer, ScriptedServer
+
+BODY = random.Random(3).randbytes(300_000)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    """A web server, to which nothing of this machine's surroundings leads."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "DATA_STACK_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    scripted = ScriptedServer()
+    yield scripted
+    scripted.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers have half a second."""
+    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.5")
+
+
+@pytest.fixture
+def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """A context with a certificate for localhost, which this process trusts."""
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "ca.pem"))
+    return context
+
+
+def read_all(url: str, **options: Any) -> bytes:
+    with Exchange(url, **options) as answer:
+        return answer.read(1_000_000)
+
+
+def retrieve_one(url: str) -> bytes:
+    store = InMemoryStorageConnector()
+    limits = Limits(n_retries=1, backoff_seconds=0.01)
+    retrieve([ResourceDefinition("a", url)], store, progress=False, limits=limits)
+    with store.get_resource("a") as resource:
+        return resource.read()
+
+
+# ---------------------------------------------------------------------- deadlines
+
+DRIPS = [
+    {"drip_header": True},
+    {"seconds_per_byte": 0.1},
+    {"seconds_per_byte": 0.1, "announced": None},
+    {"hang_at": 0},
+    {"hang_at": 1000},
+]
+
+
+@pytest.mark.parametrize("fault", DRIPS, ids=["header", "body", "body without length", "nothing", "a part"])
+@pytest.mark.parametrize("is_tls", [False, True], ids=["http", "https"])
+def test_each_reader_gives_up_a_server_that_drips(
+    server: ScriptedServer, tls: ssl.SSLContext, impatient: None, fault: dict[str, Any], is_tls: bool
+) -> None:
+    dripping = ScriptedServer(tls) if is_tls else server
+    ranged = {"status": 206, "headers": {"Content-Range": f"bytes 0-{len(BODY) - 1}/{len(BODY)}"}}
+    try:
+        url = dripping.serve("/a", BODY, **(ranged | fault))
+        api = dripping.serve("/api", BODY, **fault)
+        with pytest.raises(StorageUnavailableError, match=r"no answer|stalled"):
+            WebFiles(dripping.origin).read("a", 0, len(BODY))
+        with pytest.raises(CatalogueUnavailableError, match=r"no answer|stalled"):
+            ask_json(api, "it for that", {})
+        with pytest.raises(RetrievalError, match=r"no answer|stalled"):
+            retrieve_one(api)
+        with pytest.raises(WebError, match=r"no answer|stalled"):
+            read_all(server.serve("/there", status=302, headers={"Location": url}) if not is_tls else url)
+    finally:
+        if is_tls:
+            dripping.close()
+
+
+def test_a_handshake_that_drips_is_given_up(server: ScriptedServer, impatient: None) -> None:
+    stopped = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        # The header of a TLS record of 16 KiB, and then a byte now and then.
+        with contextlib.suppress(OSError), connection:
+            connection.sendall(b"\x16\x03\x03\x40\x00")
+            while not stopped.wait(0.1):
+                connection.sendall(b"\x02")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=drip, args=(listening.accept()[0],), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        with pytest.raises(WebError, match="no answer within"):
+            read_all(f"https://localhost:{listening.getsockname()[1]}/")
+        stopped.set()
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_redirect_does_not_begin_the_time_again(server: ScriptedServer, impatient: None) -> None:
+    for number in range(4):
+        slow = Answer(b"x" * 4, status=302, headers={"Location": f"/{number + 1}"}, seconds_per_byte=0.1)
+        server.url(f"/{number}", slow)
+    server.serve("/4", drip_header=True)
+
+    with pytest.raises(WebError, match=r"no answer within 0\.5 s"):
+        read_all(server.origin + "/0")
+
+
+@pytest.mark.parametrize("asked", ["100000", formatdate(time.time() + 100_000, usegmt=True)], ids=["seconds", "date"])
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_pause_that_is_too_long_is_not_waited(server: ScriptedServer, asked: str, status: int) -> None:
+    url = server.serve("/a", status=status, headers={"Retry-After": asked})
+
+    with pytest.raises(StorageUnavailableError, match=f"answers {status}"):
+        WebFiles(server.origin).read("a", 0, 9)
+    with pytest.raises(CatalogueBusyError if status == 429 else CatalogueUnavailableError):
+        ask_json(url, "it for that", {})
+
+    assert len(server.requests) == 2
+
+
+def test_a_pause_that_is_asked_for_is_waited(server: ScriptedServer) -> None:
+    busy = [{"status": 429, "headers": {"RateLimit": '"api";r=0;t=0'}}, {"status": 503, "headers": {"Retry-After": "0"}}]
+
+    assert ask_json(server.script("/a", *busy, {"body": b"[1]"}), "it for that", [int]).value == [1]
+
+
+def test_the_time_of_a_reader_is_not_the_servers(server: ScriptedServer, impatient: None) -> None:
+    with Exchange(server.serve("/a", BODY)) as answer:
+        n_bytes = 0
+        for data in answer.chunks():
+            n_bytes += len(data)
+            if n_bytes == len(data):
+                time.sleep(1.0)
+
+    assert n_bytes == len(BODY)
+
+
+def test_another_thread_cuts_an_exchange(server: ScriptedServer) -> None:
+    exchange = Exchange(server.serve("/a", BODY, hang_at=10))
+    threading.Timer(0.2, exchange.cut).start()
+
+    with pytest.raises(WebError, match="interrupted"), exchange:
+        exchange.read(len(BODY))
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
+def test_a_timeout_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch, seconds: str) -> None:
+    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", seconds)
+
+    with pytest.raises(ConfigError, match="positive number of seconds"):
+        retrieve([], InMemoryStorageConnector())
+
+
+def test_retries_end_at_the_deadline() -> None:
+    def attempt() -> None:
+        raise WebError("answers 503", transient=True)
+
+    with pytest.raises(WebError, match="answers 503"):
+        retrying(attempt, Limits(n_retries=1000, backoff_seconds=0.05), deadline=time.monotonic() + 0.3)
+
+
+# ---------------------------------------------------------------------- where servers and documents may lead
+
+
+@pytest.mark.parametrize("origin", ["https://a.example/b/c.json", "http://a.example/b/c.json", "/data/c.json", "c.json"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "file:///etc/passwd",
+        "FILE:/etc/passwd",
+        "package:json/tool.py",
+        "ftp://a.example/x",
+        "hf://datasets/a/b@0/c",
+        "doi:10.1/2",
+        "memory://",
+        "mongodb://h/d",
+        "data:,x",
+        "http://[::bad/x",
+        "https://[::bad/x",
+        "https://a.example:port/x",
+        "https://a.example:99999999/x",
+        "//[/x",
+        7,
+        None,
+        ["https://a.example/"],
+        {},
+        b"https://a.example/",
+    ],
+)
+def test_nothing_leads_to_another_scheme(origin: str, target: Any) -> None:
+    with pytest.raises(WebError, match="leads to"):
+        follow(origin, target)
+
+
+def test_encryption_is_not_left_and_paths_stay_at_the_server() -> None:
+    secure, plain = "https://u:p@a.example/b/c.json", "http://a.example/b/c.json"
+
+    for origin in (secure, "/data/c.json"):
+        with pytest.raises(WebError, match="not encrypted"):
+            follow(origin, "http://a.example/x")
+    assert follow(plain, "http://b.example/x") == "http://b.example/x"
+    assert follow(plain, "HTTPS://b.example/x#y") == "https://b.example/x"
+    assert follow("/data/c.json", "https://v:q@b.example/x") == "https://b.example/x"
+    assert follow(plain, "/etc/passwd") == "http://a.example/etc/passwd"
+    assert follow(plain, "//b.example/x") == "http://b.example/x"
+    # The user's password is for his server only.
+    assert follow(secure, "d.csv") == "https://u:p@a.example/b/d.csv"
+    assert follow(secure, "https://b.example/d.csv") == "https://b.example/d.csv"
+    assert follow(secure, "https://a.example:444/d.csv") == "https://a.example:444/d.csv"
+    with pytest.raises(WebError):
+        follow("/data/c.json", "d.csv")
+
+
+@pytest.mark.parametrize("location", ["http://[::bad/x", "file:///etc/passwd", "http://h:port/", "http:"])
+def test_a_redirect_to_what_is_no_url_is_an_error_of_ours(server: ScriptedServer, location: str) -> None:
+    url = server.serve("/a", status=302, headers={"Location": location})
+
+    with pytest.raises(StorageError):
+        WebFiles(server.origin).read("a", 0, 9)
+    with pytest.raises(CatalogueError):
+        ask_json(url, "it for that", {})
+    with pytest.raises(RetrievalError):
+        retrieve_one(url)
+
+
+# ---------------------------------------------------------------------- credentials
+
+
+def test_a_session_of_the_user_serves_its_own_server_alone(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = ScriptedServer(host="127.0.0.1")
+    try:
+        session = requests.Session()
+        session.headers["X-Key"] = "canary"
+        session.auth = ("me", "canary")
+        session.cookies.set("sid", "canary")
+        use_session(server.origin + "/any/path", session)
+        url = server.serve("/a", status=302, headers={"Location": other.serve("/b", BODY)})
+
+        assert read_all(url, own_headers={"X-Token": "canary"}, headers={"Range": "bytes=0-"}) == BODY
+        read_all(other.origin + "/b")
+
+        assert {"x-key", "authorization", "cookie", "x-token"} <= server.requests[0].headers.keys()
+        assert all("canary" not in str(seen) for seen in other.requests)
+        assert other.requests[0].headers["range"] == "bytes=0-"
+        monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.5")
+        with pytest.raises(WebError, match="no answer"):
+            read_all(server.serve("/drips", drip_header=True))
+    finally:
+        other.close()
+
+
+def test_passwords_of_netrc_and_cookies_go_nowhere(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".netrc").write_text("machine localhost login me password canary\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    url = server.serve("/a", BODY, headers={"Set-Cookie": "sid=canary; Path=/"})
+
+    for _ in range(2):
+        read_all(url)
+
+    assert all("canary" not in str(seen) for seen in server.requests)
+
+
+# ---------------------------------------------------------------------- connections
+
+
+@pytest.mark.parametrize("is_tls", [False, True], ids=["http", "https"])
+def test_a_connection_serves_many_reads_and_a_forked_process_makes_its_own(
+    server: ScriptedServer, tls: ssl.SSLContext, is_tls: bool
+) -> None:
+    ranges = RangeServer(BODY, tls if is_tls else None)
+    try:
+        files = pickle.loads(pickle.dumps(WebFiles(ranges.origin)))
+        for start in range(0, 100_000, 1000):
+            assert files.read("a", start, start + 7) == BODY[start : start + 7]
+        assert ranges.connections == 1
+
+        child = os.fork()
+        if child == 0:
+            right = all(files.read("a", start, start + 7) == BODY[start : start + 7] for start in range(50))
+            os._exit(0 if right and ranges.origin else 1)
+        for start in range(50):
+            assert files.read("a", start, start + 9) == BODY[start : start + 9]
+
+        assert os.waitpid(child, 0)[1] == 0
+        assert ranges.connections == 2
+    finally:
+        ranges.close()
+
+
+def test_threads_read_at_once(server: ScriptedServer, tls: ssl.SSLContext) -> None:
+    ranges = RangeServer(BODY, tls)
+    try:
+        files = WebFiles(ranges.origin)
+        starts = [random.Random(number).randrange(len(BODY)) for number in range(400)]
+
+        with ThreadPoolExecutor(16) as pool:
+            found = list(pool.map(lambda start: files.read("a", start, start + 3000), starts))
+
+        assert found == [BODY[start : start + 3000] for start in starts]
+        assert ranges.connections <= 16
+    finally:
+        ranges.close()
+
+
+def test_a_connection_that_the_server_has_closed_meanwhile_is_no_failure(server: ScriptedServer) -> None:
+    ranges = RangeServer(BODY, closes_after=1)
+    try:
+        for start in range(50):
+            with Exchange(f"{ranges.origin}/a", headers={"Range": f"bytes={start}-{start + 8}"}) as answer:
+                assert answer.read(9) == BODY[start : start + 9]
+    finally:
+        ranges.close()
+
+
+def test_a_host_that_refuses_after_a_redirect_is_an_error(server: ScriptedServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    with pytest.raises(WebError, match="refused"):
+        read_all(server.serve("/a", status=302, headers={"Location": f"http://127.0.0.1:{port}/"}))
+
+
+class Proxy:
+    """A proxy that passes bytes on after a CONNECT.
+
+    Args:
+        answer: what it says to a CONNECT; anything but 200 ends it.
+        drips: whether it sends that a byte at a time, and never the end.
+    """
+
+    def __init__(self, answer: bytes = b"HTTP/1.1 200 Connected\r\n\r\n", drips: bool = False) -> None:
+        self.asked: list[bytes] = []
+        outer = self
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                head = self.request.recv(65536)
+                outer.asked.append(head)
+                for start in range(10_000 if drips else 0):
+                    self.request.sendall(answer[start : start + 1] or b"x")
+                    time.sleep(0.1)
+                self.request.sendall(answer)
+                if b" 200 " in answer:
+                    host, port = head.split(b" ")[1].decode().rsplit(":", 1)
+                    with socket.create_connection((host, int(port))) as far:
+                        threading.Thread(target=self.carry, args=(far, self.request), daemon=True).start()
+                        self.carry(self.request, far)
+
+            def carry(self, source: socket.socket, target: socket.socket) -> None:
+                with contextlib.suppress(OSError):
+                    while data := source.recv(65536):
+                        target.sendall(data)
+                    target.shutdown(socket.SHUT_WR)
+
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = True
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                pass
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self.place = f"127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def test_https_goes_through_a_proxy_as_a_tunnel(
+    server: ScriptedServer, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, ranges = Proxy(), RangeServer(BODY, tls)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:s%40cret@{proxy.place}")
+    try:
+        for start in range(20):
+            assert WebFiles(ranges.origin).read("a", start, start + 9) == BODY[start : start + 9]
+
+        (asked,) = proxy.asked
+        assert b"Proxy-Authorization: Basic bWU6c0BjcmV0" in asked
+        monkeypatch.setenv("NO_PROXY", "localhost")
+        assert read_all(ranges.origin + "/a") == BODY
+        assert len(proxy.asked) == 1
+    finally:
+        proxy.close()
+        ranges.close()
+
+
+@pytest.mark.parametrize(
+    "faults", [{"answer": b"HTTP/1.1 407 No s@cret\r\n\r\n"}, {"answer": b"", "drips": True}], ids=["407", "drips"]
+)
+def test_a_proxy_that_fails_is_an_error_without_its_password(
+    server: ScriptedServer, tls: ssl.SSLContext, impatient: None, monkeypatch: pytest.MonkeyPatch, faults: dict[str, Any]
+) -> None:
+    proxy = Proxy(**faults)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:s%40cret@{proxy.place}")
+
+    with pytest.raises(StorageUnavailableError, match=r"407|no answer within") as caught:
+        WebFiles("https://localhost:9").read("a", 0, 9)
+
+    proxy.close()
+    assert "cret" not in str(caught.value)
+
+
+# ---------------------------------------------------------------------- answers
+
+
+def test_more_than_the_limit_is_not_read(server: ScriptedServer) -> None:
+    with pytest.raises(WebError, match="more than the limit of 1,000 bytes"), Exchange(server.serve("/a", BODY)) as answer:
+        answer.read(1000)
+
+
+SHAPE = {"id": (int, str), "files": [{"name": str, "size?": int, "ok?": bool}], "more?": object}
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"id": 1, "files": []}, None),
+        ({"id": "1", "files": [{"name": "a", "size": None, "x": 1}], "more": [1], "other": 2}, None),
+        ([], "the answer is a list, expected an object"),
+        (None, "the answer is null, expected an object"),
+        ({"id": 1}, "the answer has no 'files'"),
+        ({"id": None, "files": []}, "'id' of the answer is null, expected a text"),
+        ({"id": True, "files": []}, "'id' of the answer is true or false, expected a text"),
+        ({"id": 1, "files": {}}, "'files' of the answer is an object, expected a list"),
+        ({"id": 1, "files": [{"name": "a"}, 7]}, "entry 1 of 'files' of the answer is an integer, expected an object"),
+        ({"id": 1, "files": [{"name": 7}]}, "'name' of entry 0 of 'files' of the answer is an integer, expected a text"),
+        ({"id": 1, "files": [{"name": "a", "size": True}]}, "'size' of entry 0 .* is true or false, expected an integer"),
+        ({"id": 1, "files": [{"name": "a", "ok": 1}]}, "'ok' of entry 0 .* is an integer, expected true or false"),
+    ],
+)
+def test_an_answer_of_another_shape_says_where(value: Any, problem: str | None) -> None:
+    if problem is None:
+        check_shape(value, SHAPE)
+        return
+    with pytest.raises(ValueError, match=problem):
+        check_shape(value, SHAPE)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[" * 100_000, b"\xff\xfe", b"", b"9" * 10_000])
+def test_what_is_no_json_is_an_error_of_ours(server: ScriptedServer, body: bytes) -> None:
+    with pytest.raises(CatalogueError, match=r"does not document \(the answer is null, expected an object"):
+        ask_json(server.serve("/a", body), "it for that", {})
