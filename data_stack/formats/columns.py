@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import AccessedDatasetIterator, Batch, ColumnKey, Sample, SampleAccess, SourceAccess
+from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
@@ -43,6 +44,11 @@ class Column(ABC):
         """What :meth:`value` gives for each of ``indices``, in one request."""
         rows = self.read(_wide(indices))
         return list(rows) if rows.ndim > 1 else python_values(rows)
+
+    @property
+    def remote_bytes(self) -> int:
+        """Bytes of each value in a store where each read may be a request; 0 if it lies elsewhere, or their size is unknown."""
+        return 0
 
     def declare(self) -> DeclaredColumn | None:
         """What a schema says of the values; None without a schema."""
@@ -208,6 +214,21 @@ class _ColumnsAccess(SourceAccess):
     def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
         declared = self.declare_columns()
         return declared is not None and all(each.is_fixed for each in declared.values())
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return self._remote_bytes() > 0  # it waits for answers; and processes would fetch the same blocks each
+
+    @property
+    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.n_samples * self._remote_bytes() > MAX_KEPT_REMOTE_BYTES
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        n_bytes = self._remote_bytes()
+        return blocks_of_rows(self.n_samples, n_bytes) if n_bytes else None
+
+    def _remote_bytes(self) -> int:
+        return sum(column.remote_bytes for column in {id(each): each for each in self.source._columns()}.values())
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         declared = [column.declare() for column in self.source._columns()]

@@ -38,6 +38,10 @@ class StoredRowsColumn(Column):
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def remote_bytes(self) -> int:
+        return self._row_bytes if self._file.resource.prefetches else 0
+
     def value(self, index: int) -> Any:
         row = self._run(index, 1)[0]
         return row if self._row_shape else python_values(row)

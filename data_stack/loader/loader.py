@@ -22,7 +22,7 @@ from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
 from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
-from data_stack.loader.orders import InOrder, Order, Shuffled
+from data_stack.loader.orders import InOrder, Order, Shuffled, warn_of_scattered_reads
 from data_stack.loader.page import LoaderPage
 from data_stack.loader.plan import Plan, Uneven
 from data_stack.loader.ranks import check_ranks_agree, warn_without_shard
@@ -169,7 +169,8 @@ class Loader:
                 group have different datasets, seeds, states or arguments.
 
         Warns:
-            UserWarning: this is one of several processes that train together, and there is neither ``shard`` nor a process group.
+            UserWarning: this is one of several processes that train together, and there is neither ``shard`` nor a process group;
+                or the order reads a remote store sample by sample.
         """
         session = self._session
         session.end_iteration()
@@ -422,6 +423,7 @@ class Loader:
         session = self._session
         if session.has_met_ranks:
             return
+        warn_of_scattered_reads(self._order, self._iterator, stacklevel=3)
         if session.knows_shard:
             place = (session.seed, *session.tell()[:2]) if self._order.shares_seed else None
             check_ranks_agree(session.plan, place, self._order_content(), self._iterator)

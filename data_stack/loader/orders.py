@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -132,6 +133,32 @@ class Shuffled(Order):
 
     def content(self) -> dict[str, Any]:
         return {"order": "shuffled"}
+
+
+def warn_of_scattered_reads(order: Order, iterator: DatasetIteratorIF, stacklevel: int) -> None:
+    """Warn if an order reads a remote store sample by sample, although it has blocks.
+
+    Args:
+        order: of a loader.
+        iterator: that it reads.
+        stacklevel: of the warning, counted from the caller.
+    """
+    access = access_to(iterator)
+    if not isinstance(order, (Shuffled, InOrder)) or not access.prefers_blocks:
+        return
+    has_blocks = access.blocks() is not None
+    if isinstance(order, InOrder) and has_blocks:
+        return
+    remedy = (
+        "Loader(…, shuffle=BlockShuffled()) reads each block once"
+        if has_blocks
+        else ("shuffle in the loader instead of the stack, by Loader(…, shuffle=BlockShuffled()), which reads each block once")
+    )
+    warnings.warn(
+        f"samples of {iterator!r:.120} lie in a remote store and are read in a random order, which may take a request for each: "
+        f"{remedy}; or keep a copy on this machine, by iterator.cache(storage=…)",
+        stacklevel=stacklevel + 1,
+    )
 
 
 # Small permutations are stored, 4 bytes a position, and take time to make. Each source of a mix is in an epoch of its own.

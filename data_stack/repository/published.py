@@ -30,11 +30,14 @@ from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector, open_source
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.web_files import WebFiles
+from data_stack.util.executor import waiting
 
 DESCRIPTION: Final = "data_stack.json"
 FORMAT: Final = 1
 #: Of the SHA-256 of a block: enough against attackers, and half the room.
 DIGEST_BYTES: Final = 16
+#: At a time, of one read.
+_MAX_REQUESTS: Final = 8
 _PIN: Final = re.compile("sha256=[0-9a-fA-F]{64}")
 
 
@@ -189,14 +192,20 @@ class _PublishedFiles(StorageConnector):
 
 class _VerifiedBlocks(Blocks):
     block_bytes = BLOCK_BYTES
+    kept_bytes = 32 << 20  # two windows of a block-wise shuffle, as workers are not in the same one all the time
 
     def __init__(self, files: WebFiles | _FolderFiles, file: str, info: ResourceInfo, digests: bytes) -> None:
         self._files, self._file, self._digests = files, file, digests
         self.size, self.sha256 = info.size, info.sha256
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        runs = itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0])
-        return [block for _, run in runs for block in self._fetch_run([number for _, number in run])]
+        grouped = itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0])
+        runs = [[number for _, number in run] for _, run in grouped]
+        if len(runs) == 1:
+            return list(self._fetch_run(runs[0]))
+        return list(
+            itertools.chain.from_iterable(waiting.map(lambda run: list(self._fetch_run(run)), runs, at_once=_MAX_REQUESTS))
+        )
 
     def _fetch_run(self, run: Sequence[int]) -> Iterator[bytes]:
         start, stop = run[0] * BLOCK_BYTES, min((run[-1] + 1) * BLOCK_BYTES, self.size)

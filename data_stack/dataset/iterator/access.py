@@ -64,11 +64,13 @@ class SampleAccess(ABC):
         fixed_columns: whether every batch has columns of one dtype and shape. Then reading only copies rows of arrays, and
             several batches may be read as one.
         releases_gil: whether reading mostly runs without the GIL, as image codecs do; then a loader uses threads.
+        prefers_blocks: whether a random order takes many more requests to a remote store than an order by blocks.
     """
 
     n_samples: int
     fixed_columns: bool = False
     releases_gil: bool = False
+    prefers_blocks: bool = False
 
     # ------------------------------------------------------------------ samples
 
@@ -184,6 +186,10 @@ class OneToOneAccess(SampleAccess):
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
         return self._keeps_values and self.below.releases_gil
 
+    @property
+    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.below.prefers_blocks
+
     def blocks(self) -> npt.NDArray[np.int64] | None:
         return self.below.blocks()
 
@@ -258,6 +264,10 @@ class RearrangedAccess(SampleAccess):
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
         return self._source.releases_gil
+
+    @property
+    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
+        return self._source.prefers_blocks
 
     def sample(self, position: int) -> Any:
         return self._read(self._at[position])

@@ -1,4 +1,4 @@
-"""Reads an iterator from first to last in blocks that take little memory, however large a sample is."""
+"""Blocks of samples: those in which an iterator is read from first to last, and those of samples in a remote store."""
 
 from __future__ import annotations
 
@@ -31,3 +31,22 @@ def in_blocks(n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]) ->
         yield start, block
         length = max(1, min(length * _GROWTH, _BLOCK_BYTES // bytes_per_sample, _MOST_SAMPLES))
         start = stop
+
+
+#: Of a remote file so much is cached while it is read, so that a smaller one is fetched once, in any order.
+MAX_KEPT_REMOTE_BYTES = 16 << 20
+# A window of a block-wise shuffle, 16 blocks, fits into that cache, and the pieces that two blocks share are few.
+_REMOTE_BLOCK_BYTES = 768 << 10
+
+
+def blocks_of_rows(n_samples: int, n_bytes: float) -> npt.NDArray[np.int64]:
+    """The lengths of the blocks of samples that lie one behind the other in a remote store, shape ``(n_blocks,)``.
+
+    Args:
+        n_samples: of all.
+        n_bytes: of each sample.
+    """
+    length = max(1, int(_REMOTE_BLOCK_BYTES // n_bytes))
+    lengths = np.full(-(-n_samples // length), length, dtype=np.int64)
+    lengths[-1:] -= len(lengths) * length - n_samples
+    return lengths

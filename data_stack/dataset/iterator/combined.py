@@ -102,6 +102,7 @@ class CombinedAccess(SampleAccess):
     def __init__(self, given: Sequence[SampleAccess], lengths: Sequence[int]) -> None:
         self.n_samples = sum(lengths)
         self.releases_gil = bool(given) and all(part.releases_gil for part in given)
+        self.prefers_blocks = any(part.prefers_blocks for part in given)
         self.parts: list[tuple[SampleAccess, int]] = []
         for part, length in zip(given, lengths, strict=True):
             source, positions = part.unwrap()

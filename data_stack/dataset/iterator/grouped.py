@@ -49,7 +49,8 @@ class GroupedAccess(SampleAccess):
     """
 
     def __init__(self, below: SampleAccess, n_samples: int) -> None:
-        self.below, self.n_samples, self.releases_gil = below, n_samples, below.releases_gil
+        self.below, self.n_samples = below, n_samples
+        self.releases_gil, self.prefers_blocks = below.releases_gil, below.prefers_blocks
         self._bare: bool | None = None
 
     @abstractmethod

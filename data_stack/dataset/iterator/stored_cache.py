@@ -114,6 +114,8 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
 class _StoredCacheAccess(OneToOneAccess):
     """Access to samples in a stored resource, which is opened or written when the first one is asked for; the rest as there."""
 
+    prefers_blocks = False  # it is written in order
+
     def __init__(
         self, source: DatasetIteratorIF, *, storage: StorageConnector, identifier: str | None, version: str | None
     ) -> None:

@@ -94,6 +94,7 @@ class _ZippedAccess(SampleAccess):
     def __init__(self, parts: Sequence[SampleAccess], n_samples: int) -> None:
         self._parts, self.n_samples = parts, n_samples
         self.releases_gil = any(part.releases_gil for part in parts)
+        self.prefers_blocks = any(part.prefers_blocks for part in parts)
         self._places: dict[ColumnKey, _Place] | None = None
 
     def blocks(self) -> npt.NDArray[np.int64] | None:

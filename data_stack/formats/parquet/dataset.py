@@ -328,6 +328,11 @@ class _ParquetAccess(SourceAccess):
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
         return any(field.codec.releases_gil for field in self.source.schema)
 
+    @property
+    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
+        dataset = self.source
+        return not dataset.is_local and dataset._groups.estimate_bytes(dataset._names) > dataset._max_cached_bytes
+
     def sample(self, position: int) -> Sample:
         return self.source._sample(position)
 

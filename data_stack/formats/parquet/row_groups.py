@@ -129,6 +129,16 @@ class RowGroups:
             for field in fields
         )
 
+    def estimate_bytes(self, names: Sequence[str]) -> float:
+        """How many bytes these columns have in all row groups, before compression, judging by the first file."""
+        footers = self.footers
+        n_rows_of_first = int(footers.n_rows[footers.file_of == 0].sum())
+        if not n_rows_of_first:
+            return 0.0
+        facts = footers.facts(0)
+        leaves = [leaf for name in names for leaf in facts.columns.get(name, [])]
+        return float(facts.n_raw_bytes[:, leaves].sum()) / n_rows_of_first * float(footers.n_rows.sum())
+
     def empty(self, name: str) -> npt.NDArray[Any]:
         """The column of no rows."""
         is_of_objects = self._with_nulls[name] and not _gives_nan(self.schema[name])

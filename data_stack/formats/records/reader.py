@@ -21,6 +21,7 @@ from data_stack.dataset.iterator import (
     SourceAccess,
     sample_or_view,
 )
+from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.indices import check_index
 from data_stack.dataset.iterator.stacking import stack_values
@@ -387,6 +388,11 @@ class RecordReader(AccessedDatasetIterator):
         if self._closed:
             raise StorageError(f"the record dataset {self._folder.name!r} was closed; open it again to read from it")
 
+    def _remote_bytes(self) -> int:
+        """Bytes of records in a store where each read may be a request."""
+        bags = [self._column(name).bag for name in self._keys]
+        return sum(bag.n_bytes for bag in bags if bag.file.ranges is not None)
+
     def _samples_at_once(self) -> int:
         """How many samples an iteration reads together."""
         columns = [self._column(name) for name in self._keys]
@@ -411,7 +417,15 @@ class _RecordAccess(SourceAccess):
 
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.source._decodes_in_threads
+        return self.source._decodes_in_threads or self.source._remote_bytes() > 0
+
+    @property
+    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.source._remote_bytes() > MAX_KEPT_REMOTE_BYTES
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        n_samples, n_bytes = self.n_samples, self.source._remote_bytes()
+        return blocks_of_rows(n_samples, n_bytes / n_samples) if n_bytes and n_samples else None
 
     def sample(self, position: int) -> Sample:
         return self.source._sample(position)

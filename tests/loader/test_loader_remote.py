@@ -1,0 +1,106 @@
+"""Loaders of samples in a remote store: what an epoch moves, block by block, and the warning of a random order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from far_store import FarStorageConnector
+
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.formats import NumpyDatasetIterator, write_npy
+from data_stack.formats.parquet import ParquetDataset, ParquetWriter
+from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.loader import BlockShuffled, Loader
+
+#: 24 MiB, more than is cached of a remote file.
+N_ROWS, ROW_BYTES = 8192, 3072
+BLOCK_BYTES = 1 << 16
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> FarStorageConnector:
+    store = FarStorageConnector(tmp_path_factory.mktemp("remote"), BLOCK_BYTES)
+    images, numbers = np.zeros((N_ROWS, ROW_BYTES), np.uint8), np.arange(N_ROWS)
+    for name, array in {"image": images, "number": numbers, "few": images[:100]}.items():
+        with store.create(f"arrays/{name}.npy") as file:
+            write_npy(file, array)
+    with RecordWriter(store, {"image": Column("array", "uint8", (ROW_BYTES,)), "number": "i64"}, prefix="records") as writer:
+        writer.extend({"image": images, "number": numbers})
+    with ParquetWriter(store, prefix="parquet", row_group_rows=256, compression="none") as rows:
+        rows.append_columns({"image": np.random.default_rng(0).integers(0, 255, images.shape, "u1"), "number": numbers})
+    return store
+
+
+def arrays(store: FarStorageConnector) -> DatasetIteratorIF:
+    return NumpyDatasetIterator({name: store.get_resource(f"arrays/{name}.npy") for name in ("image", "number")})
+
+
+def records(store: FarStorageConnector) -> DatasetIteratorIF:
+    return RecordReader(store, prefix="records")
+
+
+def parquet(store: FarStorageConnector) -> DatasetIteratorIF:
+    return ParquetDataset(store, prefix="parquet", max_cached_bytes=16 << 20)
+
+
+SOURCES = [arrays, records, parquet]
+
+
+@pytest.mark.parametrize("options", [{"worker_kind": "inline"}, {"worker_kind": "threads", "workers": 2}, {}])
+@pytest.mark.parametrize("open_rows", [arrays, records])
+def test_an_epoch_by_blocks_moves_each_byte_about_once(
+    store: FarStorageConnector, open_rows: Callable[[Any], DatasetIteratorIF], options: dict[str, Any]
+) -> None:
+    iterator = open_rows(store)
+    store.requests.clear()
+
+    # two windows fit into the cache, as threads are not in the same one all the time
+    with Loader(iterator, 256, shuffle=BlockShuffled(window=8), seed=1, **options) as loader:
+        seen = list(itertools.chain.from_iterable(batch["number"].tolist() for batch in loader))
+
+    assert sorted(seen) == list(range(N_ROWS))
+    assert store.fetched_bytes <= 1.2 * N_ROWS * (ROW_BYTES + 8)
+
+
+@pytest.mark.parametrize("open_rows", SOURCES)
+def test_a_random_order_warns_once_and_says_what_to_do(
+    store: FarStorageConnector, open_rows: Callable[[Any], DatasetIteratorIF]
+) -> None:
+    rows = open_rows(store)
+
+    for iterator in (rows, rows.map(dict), rows.skip(1)):
+        loader = Loader(iterator, 16, shuffle=True, worker_kind="inline")
+        with pytest.warns(
+            UserWarning, match=r"remote store .*BlockShuffled\(\)\) reads each block once; or keep a copy"
+        ) as warned:
+            next(iter(loader))
+        assert [warning.filename for warning in warned] == [__file__]
+        next(iter(loader))  # silent
+    with pytest.warns(UserWarning, match="shuffle in the loader instead of the stack"):
+        next(iter(Loader(rows.shuffle(1), 16, worker_kind="inline")))
+
+
+@pytest.mark.parametrize("open_rows", SOURCES)
+def test_other_orders_are_silent(store: FarStorageConnector, open_rows: Callable[[Any], DatasetIteratorIF]) -> None:
+    rows = open_rows(store)
+
+    for shuffle in (False, BlockShuffled(), BlockShuffled(block_lengths=100)):
+        next(iter(Loader(rows, 16, shuffle=shuffle, worker_kind="inline")))
+
+
+def test_samples_that_fit_into_the_cache_and_those_of_this_machine_are_shuffled_silently(
+    store: FarStorageConnector, tmp_path: Path
+) -> None:
+    (tmp_path / "local").mkdir()
+    np.save(tmp_path / "local/a.npy", np.zeros((N_ROWS, ROW_BYTES), np.uint8))
+    few = NumpyDatasetIterator([store.get_resource("arrays/few.npy")])
+    local = NumpyDatasetIterator([tmp_path / "local/a.npy"])
+    stored = arrays(store).cache(storage=FarStorageConnector(tmp_path / "cache", BLOCK_BYTES))
+
+    for iterator in (few, local, stored, few.in_memory()):
+        next(iter(Loader(iterator, 16, shuffle=True, worker_kind="inline")))
