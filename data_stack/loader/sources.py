@@ -378,7 +378,7 @@ def _source(given: AnySource) -> DatasetIteratorIF:
     raise ConfigError(f"expected an iterator, a function of a step, or an object with [i], got {given!r:.80}")
 
 
-def _list_of(sources: Sequence[AnySource], name: str) -> list[DatasetIteratorIF]:
+def _list_of(sources: Any, name: str) -> list[DatasetIteratorIF]:
     is_list = isinstance(sources, Sequence) and not isinstance(
         sources, (DatasetIteratorIF, str, bytes, bytearray, memoryview, range)
     )

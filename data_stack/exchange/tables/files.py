@@ -90,11 +90,8 @@ def from_csv(
     check_names(table.column_names)
     if hint:
         warnings.warn(f"{name!r} has one column, {table.column_names[0]!r:.80}; {hint}", stacklevel=2)
-    inexact = [field.name for field in table.schema if field.name not in types and _may_be_inexact(table[field.name], data)]
-    if inexact:
-        texts = read(dict.fromkeys(inexact, pa.string()), inexact)
-        for column in inexact:
-            table = table.set_column(table.column_names.index(column), column, _exact(table[column], texts[column]))
+    if inexact := [each for each in table.column_names if each not in types and _may_be_inexact(table[each], data)]:
+        table = _with_exact(table, read(dict.fromkeys(inexact, pa.string()), inexact))
     for field in table.schema:
         if pa.types.is_binary(field.type) and field.name not in types:
             raise DatasetFileCorruptError(f"{name!r}, column {field.name!r:.80}: this is no text in {encoding}")
@@ -113,6 +110,13 @@ def _may_be_inexact(numbers: pa.ChunkedArray, data: bytes) -> bool:
     if pa.types.is_floating(numbers.type):
         return pc.any(pc.greater_equal(pc.abs(numbers), float(1 << 53))).as_py() or False
     return pa.types.is_integer(numbers.type) and _HEXADECIMAL.search(data) is not None
+
+
+def _with_exact(table: pa.Table, texts: pa.Table) -> pa.Table:
+    """``table`` with exact numbers or texts for the columns of ``texts``."""
+    for name in texts.column_names:
+        table = table.set_column(table.column_names.index(name), name, _exact(table[name], texts[name]))
+    return table
 
 
 def _exact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:

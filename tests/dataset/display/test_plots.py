@@ -152,4 +152,4 @@ def test_plots_are_read_on_light_and_dark_pages() -> None:
 def contrast(ink: tuple[float, ...], paper: float) -> float:
     """That of WCAG, with paper of this luminance."""
     luminance = sum(weight * part**2.2 for weight, part in zip((0.2126, 0.7152, 0.0722), ink, strict=True))
-    return (max(luminance, paper) + 0.05) / (min(luminance, paper) + 0.05)
+    return float((max(luminance, paper) + 0.05) / (min(luminance, paper) + 0.05))
