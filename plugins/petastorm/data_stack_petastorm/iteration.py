@@ -86,7 +86,7 @@ class Reader:
         self._options, self._shuffling, self._lengths = dict(options), shuffling, block_lengths[block_lengths > 0]
         self._maker, self._of_groups, self._told = RowMaker(self.schema, ngram), of_groups, dict(told or {})
         self._n_at_once = 1 if batched else self._rows_at_once()
-        uneven = options["uneven"] or "keep"
+        uneven: Uneven = options["uneven"] or "keep"
         self._loader = self._row_group_loader(uneven) if batched else self.loader(self._n_at_once, uneven=uneven)
         self._lock = threading.RLock()
         self._batches: Iterator[Any] | None = None
