@@ -59,10 +59,11 @@ class Rows(DatasetFactory):
     def preprocess(self, raw: Any, prepared: Any) -> None:
         """Write them."""
         rng = np.random.default_rng(0)
-        for name, array in {
+        arrays: dict[str, Any] = {
             "image": rng.integers(0, 255, (self.n_rows, 32, 32, 3), dtype="u1"),
             "number": np.arange(self.n_rows),
-        }.items():
+        }
+        for name, array in arrays.items():
             with prepared.create(f"{name}.npy") as file:
                 write_npy(file, array)
 

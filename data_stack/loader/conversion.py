@@ -90,8 +90,9 @@ def refuse_missing(batch: Any, name: str, _where: tuple[Any, ...] = ()) -> None:
 
 
 def _lacks_values(values: list[Any]) -> bool:
-    """Whether some are None among numbers or arrays."""
-    return any(value is None for value in values) and any(map(_is_numeric, values))
+    """Whether some are None, and all others are numbers or arrays."""
+    there = [value for value in values if value is not None]
+    return 0 < len(there) < len(values) and all(map(_is_numeric, there))
 
 
 def _is_numeric(value: Any) -> bool:

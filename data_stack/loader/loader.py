@@ -55,7 +55,8 @@ class Loader:
 
     **Order.** The order is a pure function of the iterator, the seed and the epoch (:mod:`data_stack.loader.orders`). The ranks
     of ``shard`` divide each step (:mod:`data_stack.loader.plan`), so together they have each sample exactly once per epoch
-    (except for the last few, see ``uneven``), and equally many steps. Batches do not depend on the kind and number of workers.
+    (except for the last few, see ``uneven``), and equally many steps, if they all have the same iterator, seed and arguments; the
+    ranks of a process group compare these. Batches do not depend on the kind and number of workers.
     Random layers of the stack (``shuffle``, ``mix``, ``map(…, seed=…)``) are drawn anew for each epoch.
 
     **Workers.** Gathers are fastest in the consumer's own thread, decoders that release the GIL in threads, Python code in
@@ -294,7 +295,7 @@ class Loader:
         if self._epochs is not None:  # saved in an iteration of more epochs: give the rest of the current one
             first_epoch = max(first_epoch, loaded.epoch - self._epochs + 1)
         self.seek(loaded.epoch, loaded.position, first_epoch)
-        self._session.seed, self._session.has_met_ranks = loaded.seed, False
+        self._session.seed, self._session.met_with_shard = loaded.seed, None
 
     def save(self) -> dict[str, Any]:
         """:meth:`state_dict`, by the name of Granular's loader."""
@@ -421,7 +422,7 @@ class Loader:
 
     def _meet_ranks(self) -> None:
         session = self._session
-        if session.has_met_ranks:
+        if session.met_with_shard is session.knows_shard:
             return
         warn_of_scattered_reads(self._order, self._iterator, stacklevel=3)
         if session.knows_shard:
@@ -433,7 +434,7 @@ class Loader:
                 "shard=(0, 1) if each process needs all samples"
             )
             warn_without_shard("this loader has no shard=, and torch.distributed has no process group", remedy, stacklevel=3)
-        session.has_met_ranks = True
+        session.met_with_shard = session.knows_shard
 
     def _twin(self, kind: type[_Self], conversion: Conversion) -> _Self:
         twin = object.__new__(kind)

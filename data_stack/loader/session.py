@@ -89,14 +89,16 @@ class Session:
         goes_on: whether the next iteration begins right here. Otherwise an iteration has given a batch, and the next one begins
             at the start of an epoch: of the next one, if the iteration stopped inside of an epoch.
         fingerprint: of the stack of iterators, once it is known.
-        has_met_ranks: whether an iteration was compared with those of the other ranks since the last state was loaded.
+        met_with_shard: whether the shard was known when an iteration was last compared with other ranks; None before, and
+            after a state was loaded.
         workers: of the current or last iteration.
     """
 
     def __init__(self, plan: Plan, seed: int, knows_shard: bool, make_workers: Callable[[], Workers]) -> None:
         self.plan, self.seed, self.knows_shard = plan, seed, knows_shard
         self.epoch = self.position = self.first_epoch = 0
-        self.goes_on, self.has_met_ranks = True, False
+        self.goes_on = True
+        self.met_with_shard: bool | None = None
         self._figures, self._began = LoaderStatistics(), 0.0  # of the current or last iteration
         self.fingerprint: str | None = None
         self.workers = make_workers()  # wrong arguments fail here

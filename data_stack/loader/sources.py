@@ -378,11 +378,10 @@ def _source(given: AnySource) -> DatasetIteratorIF:
     raise ConfigError(f"expected an iterator, a function of a step, or an object with [i], got {given!r:.80}")
 
 
-def _list_of(sources: Any, name: str) -> list[DatasetIteratorIF]:
-    is_list = isinstance(sources, Sequence) and not isinstance(
-        sources, (DatasetIteratorIF, str, bytes, bytearray, memoryview, range)
-    )
-    if not is_list or callable(sources) or not len(sources):
+def _list_of(sources: Sequence[AnySource], name: str) -> list[DatasetIteratorIF]:
+    given: Any = sources  # at run time, anything
+    is_list = isinstance(given, Sequence) and not isinstance(given, (DatasetIteratorIF, str, bytes, bytearray, memoryview, range))
+    if not is_list or callable(given) or not len(given):
         raise ConfigError(f"{name} takes a list of sources, at least one, got {sources!r:.80}")
     return [_source(each) for each in sources]
 

@@ -26,7 +26,8 @@ BLOCK_BYTES = 1 << 16
 def store(tmp_path_factory: pytest.TempPathFactory) -> FarStorageConnector:
     store = FarStorageConnector(tmp_path_factory.mktemp("remote"), BLOCK_BYTES)
     images, numbers = np.zeros((N_ROWS, ROW_BYTES), np.uint8), np.arange(N_ROWS)
-    for name, array in {"image": images, "number": numbers, "few": images[:100]}.items():
+    arrays: dict[str, Any] = {"image": images, "number": numbers, "few": images[:100]}
+    for name, array in arrays.items():
         with store.create(f"arrays/{name}.npy") as file:
             write_npy(file, array)
     with RecordWriter(store, {"image": Column("array", "uint8", (ROW_BYTES,)), "number": "i64"}, prefix="records") as writer:

@@ -109,6 +109,11 @@ def test_strings_ragged_values_and_what_there_are_no_tensors_for() -> None:
     assert others.numpy().tolist() == [b"x", b"yz", b""]
 
 
+def test_numbers_without_a_value_are_an_error_that_names_the_column() -> None:
+    with pytest.raises(ConfigError, match=r"column 'x' has samples without a value .* no TensorFlow tensors"):
+        next(iter(inline(SequenceDatasetIterator([[1.5, None]]).as_dict("x"), 2).tensorflow()))
+
+
 # ------------------------------------------------------------------ tf.data
 
 

@@ -206,3 +206,25 @@ def test_sessions_of_tensorflow_1_run(table: Path) -> None:
 def test_buffers_of_row_groups_are_refused(table: Path) -> None:
     with pytest.raises(ConfigError, match="row groups"):
         tf_tensors(reader(table, "id", batched=True), 20)
+
+
+def test_floats_without_a_value_are_nan_of_row_groups_and_where_it_is_asked_for(tmp_path: Path) -> None:
+    halves = [0.5, None, 1.5, 2.5]
+    pq.write_table(pa.table({"half": pa.array(halves, pa.float32())}), tmp_path / "halves.parquet", row_group_size=2)
+    expected = [0.5, np.nan, 1.5, 2.5]
+
+    groups = [group.half.numpy() for group in make_petastorm_dataset(reader(tmp_path, batched=True))]
+    assert np.array_equal(np.concatenate(groups), expected, equal_nan=True)
+    rows = [row.half.numpy() for row in make_petastorm_dataset(reader(tmp_path, nulls="nan"))]
+    assert np.array_equal(rows, expected, equal_nan=True)
+    first = tf_tensors(reader(tmp_path, batched=True, nulls="nan"))
+    assert np.array_equal(first.half, expected[:2], equal_nan=True)
+    for refusing in (reader(tmp_path), reader(tmp_path, batched=True, nulls="none")):
+        with pytest.raises(tf.errors.OpError, match="nulls='nan'"):
+            list(make_petastorm_dataset(refusing))
+
+
+def test_what_is_not_a_reader_is_refused(table: Path) -> None:
+    for adapt in (make_petastorm_dataset, tf_tensors):
+        with pytest.raises(ConfigError, match="expected a reader, got str"):
+            adapt(f"file://{table}")
