@@ -198,6 +198,7 @@ def test_broken_images_are_left_out_counted_and_listed(broken: Path, caplog: pyt
     assert sorted(iterator.broken) == ["cat/9.png", "dog/2.png", "zebra/1.png"]
     assert "zebra/1.png cannot be decoded" in iterator.broken["zebra/1.png"]
     assert repr(iterator).startswith("<InformedDatasetIterator: 2 samples without 3 broken images of ")
+    assert "without 3 broken images" in str(iterator.explain())
     assert "3 of 5 images are broken and left out" in caplog.text
     assert [len(iterator.read_column(name)) for name in ("image", "class")] == [2, 2]
 

@@ -44,15 +44,16 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
 
     @property
     def _noted(self) -> str:  # type: ignore[override]  # read-only here
-        return getattr(self._dataset_iterator, "_noted", "")
+        return getattr(vars(self).get("_dataset_iterator"), "_noted", "")  # a subclass may wrap nothing
 
     if not TYPE_CHECKING:  # a type checker is not to believe in every name
 
         def __getattr__(self, name: str) -> Any:
             """What only the wrapped iterator has, such as the ``indices`` of a view or ``fill`` of a stored cache."""
             # Private names and protocols are asked of this very object, and while it is unpickled nothing is wrapped yet.
-            if not name.startswith("_") and hasattr(self._dataset_iterator, name):
-                return getattr(self._dataset_iterator, name)
+            wrapped = vars(self).get("_dataset_iterator")
+            if not name.startswith("_") and hasattr(wrapped, name):
+                return getattr(wrapped, name)
             return super().__getattr__(name)  # raises
 
     def make_access(self) -> SampleAccess:

@@ -199,8 +199,8 @@ class _Yielding:
             return self._function
         name, wrapped = self._function.__name__, instance
         while getattr(wrapped, "_forwards_attributes", False):
-            wrapped = vars(wrapped)["_dataset_iterator"]
-            if inspect.getattr_static(wrapped, name, self) is not self:
+            wrapped = vars(wrapped).get("_dataset_iterator")
+            if wrapped is not None and inspect.getattr_static(wrapped, name, self) is not self:
                 return getattr(wrapped, name)
         return self._function(instance) if self._is_attribute else self._function.__get__(instance)
 

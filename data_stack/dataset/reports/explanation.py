@@ -248,6 +248,8 @@ def _dataset_text(node: _Node) -> str | None:
 
 
 def _notes(node: _Node) -> Iterator[str]:
+    if not node.below and (noted := getattr(node.layer, "_noted", "")):
+        yield noted.strip()
     if not _is_ours(node.layer) or not node.below:
         return
     arguments = node.layer._arguments()

@@ -115,6 +115,27 @@ def test_an_attribute_of_a_client_overrides_ours_also_inside_of_a_wrapper(name: 
     assert getattr(wrapper, name) == "set later"
 
 
+def test_a_wrapper_of_a_client_that_keeps_its_samples_elsewhere_has_the_names() -> None:
+    class Wrapper(InformedDatasetIterator):
+        dataset_meta = DatasetMeta(identifier="w", column_names=("x", "y"))
+
+        def __init__(self) -> None:
+            self.samples = Plain()
+
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> Any:
+            return self.samples[index]
+
+    wrapper: Any = Wrapper()
+
+    assert (wrapper.column_names, [*wrapper.head(1)], list(wrapper.features)) == (["x", "y"], [(0, "a")], ["x", "y"])
+    assert repr(wrapper) == "<Wrapper: 3 samples of 'w', columns x, y>"
+    with pytest.raises(AttributeError, match="no attribute 'targets'; here it is"):
+        wrapper.targets  # noqa: B018
+
+
 def test_layers_do_not_take_the_names_of_what_is_below() -> None:
     stacked = informed(WithOwn()).skip(1)
 
