@@ -24,9 +24,13 @@ try:
 except ImportError as error:
     raise MissingDependencyError("from_croissant()", "mlcroissant", "croissant") from error
 
-_MAX_BYTES: Final = 32 << 20
+MAX_BYTES: Final = 32 << 20
+#: Objects and lists inside of each other.
+MAX_DEPTH: Final = 64
 #: Nodes of a document with each reference written out, which is how mlcroissant goes through it.
-_MOST_NODES: Final = 1_000_000
+_MAX_NODES: Final = 1_000_000
+#: Files, record sets and fields, for each of which mlcroissant takes some milliseconds.
+MAX_DESCRIBED: Final = 20_000
 
 
 def is_web(place: str) -> bool:
@@ -43,7 +47,7 @@ def read_document(place: str | os.PathLike[str]) -> tuple[str, bytes]:
     text = os.fspath(place)
     if is_web(text):
         store = InMemoryStorageConnector()
-        retrieve([ResourceDefinition("croissant.json", text)], store, progress=False, limits=Limits(max_bytes=_MAX_BYTES))
+        retrieve([ResourceDefinition("croissant.json", text)], store, progress=False, limits=Limits(max_bytes=MAX_BYTES))
         with store.get_resource("croissant.json") as resource:
             return text, resource.read()
     url = StorageURL.parse(place)
@@ -51,7 +55,7 @@ def read_document(place: str | os.PathLike[str]) -> tuple[str, bytes]:
     if not path.is_file():
         raise MissingFileError(str(path))
     with path.open("rb") as file:
-        return str(path), file.read(_MAX_BYTES + 1)
+        return str(path), file.read(MAX_BYTES + 1)
 
 
 def parse_document(place: str, data: bytes) -> Any:
@@ -61,9 +65,10 @@ def parse_document(place: str, data: bytes) -> Any:
         DatasetFileCorruptError: it is no JSON, no valid Croissant, refers to itself, or names contexts elsewhere.
     """
     try:
-        if len(data) > _MAX_BYTES:
-            raise ValueError(f"it has more than {_MAX_BYTES:,} bytes")
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
         document = json.loads(data, object_pairs_hook=distinct_fields)
+        _check_size(document)
         _check(document)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # rdflib's own use of what it deprecates
@@ -106,11 +111,24 @@ def _check(document: Any) -> None:
                 return weights[identifier]
             inside, above = known[identifier], (*above, identifier)
         weight = 1 + sum(weigh(child, above) for child in inside)
-        if weight > _MOST_NODES:
-            raise ValueError(f"its references, written out, are more than {_MOST_NODES:,} nodes")
+        if weight > _MAX_NODES:
+            raise ValueError(f"its references, written out, are more than {_MAX_NODES:,} nodes")
         return weight if identifier is None else weights.setdefault(identifier, weight)
 
     weigh(body, ())
+
+
+def _check_size(document: Any) -> None:
+    """Refuse what would take too long, or too many frames of Python's stack."""
+    level, depth, n_described = [document], 0, 0
+    while level:
+        if depth > MAX_DEPTH:
+            raise ValueError(f"its objects and lists are more than {MAX_DEPTH} deep inside of each other")
+        n_described += sum(isinstance(each, dict) and "@type" in each for each in level)
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level, depth = [each for values in inside for each in values if isinstance(each, (dict, list))], depth + 1
+    if n_described > MAX_DESCRIBED:
+        raise ValueError(f"it describes more than {MAX_DESCRIBED:,} files and fields")
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
