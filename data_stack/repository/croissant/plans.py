@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import mlcroissant
 import numpy as np
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
@@ -340,7 +339,7 @@ class Plans:
                 raise ConfigError(f"{where} {what}, {_LEAVE_OUT}")
         for path in [each.json_path for each in transforms if each.json_path] + [key[5:]] * key.startswith("json:"):
             parse_path(path)
-        name = ".".join(map(_name_of, [*field.parents[2:], field]))
+        name = ".".join(map(_name_of, [*_parents(field), field]))
         shape, dtype = (
             (4,) if kind == "BoundingBox" else _shape(field),
             np.dtype(bytes if kind in _MEDIA else _DTYPES.get(kind, type_)),
@@ -393,7 +392,8 @@ def _leaves(fields: Sequence[Any]) -> Iterator[Any]:
 
 
 def _parents(field: Any) -> list[Any]:
-    return [each for each in field.parents if isinstance(each, mlcroissant.Field)]
+    """The fields around a field; before them come the document and the record set."""
+    return list(field.parents[2:])
 
 
 def _by_identifiers(row: Mapping[str, Any], fields: Sequence[Any]) -> dict[str, Any]:
