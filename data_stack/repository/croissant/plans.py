@@ -346,6 +346,9 @@ class Plans:
         )
         depth = sum(len(_shape(each)) for each in _parents(field))
         depth += len(_shape(field)) if depth else 0
+        if table in self.all and table not in self.files and not (shape or depth or transforms):
+            taken = next(column for column in self.all[str(table)].columns if column.uuid == key)
+            shape, depth = taken.field.shape, taken.depth
         stored = (
             Field(name, dtype, shape, nullable=True) if not depth else _nested_field(name, dtype, depth + (kind == "BoundingBox"))
         )

@@ -100,6 +100,8 @@ def cast_value(value: Any, dtype: np.dtype[Any]) -> Any:
         ValueError, TypeError, LookupError, OverflowError: it is none.
     """
     if dtype.kind == "U":
+        if isinstance(value, (list, np.ndarray, dict)):
+            raise TypeError("it has several values, and the field is no array")
         return text_of(value)
     if dtype.kind == "S":
         return value["bytes"] if isinstance(value, dict) else value

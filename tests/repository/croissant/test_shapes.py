@@ -110,6 +110,31 @@ def test_a_record_set_in_the_document_is_joined_as_mlcroissant_joins_it(tmp_path
     check_equal(sets["people"], records_of(place, "people"))
 
 
+def test_a_field_of_another_record_set_is_an_array_as_that_is(tmp_path: Path, store: Path) -> None:
+    data = b"tags,n\na|b,1\nc,2\n"
+    tags = {"dataType": "sc:Text", "repeated": True, "source": column("a.csv", "tags", transform={"separator": "|"})}
+    again = {"source": {"field": {"@id": "one/tags"}}}
+    described = document(
+        [file_object("a.csv", data, "text/csv")],
+        one=fields("one", {"fileObject": "a.csv"}, tags=tags),
+        two=fields("two", {"fileObject": "a.csv"}, again=again),
+    )
+    place = publish(tmp_path / "set", described, a__csv=data)
+
+    sets = data_stack.from_croissant(place, store)
+
+    assert [list(sample["again"]) for sample in sets["two"]] == [["a", "b"], ["c"]]
+
+
+def test_several_values_of_a_text_are_an_error(tmp_path: Path, store: Path) -> None:
+    data = parquet([{"text": ["a", "b"]}])
+    columns = fields("rows", {"fileObject": "a.parquet"}, text="sc:Text")
+    described = document([file_object("a.parquet", data, "application/x-parquet")], rows=columns)
+
+    with pytest.raises(PreparationError, match=r"'rows/text' of record set 'rows'.*several values"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__parquet=data), store)
+
+
 def test_a_join_has_a_row_for_each_pair(tmp_path: Path, store: Path) -> None:
     left, right = b"k,n\n1,1\n2,2\n", b"k,m\n1,7\n1,8\n2,9\n"
     key = {"dataType": "sc:Integer", "source": column("l.csv", "k"), "references": column("r.csv", "k")}
