@@ -49,7 +49,7 @@ HEAVY = {
         "data_stack.codecs.packed",
         "data_stack.formats.records.sample_references",
     },
-    "mlcroissant": {f"data_stack.repository.croissant.{name}" for name in ("document", "plans", "reading", "rows")},
+    "mlcroissant": {f"data_stack.repository.croissant.{name}" for name in ("document", "plans", "reading", "rows", "sources")},
     "paramiko": {"data_stack.io.storage_connectors.fsspec"},
     "gridfs": set[str](),
     "h5py": {"data_stack.formats.hdf5"},

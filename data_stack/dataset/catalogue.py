@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from data_stack.dataset.base_factory import BaseDatasetFactory
 from data_stack.dataset.catalogue_name import CatalogueName
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory
+from data_stack.exception import CatalogueError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.connector import StorageConnector
 
@@ -69,6 +70,20 @@ class Catalogue(ABC):
             text: what the user asks for.
             limit: how many at most.
         """
+
+    def list_files(self, name: CatalogueName) -> Mapping[str, ResourceDefinition]:
+        """The files of a repository by their paths, for documents that name files in it, such as those of Croissant.
+
+        Args:
+            name: of the repository; its version may be a branch.
+
+        Returns:
+            What to retrieve, of exactly one version; the identifiers are the caller's to replace.
+
+        Raises:
+            CatalogueError: as for :meth:`find`; also where the catalogue has no files by paths.
+        """
+        raise CatalogueError(f"the catalogue of {name.scheme}: does not list the files of {name}: update its package")
 
 
 class CatalogueDataset(DatasetFactory):

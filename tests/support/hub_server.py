@@ -102,7 +102,8 @@ class HubServer:
             files = [file for repo in self.repos.values() for each in repo.commits.values() for file in each.values()]
             data = next(file for file in files if hashlib.sha256(file).hexdigest() == match[1])
             return self._send(data, '"of the content network"', headers)
-        match = re.fullmatch(r"/(api/)?datasets/([^/]+/[^/]+)/(revision|resolve|refs)(?:/([^/]+)(?:/(.*))?)?", path)
+        # Names of revisions are quoted: refs%2Fconvert%2Fparquet.
+        match = re.fullmatch(r"/(api/)?datasets/([^/]+/[^/]+)/(revision|resolve|refs)(?:/([^/]+)(?:/(.*))?)?", parts.path)
         repo = self.repos.get(match[2]) if match else None
         if match is None or repo is None or (repo.token and self.tokens[path] != f"Bearer {repo.token}"):
             return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
@@ -113,15 +114,15 @@ class HubServer:
                 {"name": "parquet", "ref": name, "targetCommit": sha} for name, sha in repo.refs.items() if "convert" in name
             ]
             return 200, {}, json.dumps({"branches": [], "tags": [], "converts": converts}).encode()
-        sha = repo.refs.get(match[4], match[4])
+        sha, file = repo.refs.get(unquote(match[4]), match[4]), unquote(match[5] or "")
         if sha not in repo.commits:
             return 404, {"X-Error-Code": "RevisionNotFound"}, b"{}"
         if match[3] == "revision":
             siblings = [_sibling(name, data) for name, data in repo.commits[sha].items()]
             return 200, {}, json.dumps({**_listed(match[2], repo), "sha": sha, "siblings": siblings}).encode()
-        if match[5] not in repo.commits[sha]:
+        if file not in repo.commits[sha]:
             return 404, {"X-Error-Code": "EntryNotFound"}, b"{}"
-        data = repo.commits[sha][match[5]]
+        data = repo.commits[sha][file]
         if len(data) < _LFS_BYTES:
             return self._send(data, f'"{_blob(data)}"', headers)
         digest = hashlib.sha256(data).hexdigest()

@@ -32,9 +32,10 @@ class ZipArchive(Archive):
 
     Args:
         skip_special: leave links and devices out.
+        strip_parents: leave ``..`` and a leading ``/`` out of names.
     """
 
-    def __init__(self, name: str, file: LentFile, limits: ArchiveLimits, skip_special: bool) -> None:
+    def __init__(self, name: str, file: LentFile, limits: ArchiveLimits, skip_special: bool, strip_parents: bool = False) -> None:
         super().__init__(name, limits)
         directory = _DirectoryFile(file, name, limits)
         try:
@@ -55,7 +56,10 @@ class ZipArchive(Archive):
         for info in infos:
             kind = stat.S_IFMT(info.external_attr >> 16)
             is_folder = info.orig_filename.endswith("/") or kind == stat.S_IFDIR
-            member = check_name(info.orig_filename, name)
+            written = info.orig_filename
+            if strip_parents:
+                written = "/".join(part for part in written.split("/") if part not in ("", "..")) or "."
+            member = check_name(written, name)
             if (is_folder and info.file_size) or not (member or is_folder):
                 raise UnsafeArchiveError(f"{name!r} has a file without a name ({info.orig_filename!r})")
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):

@@ -25,9 +25,13 @@ try:
 except ImportError as error:
     raise MissingDependencyError("from_croissant()", "mlcroissant", "croissant") from error
 
-_MAX_BYTES: Final = 32 << 20
+MAX_BYTES: Final = 32 << 20
+#: Objects and lists inside of each other.
+MAX_DEPTH: Final = 64
 #: Nodes of a document with each reference written out, which is how mlcroissant goes through it.
-_MOST_NODES: Final = 1_000_000
+_MAX_NODES: Final = 1_000_000
+#: Objects but those of inline data, for each of which mlcroissant takes half a millisecond; a field has about four.
+MAX_OBJECTS: Final = 50_000
 
 
 def read_document(place: str | os.PathLike[str]) -> tuple[str, bytes]:
@@ -39,9 +43,8 @@ def read_document(place: str | os.PathLike[str]) -> tuple[str, bytes]:
     text = os.fspath(place)
     if is_web(text):
         store = InMemoryStorageConnector()
-        retrieve(
-            [ResourceDefinition("croissant.json", text)], store, progress=False, limits=Limits(max_bytes=_MAX_BYTES, n_retries=1)
-        )
+        limits = Limits(max_bytes=MAX_BYTES, n_retries=1)
+        retrieve([ResourceDefinition("croissant.json", text)], store, progress=False, limits=limits)
         with store.get_resource("croissant.json") as resource:
             return text, resource.read()
     url = StorageURL.parse(place)
@@ -49,7 +52,7 @@ def read_document(place: str | os.PathLike[str]) -> tuple[str, bytes]:
     if not path.is_file():
         raise MissingFileError(str(path))
     with path.open("rb") as file:
-        return str(path), file.read(_MAX_BYTES + 1)
+        return str(path), file.read(MAX_BYTES + 1)
 
 
 def parse_document(place: str, data: bytes) -> Any:
@@ -59,9 +62,10 @@ def parse_document(place: str, data: bytes) -> Any:
         DatasetFileCorruptError: it is no JSON, no valid Croissant, refers to itself, or names contexts elsewhere.
     """
     try:
-        if len(data) > _MAX_BYTES:
-            raise ValueError(f"it has more than {_MAX_BYTES:,} bytes")
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
         document = json.loads(data, object_pairs_hook=distinct_fields)
+        _check_size(document)
         _check(document)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # rdflib's own use of what it deprecates
@@ -104,11 +108,31 @@ def _check(document: Any) -> None:
                 return weights[identifier]
             inside, above = known[identifier], (*above, identifier)
         weight = 1 + sum(weigh(child, above) for child in inside)
-        if weight > _MOST_NODES:
-            raise ValueError(f"its references, written out, are more than {_MOST_NODES:,} nodes")
+        if weight > _MAX_NODES:
+            raise ValueError(f"its references, written out, are more than {_MAX_NODES:,} nodes")
         return weight if identifier is None else weights.setdefault(identifier, weight)
 
     weigh(body, ())
+
+
+def _check_size(document: Any) -> None:
+    """Refuse what would take too long, or too many frames of Python's stack."""
+    context = document.get("@context") if isinstance(document, dict) else None
+    words = context if isinstance(context, dict) else {}
+    is_plain = {name for name, what in words.items() if isinstance(what, dict) and what.get("@type") == "@json"}
+    level, depth, n_objects = [(document, False)] if isinstance(document, (dict, list)) else [], 0, 0
+    while level:
+        if depth > MAX_DEPTH:
+            raise ValueError(f"its objects and lists are more than {MAX_DEPTH} deep inside of each other")
+        n_objects += sum(isinstance(each, dict) and not is_data for each, is_data in level)
+        inside = [
+            (value, is_data or name in is_plain)
+            for each, is_data in level
+            for name, value in (each.items() if isinstance(each, dict) else ((None, value) for value in each))
+        ]
+        level, depth = [(value, is_data) for value, is_data in inside if isinstance(value, (dict, list))], depth + 1
+    if n_objects > MAX_OBJECTS:
+        raise ValueError(f"it has more than {MAX_OBJECTS:,} objects, besides inline data")
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

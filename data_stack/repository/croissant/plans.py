@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-import datetime
-import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import jsonpath_rw
 import numpy as np
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.parquet import Field, Schema
+from data_stack.formats.parquet import Field, NestedCodec, Schema
+from data_stack.formats.parquet.types import arrow_type_of_dtype, describe_type
+from data_stack.repository.croissant.patterns import rewrite_texts
+from data_stack.repository.croissant.values import (
+    MAX_PATTERN_LENGTH,
+    UNFIT,
+    bounding_box,
+    cast_value,
+    parse_path,
+    text_of,
+    transform_value,
+)
+from data_stack.util.logger import logger
 
 EVERYTHING = "all"
 #: Python's types of mlcroissant that are stored as others.
-_DTYPES: Mapping[str, Any] = {"bytes": str, "Timestamp": "datetime64[us]", "int": np.int64, "float": np.float64}
+_DTYPES: Mapping[str, Any] = {
+    "bytes": str,
+    "Timestamp": "datetime64[us]",
+    "time": "timedelta64[us]",
+    "int": np.int64,
+    "float": np.float64,
+    "BoundingBox": np.float64,
+}
 _MEDIA = ("ImageObject", "AudioObject", "VideoObject")
-_UNFIT = (TypeError, ValueError, OverflowError, LookupError, AttributeError, RecursionError)
+#: Why fields are not read.
+_LEAVE_OUT = "which is not read; leave the field out of the document to read the others"
 
 
 @dataclass(frozen=True)
@@ -27,45 +44,135 @@ class Column:
     """A field of a record set.
 
     Attributes:
-        key: of the values in a row of a file: a column, or ``"file:…"`` with a property of the file; None: all are ``value``.
+        uuid: of the field.
+        table: where its values come from: a FileObject, FileSet or record set, by its identifier; None: all are ``value``.
+        key: of the values in a row of the table: a column, ``"file:…"`` with a property of the file, ``"json:…"`` with a path,
+            or a field of the other record set.
         transforms: mlcroissant's, in their order.
         field: of the Parquet file that it becomes; media are bytes there.
-        is_image: whether the values are pictures.
+        dtype: of the values, or of the elements of arrays and lists.
+        depth: of the lists that the values are, because fields around this one are repeated.
+        kind: the data type that the document declares.
         where: record set and field, for messages.
     """
 
-    key: str | None
+    uuid: str
+    table: str | None
+    key: str
     value: Any
     transforms: tuple[Any, ...]
     field: Field
-    is_image: bool
+    dtype: np.dtype[Any]
+    depth: int
+    kind: str
     where: str
 
-    def convert(self, row: Mapping[str, Any], path: str) -> Any:
-        """The value of a row of a file, transformed, of the dtype that the document declares.
+    @property
+    def is_image(self) -> bool:
+        """Whether the values are pictures."""
+        return self.kind == _MEDIA[0]
+
+    def convert(self, values: Sequence[Any], paths: Sequence[str]) -> list[Any]:
+        """Values of rows of a file, transformed, of the dtype that the document declares.
+
+        Args:
+            values: as they are in the file.
+            paths: of the file of each, for messages.
 
         Raises:
-            DatasetFileCorruptError: the row has no such value, or one of another type.
+            DatasetFileCorruptError: a value is of another type, or a regular expression takes too long.
         """
-        dtype, value = np.dtype(self.field.dtype), self.value
+        for transform in self.transforms:
+            values = [
+                self._attempt(path, self._transform, transform, value)
+                for value, path in zip(self._rewrite(transform, values), paths, strict=True)
+            ]
+        converted = [self._attempt(path, self._cast, value) for value, path in zip(values, paths, strict=True)]
+        if self.dtype.kind in "iu" and not (self.field.shape or self.depth):
+            cut = (
+                each
+                for each in zip(values, converted, strict=True)
+                if isinstance(each[0], (float, np.floating)) and each[0] != each[1]
+            )
+            if (first := next((value for value, number in cut if number is not None), None)) is not None:
+                _warn_of_cut(self.where, str(first))
+        return converted
+
+    def _attempt(self, path: str, function: Any, *arguments: Any) -> Any:
         try:
-            if self.key is not None:
-                value = row[self.key]
-            for transform in self.transforms:
-                value = (
-                    [_transform(transform, each) for each in value]
-                    if isinstance(value, (list, np.ndarray))
-                    else _transform(transform, value)
-                )
-            if value is None or (isinstance(value, float) and value != value):
-                return value if dtype.kind == "f" else None
-            if not self.field.shape:
-                return _cast(value, dtype)
-            values = [_cast(each, dtype) for each in value]
-            return values if dtype.kind == "U" else np.asarray(values, dtype)
-        except _UNFIT as error:
-            what = f"has no {self.key!r:.80}" if isinstance(error, KeyError) else f"holds {value!r:.80}, which is no {dtype}"
-            raise DatasetFileCorruptError(f"{path!r} {what}, but {self.where} takes it: {error!s:.200}") from error
+            return function(*arguments)
+        except UNFIT as error:
+            value = arguments[-1]
+            raise DatasetFileCorruptError(
+                f"{path!r} holds {value!r:.80}, which is no {self.dtype}, but {self.where} takes it: {error!s:.200}"
+            ) from error
+
+    def _rewrite(self, transform: Any, values: Sequence[Any]) -> Sequence[Any]:
+        """The values after a ``regex`` or ``replace``; unchanged for other transforms."""
+        if transform.regex is None and transform.replace is None:
+            return values
+        pattern, replacement = (transform.regex, None) if transform.regex is not None else _parse_replace(transform.replace)
+        listed = [value if isinstance(value, (list, np.ndarray)) else [value] for value in values]
+        texts = [[None if _is_missing(each) else text_of(each) for each in each_list] for each_list in listed]
+        distinct = dict.fromkeys(text for each_list in texts for text in each_list if text is not None)
+        new = rewrite_texts(distinct, pattern, replacement, self.where)
+        done = [[None if text is None else new[text] for text in each_list] for each_list in texts]
+        return [each if isinstance(value, (list, np.ndarray)) else each[0] for value, each in zip(values, done, strict=True)]
+
+    def _transform(self, transform: Any, value: Any) -> Any:
+        if _is_missing(value) or transform.regex is not None or transform.replace is not None:
+            return value
+        if isinstance(value, (list, np.ndarray)):
+            return [None if _is_missing(each) else transform_value(transform, each) for each in value]
+        return transform_value(transform, value)
+
+    def _cast(self, value: Any) -> Any:
+        if _is_missing(value):
+            return value if self.dtype.kind == "f" and not self.field.shape and not self.depth else None
+        if self.depth:
+            return self._cast_list(value, self.depth)
+        if self.kind == "BoundingBox":
+            return bounding_box(value)
+        if not self.field.shape:
+            return cast_value(value, self.dtype)
+        values = [cast_value(each, self.dtype) for each in value]
+        return values if self.dtype.kind == "U" else np.asarray(values, self.dtype)
+
+    def _cast_list(self, value: Any, depth: int) -> Any:
+        if _is_missing(value):
+            return None
+        if depth == 0:
+            return bounding_box(value).tolist() if self.kind == "BoundingBox" else cast_value(value, self.dtype)
+        if not isinstance(value, (list, np.ndarray)):
+            raise TypeError("it is no list")
+        return [self._cast_list(each, depth - 1) for each in value]
+
+
+@functools.lru_cache(256)  # once for a field
+def _warn_of_cut(where: str, value: str) -> None:
+    logger.warning("%s is declared to be an integer, but has values such as %s, whose fractions are cut off", where, value)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, (float, np.floating)) and value != value)
+
+
+def _parse_replace(replace_: str) -> tuple[str, str]:
+    pattern, _, replacement = replace_.partition("/")
+    return pattern, replacement
+
+
+@dataclass(frozen=True)
+class Join:
+    """Rows of another table, added to those where a value is equal; the first table keeps its rows without any.
+
+    Attributes:
+        left: the value in the rows so far.
+        right: that in the rows of its table.
+    """
+
+    left: Column
+    right: Column
 
 
 @dataclass(frozen=True)
@@ -74,15 +181,17 @@ class Plan:
 
     Attributes:
         identifier: of the record set.
-        node: mlcroissant's FileObject or FileSet with the rows; None: they are in the document.
+        table: the identifier of that with the rows, see :class:`Column`; None: there are no rows.
+        joins: of other tables, in their order.
         columns: all, with that of the split.
         split: the column that says to which split a row belongs; None: there is none.
         splits: their names.
-        rows: in the document.
+        rows: in the document, by the identifiers of the fields.
     """
 
     identifier: str
-    node: Any
+    table: str | None
+    joins: tuple[Join, ...]
     columns: tuple[Column, ...]
     split: Column | None
     splits: tuple[str, ...]
@@ -94,95 +203,211 @@ class Plan:
         return Schema("croissant", [column.field for column in self.columns if column is not self.split])
 
 
-def make_plans(metadata: Any) -> list[Plan]:
-    """The plans of all record sets but those that only list splits or classes, if there are others.
+class Plans:
+    """The plans of a document.
+
+    Attributes:
+        chosen: of all record sets but those that only list splits or classes, if there are others.
+        all: these, and those of the record sets whose fields they take, by their identifiers.
+        files: mlcroissant's FileObjects and FileSets by their identifiers.
 
     Raises:
-        ConfigError: one needs a join, a transform or a type that is not read; it names the record set and the field.
+        ConfigError: a field needs something that is not read; it names the record set and the field.
     """
-    if not metadata.record_sets:
-        raise ConfigError(
-            f"the croissant document of {metadata.name!r:.80} has no record sets: it does not say how files become samples"
+
+    def __init__(self, metadata: Any) -> None:
+        if not metadata.record_sets:
+            raise ConfigError(
+                f"the croissant document of {metadata.name!r:.80} has no record sets: it does not say how files become samples"
+            )
+        self.files = {node.uuid: node for node in metadata.distribution}
+        for identifier, node in self.files.items():
+            for glob in (*globs_of(node, "includes"), *globs_of(node, "excludes")):
+                if len(glob) > MAX_PATTERN_LENGTH:
+                    raise ConfigError(
+                        f"a glob of {identifier!r:.200} has more than {MAX_PATTERN_LENGTH} characters, which is not read"
+                    )
+        self.all: dict[str, Plan] = {}
+        self._record_sets = {each.uuid: each for each in metadata.record_sets}
+        self._fields = {field.uuid: field for each in metadata.record_sets for field in _all_fields(each.fields)}
+        self._owners = {field.uuid: each.uuid for each in metadata.record_sets for field in _all_fields(each.fields)}
+        self._waiting: list[str] = []
+        others = [each for each in metadata.record_sets if not _is_a(each, "Split", "Enumeration")]
+        self.chosen = [self._plan(each.uuid) for each in others or metadata.record_sets]
+
+    def _plan(self, identifier: str) -> Plan:
+        if identifier in self.all:
+            return self.all[identifier]
+        if identifier in self._waiting:
+            raise ConfigError(f"the record sets {' and '.join(map(repr, self._waiting))} take their values from each other")
+        self._waiting.append(identifier)
+        record_set, rows = self._record_sets[identifier], tuple[Mapping[str, Any], ...]()
+        leaves = list(_leaves(record_set.fields))
+        if not leaves:
+            raise ConfigError(f"the record set {identifier!r} has no fields: the document does not say what its records hold")
+        columns = [self._column(record_set, field) for field in leaves]
+        if record_set.data:
+            rows = tuple(_by_identifiers(row, leaves) for row in record_set.data)
+            columns = [replace(each, table=identifier, key=each.uuid) for each in columns]
+        self._check_methods(columns)
+        split, splits = self._find_split(leaves, columns)
+        table, joins = (identifier, ()) if rows else self._join(record_set, leaves, columns)
+        self.all[identifier] = Plan(identifier, table, joins, tuple(columns), split, splits, rows)
+        self._waiting.pop()
+        return self.all[identifier]
+
+    def _check_methods(self, columns: Sequence[Column]) -> None:
+        """Check that each file is read in one way; properties such as its name go with any."""
+        methods: dict[str, str] = {}
+        for column in columns:
+            kind, colon, name = column.key.partition(":")
+            by = "the path" if (kind, colon) == ("json", ":") else "the column" if kind != "file" or not colon else name
+            if column.table in self.files and by in ("the path", "the column", "content", "lines"):
+                other = methods.setdefault(str(column.table), by)
+                if other != by:
+                    raise ConfigError(
+                        f"{column.where} takes {by} of a file of which other fields take {other}, {_LEAVE_OUT}; a second "
+                        f"FileObject may name the same file"
+                    )
+
+    def _find_split(self, leaves: Sequence[Any], columns: Sequence[Column]) -> tuple[Column | None, tuple[str, ...]]:
+        """The column that refers to a list of splits, and their names."""
+        for field, column in zip(leaves, columns, strict=True):
+            listing = self._record_sets.get(self._owners.get(field.references.uuid or "", ""))
+            if listing is not None and listing.data and _is_a(listing, "Split"):
+                names = [str(_by_identifiers(row, listing.fields)[field.references.uuid]) for row in listing.data]
+                return column, tuple(names if column.table else [str(column.value)])
+        return None, (EVERYTHING,)
+
+    def _join(self, record_set: Any, leaves: Sequence[Any], columns: Sequence[Column]) -> tuple[str | None, tuple[Join, ...]]:
+        """The table with the rows, and what is joined to it: those tables whose columns are taken."""
+        tables = list(dict.fromkeys(column.table for column in columns if column.table is not None))
+        joins = []
+        for field, left in zip(leaves, columns, strict=True):
+            table = self._owners.get(field.references.uuid, field.references.uuid)
+            if table in tables and left.table not in (None, table) and not left.field.shape and not left.depth:
+                table, key, transforms = self._source(field.references)
+                joins.append(Join(left, replace(left, uuid="", table=table, key=key, transforms=transforms)))
+        first = next((each for each in tables if all(join.right.table != each for join in joins)), None)
+        joined, ordered = {first}, list[Join]()
+        while found := [each for each in joins if each.left.table in joined and each.right.table not in joined]:
+            ordered.append(found[0])
+            joined.add(found[0].right.table)
+        if rest := [each for each in tables if each not in joined]:
+            column = next(each for each in columns if each.table == rest[0])
+            raise ConfigError(
+                f"{column.where} needs a join of {' and '.join(map(repr, tables))}, for which no field of the record set refers "
+                f"from one to the other; leave the field out of the document to read the others"
+            )
+        return first, tuple(ordered)
+
+    def _source(self, source: Any) -> tuple[str, str, tuple[Any, ...]]:
+        """Table, key and transforms of a source or reference."""
+        extract, transforms = source.extract, tuple(source.transforms)
+        if (owner := self._owners.get(source.uuid)) is not None and source.uuid not in self.files:
+            self._plan(owner)
+            return owner, source.uuid, transforms
+        if extract.json_path:
+            return source.uuid, f"json:{extract.json_path}", transforms
+        name = extract.file_property.name if extract.file_property else "content"
+        return source.uuid, extract.column or f"file:{name}", transforms
+
+    def _column(self, record_set: Any, field: Any) -> Column:
+        where = f"field {field.uuid!r} of record set {record_set.uuid!r}"
+        # Some documents have only the reference: its values are those of the field.
+        source = field.source if field.source.uuid or field.value is not None or record_set.data else field.references
+        table, key, transforms = self._source(source) if source.uuid else (None, "", ())
+        type_ = self._type_of(field)
+        kind = type_.__name__ if isinstance(type_, type) else str(type_).rpartition("/")[2]
+        is_whole, of_files = table in self.files and key == "file:content", ("sampling_rate", "un_archive", "read_lines")
+        patterns = [text for each in transforms for text in (each.regex, each.replace, each.json_path, each.format) if text]
+        for is_wrong, what in (
+            (table is not None and table not in self.files and table not in self._record_sets, f"takes values of {table!r:.80}"),
+            (any(each.parent_field for each in (field, *_parents(field))), "nests records of another record set"),
+            (
+                field.source.sampling_rate or any(getattr(each, name) for each in transforms for name in of_files),
+                "transforms files or sound",
+            ),
+            (
+                any(len(text) > MAX_PATTERN_LENGTH for text in patterns),
+                f"has a pattern of more than {MAX_PATTERN_LENGTH} characters",
+            ),
+            (type_ is None, "has no dataType of Croissant, nor has its source"),
+            (is_whole and kind not in (*_MEDIA, "bytes"), f"takes values of type {kind} for a whole file"),
+        ):
+            if is_wrong:
+                raise ConfigError(f"{where} {what}, {_LEAVE_OUT}")
+        for path in [each.json_path for each in transforms if each.json_path] + [key[5:]] * key.startswith("json:"):
+            parse_path(path)
+        name = ".".join(map(_name_of, [*_parents(field), field]))
+        shape, dtype = (
+            (4,) if kind == "BoundingBox" else _shape(field),
+            np.dtype(bytes if kind in _MEDIA else _DTYPES.get(kind, type_)),
         )
-    nodes = {node.uuid: node for node in metadata.nodes()}
-    others = [each for each in metadata.record_sets if not _is_a(each, "Split", "Enumeration")]
-    return [_make_plan(record_set, nodes) for record_set in others or metadata.record_sets]
+        depth = sum(len(_shape(each)) for each in _parents(field))
+        depth += len(_shape(field)) if depth else 0
+        if table in self.all and table not in self.files and not (shape or depth or transforms):
+            taken = next(column for column in self.all[str(table)].columns if column.uuid == key)
+            shape, depth = taken.field.shape, taken.depth
+        stored = (
+            Field(name, dtype, shape, nullable=True) if not depth else _nested_field(name, dtype, depth + (kind == "BoundingBox"))
+        )
+        return Column(field.uuid, table, key, field.value, transforms, stored, dtype, depth, kind, where)
+
+    def _type_of(self, field: Any) -> Any:
+        """The type that a field declares, or the field that it takes its values from, or that of its parents."""
+        seen: set[str] = set()
+        while field is not None and field.uuid not in seen:
+            seen.add(field.uuid)
+            if field.data_types and (found := field.data_type) is not None:
+                return found
+            field = self._fields.get(field.source.uuid or field.references.uuid)
+        return None
+
+
+def globs_of(node: Any, name: str) -> list[str]:
+    """The globs that a FileSet includes or excludes."""
+    return [str(each) for each in np.atleast_1d(getattr(node, name, None) or [])]
+
+
+def _shape(field: Any) -> tuple[int | None, ...]:
+    """The shape that a field declares."""
+    return tuple(None if extent < 0 else extent for extent in field.array_shape_tuple or ((-1,) if field.repeated else ()))
+
+
+def _nested_field(name: str, dtype: np.dtype[Any], depth: int) -> Field:
+    """A column of lists in lists, of which any element may be missing."""
+    inner: Any = describe_type(arrow_type_of_dtype(dtype))
+    for _ in range(depth):
+        inner = {"list": inner}
+    return Field(name, object, (), NestedCodec(inner), nullable=True)
+
+
+def _all_fields(fields: Sequence[Any]) -> Iterator[Any]:
+    """The fields, and those inside of them."""
+    for field in fields:
+        yield field
+        yield from _all_fields(field.sub_fields or ())
+
+
+def _leaves(fields: Sequence[Any]) -> Iterator[Any]:
+    return (field for field in _all_fields(fields) if not field.sub_fields)
+
+
+def _parents(field: Any) -> list[Any]:
+    """The fields around a field; before them come the document and the record set."""
+    return list(field.parents[2:])
+
+
+def _by_identifiers(row: Mapping[str, Any], fields: Sequence[Any]) -> dict[str, Any]:
+    """A row of a document by the identifiers of its fields; documents of version 0.8 have their names."""
+    return {field.uuid: row[field.uuid] if field.uuid in row else row.get(field.name) for field in fields}
 
 
 def _is_a(record_set: Any, *kinds: str) -> bool:
-    return any(str(kind).endswith(kinds) for kind in np.atleast_1d(record_set.data_types or []))
-
-
-def _make_plan(record_set: Any, nodes: Mapping[str, Any]) -> Plan:
-    columns, sources, split, splits = list[Column](), dict[str, Any](), None, [EVERYTHING]
-    for field in record_set.fields:
-        columns += [_make_column(record_set, each, nodes, sources) for each in field.sub_fields or [field]]
-        listing = getattr(nodes.get(field.references.uuid), "parent", None)
-        if listing is not None and listing.data and _is_a(listing, "Split"):
-            split = columns[-1]
-            splits = [str(row[field.references.uuid]) for row in listing.data] if split.key else [str(split.value)]
-    node, rows = next(iter(sources.values()), None), tuple(record_set.data or ())
-    return Plan(record_set.uuid, node, tuple(columns), split, tuple(splits), rows)
-
-
-def _make_column(record_set: Any, field: Any, nodes: Mapping[str, Any], sources: dict[str, Any]) -> Column:
-    where = f"field {field.uuid!r} of record set {record_set.uuid!r}"
-    source, transforms = field.source, list(field.source.transforms)
-    while source.field:
-        source = nodes[source.field].source
-        transforms = [*source.transforms, *transforms]
-    sources.update({source.uuid: nodes[source.uuid]} if source.uuid else {})
-    extract, type_ = source.extract, field.data_type
-    kind = type_.__name__ if isinstance(type_, type) else str(type_).rpartition("/")[2]
-    key = extract.column or f"file:{extract.file_property.name if extract.file_property else 'content'}"
-    is_whole, of_files = source.uuid and key == "file:content", ("sampling_rate", "un_archive", "read_lines")
-    for is_wrong, what in (
-        (len(sources) > 1, f"needs a join of the files {' and '.join(map(repr, sources))}"),
-        (any(getattr(each, name) for each in transforms for name in of_files), "has a transform of files or sound"),
-        (extract.json_path or "line" in key.partition("file:")[2], "takes its values out of a file of text or JSON"),
-        (kind in ("time", "BoundingBox"), f"has values of type {kind}"),
-        (is_whole and kind not in (*_MEDIA, "bytes"), f"takes values of type {kind} for a whole file"),
-    ):
-        if is_wrong:
-            raise ConfigError(f"{where} {what}, which is not read; leave the field out of the document to read the others")
-    name = ".".join(map(_name_of, [*field.parents[2:], field]))
-    shape = tuple(None if extent < 0 else extent for extent in field.array_shape_tuple or ((-1,) if field.repeated else ()))
-    stored = Field(name, bytes if kind in _MEDIA else _DTYPES.get(kind, type_), shape, nullable=True)
-    known = key if source.uuid else field.uuid if record_set.data else None
-    return Column(known, field.value, tuple(transforms), stored, kind == _MEDIA[0], where)
+    kinds_of_it = ["Enumeration"] * bool(record_set.is_enumeration) + list(np.atleast_1d(record_set.data_types or []))
+    return any(str(kind).endswith(kinds) for kind in kinds_of_it)
 
 
 def _name_of(field: Any) -> str:
     return field.name if isinstance(field.name, str) and field.name else str(field.uuid).rpartition("/")[2]
-
-
-def _transform(transform: Any, value: Any) -> Any:
-    if value is None:
-        return None
-    if transform.json_path is not None:
-        found = jsonpath_rw.parse(transform.json_path).find(json.loads(value) if isinstance(value, str) else value)
-        return found[0].value if found else None
-    if transform.format is not None:
-        return datetime.datetime.strptime(value, transform.format) if isinstance(value, str) else value
-    text = value.decode() if isinstance(value, bytes) else str(value)
-    if transform.separator is not None:
-        return text.split(transform.separator)
-    if transform.replace is not None:
-        pattern, _, replacement = transform.replace.partition("/")
-        return re.sub(pattern, replacement, text)
-    match = re.match(transform.regex, text)
-    return text if match is None else next((group for group in match.groups() if group is not None), text)
-
-
-def _cast(value: Any, dtype: np.dtype[Any]) -> Any:
-    if dtype.kind == "U":
-        return value.decode() if isinstance(value, bytes) else str(value)
-    if dtype.kind == "S":
-        return value["bytes"] if isinstance(value, dict) else value
-    if dtype.kind == "M":
-        return np.datetime64(value, "us")
-    if dtype.kind == "b" and isinstance(value, str):
-        return {"true": True, "false": False}[value.lower()]
-    if dtype.kind in "iu" and isinstance(value, (float, np.floating)) and value != int(value):
-        raise ValueError("it is no integer")
-    return value if isinstance(value, (list, np.ndarray)) else dtype.type(value)

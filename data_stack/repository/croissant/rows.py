@@ -1,97 +1,226 @@
-"""The rows of files that a document names: of tables, and of files as they are, also in archives."""
+"""The rows of files that a document names: of tables, of JSON, lines, and files as they are, also in archives."""
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import glob
 import io
+import itertools
+import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
-
-import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.exchange.tables.files import from_csv, from_jsonl
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.archives import open_archive
-from data_stack.io.archives.zip import ZipArchive
-from data_stack.repository.croissant.plans import Plan
+from data_stack.io.archives.decompression import compression_of, open_decompressed
+from data_stack.io.archives.tar import looks_like_tar
+from data_stack.repository.croissant.plans import Column, Join, Plan, Plans, globs_of
+from data_stack.repository.croissant.values import find_in_json, parse_path
 
+#: Rows that are converted together, and those of whole files.
+_BATCH_ROWS, _BATCH_FILES = 4096, 128
+#: A join makes at most so many rows of each that it reads, or this many in all.
+_MAX_JOINED_PER_ROW, _MAX_JOINED = 1000, 1_000_000
 _ARCHIVES: Final = re.compile(r"zip|x-g?tar|x-xz|zstd")
 _Files = Iterator[tuple[str, Any]]
+#: A row of a record set before it is converted: the path of its file, and values by table and key.
+_Row = tuple[str, dict[tuple[str, str], Any]]
 
 
-def read_rows(
-    plan: Plan, nodes: Mapping[str, Any], raw: Mapping[str, Any], places: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """The rows of a record set, by the names of its columns.
+class RowReader:
+    """Reads the rows of record sets.
 
     Args:
-        plan: of the record set.
-        nodes: mlcroissant's, by their identifiers.
+        plans: of the document.
         raw: the resources.
-        places: name and path of each resource, by the identifier of its node.
-
-    Raises:
-        DatasetFileCorruptError: a file is not as the document says.
-        ArchiveError: an archive is damaged, or unpacks to names outside of it.
+        places: names and paths of the resources of each FileObject and FileSet that is in no other, by its identifier.
     """
-    files = _files(plan.node, nodes, raw, places) if plan.node is not None else [("the document", None)]
-    for path, stream in files:
-        about = {"file:filename": posixpath.basename(path), "file:filepath": path, "file:fullpath": path}
-        for row in plan.rows if stream is None else _rows_of(plan, stream):
-            yield {column.field.name: column.convert({**about, **row}, path) for column in plan.columns}
+
+    def __init__(self, plans: Plans, raw: Mapping[str, Any], places: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+        self._plans, self._raw, self._places = plans, raw, places
+
+    def read(self, plan: Plan) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a record set in batches; each row has the values of its columns in their order.
+
+        Raises:
+            DatasetFileCorruptError: a file is not as the document says.
+            ArchiveError: an archive is damaged, or unpacks to names outside of it.
+        """
+        rows = self._rows_of_table(plan, plan.table, _taken(plan, plan.table)) if plan.table is not None else iter(())
+        for join in plan.joins:
+            rows = self._join(plan, join, rows)
+        has_files = any(column.key == "file:content" or column.dtype.kind == "S" for column in plan.columns)
+        for batch in _batches(rows, _BATCH_FILES if has_files else _BATCH_ROWS):
+            yield list(zip(*(_convert(column, batch) for column in plan.columns), strict=True))
+
+    def _join(self, plan: Plan, join: Join, rows: Iterator[_Row]) -> Iterator[_Row]:
+        table = str(join.right.table)
+        columns = _taken(plan, table)
+        matches: dict[Any, list[dict[tuple[str, str], Any]]] = {}
+        n_read = n_joined = 0
+        for batch in _batches(self._rows_of_table(plan, table, columns)):
+            n_read += len(batch)
+            for key, (_, row) in zip(_convert(join.right, batch), batch, strict=True):
+                if key is not None:
+                    matches.setdefault(key, []).append(row)
+        nothing: list[dict[tuple[str, str], Any]] = [{(table, column.key): None for column in columns}]
+        for batch in _batches(rows):
+            n_read += len(batch)
+            for key, (path, row) in zip(_convert(join.left, batch), batch, strict=True):
+                found = matches.get(key, nothing)
+                n_joined += len(found)
+                if n_joined > max(_MAX_JOINED, _MAX_JOINED_PER_ROW * n_read):
+                    raise DatasetFileCorruptError(
+                        f"the join of {table!r} by {join.left.where} makes more than {n_joined - 1:,} rows of {n_read:,}: its "
+                        f"values repeat too often. Ask the document's publisher to correct it"
+                    )
+                for each in found:
+                    yield path, {**row, **each}
+
+    def _rows_of_table(self, plan: Plan, table: str, columns: Sequence[Column]) -> Iterator[_Row]:
+        """The rows of a table with the values of some columns."""
+        keys = {column.key for column in columns}
+        for path, row in self._rows_by_key(plan, table, columns):
+            try:
+                yield path, {(table, key): row[key] for key in keys}
+            except KeyError as error:
+                column = next(each for each in columns if each.key == error.args[0])
+                what = column.key.removeprefix("file:")
+                raise DatasetFileCorruptError(f"{path!r} has no {what!r:.80}, but {column.where} takes it") from error
+
+    def _rows_by_key(self, plan: Plan, table: str, columns: Sequence[Column]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        if table == plan.identifier:
+            yield from (("the document", row) for row in plan.rows)
+        elif table in self._plans.all and table not in self._plans.files:
+            other = self._plans.all[table]
+            for batch in self.read(other):
+                for values in batch:
+                    yield f"record set {table}", {column.uuid: value for column, value in zip(other.columns, values, strict=True)}
+        else:
+            node = self._plans.files[table]
+            for path, stream in self._files(node):
+                about = {"file:filename": posixpath.basename(path), "file:filepath": path, "file:fullpath": path}
+                for number, row in enumerate(_rows_of_file(node, columns, path, stream)):
+                    yield path, {**about, "file:lineNumbers": number, **row}
+
+    def _files(self, node: Any) -> _Files:
+        """Path and stream of each file of a FileObject or FileSet."""
+        if node.uuid in self._places:
+            for name, path in self._places[node.uuid]:
+                with self._raw[name] as resource:
+                    yield path, resource
+            return
+        includes = globs_of(node, "includes") or [glob.escape(posixpath.normpath(node.content_url or ""))]
+        excludes = globs_of(node, "excludes")
+        is_found = False
+        for container in containers_of(node, self._plans.files):
+            is_archive = _ARCHIVES.search(" ".join(container.encoding_formats or ())) is not None
+            for path, stream in self._files(container):
+                for member, opened in _members(path, stream) if is_archive else [(path, stream)]:
+                    if matches(member, includes) and not matches(member, excludes):
+                        is_found = True
+                        yield member, opened() if is_archive else opened
+        if not is_found:
+            raise DatasetFileCorruptError(f"no file matches {', '.join(includes)!r:.200}, of which {node.uuid!r} consists")
 
 
-def containers_of(node: Any, nodes: Mapping[str, Any]) -> list[Any]:
+def containers_of(node: Any, files: Mapping[str, Any]) -> list[Any]:
     """The FileObjects and FileSets that contain one."""
-    return [nodes[each if isinstance(each, str) else each.uuid] for each in node.contained_in or ()]
+    return [files[each if isinstance(each, str) else each.uuid] for each in node.contained_in or ()]
 
 
-def _rows_of(plan: Plan, stream: Any) -> Iterator[Mapping[str, Any]]:
-    kinds = " ".join(plan.node.encoding_formats or ())
-    keys = {column.key: column.field for column in plan.columns if column.key and not column.key.startswith("file:")}
-    if not keys:
-        yield {"file:content": stream.read()}
-    elif "parquet" in kinds:
+def matches(path: str, patterns: Iterable[str]) -> bool:
+    """Whether a path matches one of the globs of a document, whose ``*`` also stands for ``/``."""
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+
+def _taken(plan: Plan, table: str | None) -> list[Column]:
+    """The columns of a table that a record set takes, and joins by."""
+    joined = [column for join in plan.joins for column in (join.left, join.right)]
+    return [column for column in (*plan.columns, *joined) if column.table == table]
+
+
+def _batches(rows: Iterator[_Row], n_rows: int = _BATCH_FILES) -> Iterator[list[_Row]]:
+    while batch := list(itertools.islice(rows, n_rows)):
+        yield batch
+
+
+def _convert(column: Column, batch: Sequence[_Row]) -> list[Any]:
+    values = [row[column.table, column.key] if column.table is not None else column.value for _, row in batch]
+    return column.convert(values, [path for path, _ in batch])
+
+
+def _rows_of_file(node: Any, columns: Sequence[Column], path: str, stream: Any) -> Iterator[Mapping[str, Any]]:
+    kinds = " ".join(node.encoding_formats or ())
+    keys = {column.key: column.dtype for column in columns}
+    in_json = [key for key in keys if key.startswith("json:")]
+    if any(not key.startswith(("file:", "json:")) for key in keys):
+        yield from _rows_of_table_file(kinds, keys, stream)
+    elif in_json:
+        yield from _rows_of_json(in_json, path, stream, is_lines="lines" in kinds or "jsonl" in kinds)
+    elif keys.keys() & {"file:lines", "file:lineNumbers"}:
+        for line in _decompress(stream).read().splitlines():
+            yield {"file:lines": line}
+    else:
+        yield {"file:content": stream.read()} if "file:content" in keys else {}
+
+
+def _rows_of_table_file(kinds: str, keys: Mapping[str, Any], stream: Any) -> Iterator[Mapping[str, Any]]:
+    if "parquet" in kinds:
         yield from ParquetDataset(stream)
     elif "json" in kinds:
         yield from from_jsonl(stream)
     else:
-        texts = {key: str for key, field in keys.items() if np.dtype(field.dtype).kind == "U"}
+        texts = {key: str for key, dtype in keys.items() if dtype.kind == "U" and not key.startswith("file:")}
         yield from from_csv(stream, delimiter="\t" if "tab-separated" in kinds else ",", dtypes=texts)
 
 
-def _files(node: Any, nodes: Mapping[str, Any], raw: Mapping[str, Any], places: Mapping[str, Any]) -> _Files:
-    """Path and stream of each file of a FileObject or FileSet."""
-    if not node.contained_in:
-        name, path = places[node.uuid]
-        with raw[name] as resource:
-            yield path, resource
-        return
-    includes = np.atleast_1d(getattr(node, "includes", None) or glob.escape(posixpath.normpath(node.content_url or "")))
-    excludes = np.atleast_1d(getattr(node, "excludes", None) or [])
-    is_found = False
-    for container in containers_of(node, nodes):
-        is_archive = _ARCHIVES.search(" ".join(container.encoding_formats or ())) is not None
-        for path, stream in _files(container, nodes, raw, places):
-            for member, opened in _members(stream) if is_archive else [(path, stream)]:
-                if _matches(member, includes) and not _matches(member, excludes):
-                    is_found = True
-                    yield member, opened() if is_archive else opened
-    if not is_found:
-        raise DatasetFileCorruptError(f"no file matches {', '.join(includes)!r:.200}, of which {node.uuid!r} consists")
+def _rows_of_json(keys: Sequence[str], path: str, stream: Any, *, is_lines: bool) -> Iterator[Mapping[str, Any]]:
+    """A row for each place in a file of JSON to which the paths lead, or for those of each of its lines."""
+    paths = {key: parse_path(key.removeprefix("json:")) for key in keys}
+    data = _decompress(stream).read()
+    try:
+        values = [json.loads(line) for line in data.splitlines() if line.strip()] if is_lines else [json.loads(data)]
+    except (ValueError, RecursionError) as error:
+        raise DatasetFileCorruptError(f"{path!r} is no JSON: {error!s:.200}") from error
+    for value in values:
+        found = {key: find_in_json(value, steps) for key, steps in paths.items()}
+        if len({len(each) for each in found.values()}) > 1:
+            counts = ", ".join(f"{key.removeprefix('json:')!r:.80} {len(each)} times" for key, each in found.items())
+            raise DatasetFileCorruptError(f"{path!r} has values of one record set that are not equally many: {counts}")
+        yield from (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
 
 
-def _matches(path: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+def _decompress(stream: Any) -> Any:
+    stream.seek(0)
+    head = stream.read(6)
+    stream.seek(0)
+    return open_decompressed(stream) if compression_of(head) else stream
 
 
-def _members(stream: Any) -> _Files:
-    """Name of each file of an archive, and a function that reads it; those of a zip are sorted, others would be read again."""
-    with open_archive(stream) as archive:
-        names = archive.names()
-        for name in sorted(names) if isinstance(archive, ZipArchive) else names:
+def _members(path: str, stream: Any) -> _Files:
+    """Name of each file of an archive in their order, and a function that reads it.
+
+    A compressed tar can only be read from its start for each file, so it is decompressed first.
+    """
+    with contextlib.ExitStack() as stack:
+        opened = _decompress(stream)
+        if opened is not stream:
+            unpacked, opened = opened, stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(unpacked, opened)
+            opened.seek(0)
+            is_tar = looks_like_tar(opened.read(512))
+            opened.seek(0)
+            if not is_tar:
+                yield posixpath.splitext(posixpath.basename(path))[0], lambda: opened
+                return
+        archive = stack.enter_context(open_archive(opened, strip_parents=True))
+        for name in sorted(archive.names()):
             yield name, lambda name=name: io.BytesIO(archive.read(name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import glob
 import io
 import json
 import re
@@ -39,7 +40,8 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
 
     Retrieves and prepares nothing; prepared files and columns are described if the dataset is prepared. Their ``contentUrl`` is
     relative to the dataset's folder ``name/version``, next to whose ``manifest.json`` the document belongs. The columns of
-    Parquet, CSV and JSON lines files name their column there; columns of other formats, only which files hold them.
+    Parquet, CSV and JSON lines files are fields. Of splits in other formats, whose samples Croissant has no words to read, the
+    records are the names of their files, and those of the record set ``SPLIT/columns`` the names, types and shapes of columns.
 
     Args:
         name: of the dataset, see :func:`data_stack.load`.
@@ -131,8 +133,14 @@ def _file(identifier: str, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _files_of(split: str, splits: Sequence[str], resources: Resources) -> list[str]:
     """The prepared files of a split, by their names; those that name no split where that does not tell."""
-    words = {name: {*re.split(r"[/._-]", name)} for name in sorted(resources)}
-    return [name for name in words if split in words[name]] or [name for name in words if words[name].isdisjoint(splits)]
+    named = {name: _splits_in(name, splits) for name in sorted(resources)}
+    return [name for name, found in named.items() if split in found] or [name for name, found in named.items() if not found]
+
+
+def _splits_in(name: str, splits: Sequence[str]) -> set[str]:
+    """The splits whose names are whole words of a path; of ``dev_2/a.npy`` it is ``dev_2`` alone, though ``dev`` is one too."""
+    longest_first = "|".join(re.escape(each) for each in sorted(splits, key=len, reverse=True))
+    return set(re.findall(rf"(?<![^/._-])(?:{longest_first})(?![^/._-])", name))
 
 
 def _columns_in(name: str, resources: Resources) -> dict[str, bool]:
@@ -159,7 +167,7 @@ def _describe_splits(splits: Sequence[str]) -> dict[str, Any]:
 def _describe_split(
     split: str, iterator: DatasetIteratorIF, files: Sequence[str], resources: Resources
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The FileSet of a split, if it has several files, and its RecordSet, if it has files and columns."""
+    """The FileSet of a split, if it has several files, and its RecordSets, if it has files and columns."""
     samples, split_id = access_to(iterator), quote(split)
     declared = samples.declare_columns() or {}
     sample: Any = samples.sample(0) if len(iterator) else dict.fromkeys(declared)
@@ -169,16 +177,37 @@ def _describe_split(
         sample = dict(zip(names, values, strict=True))
     if not files or not sample:
         return [], []
+    types = {str(column): describe_type(value, declared.get(column)) for column, value in sample.items()}
     tables = {name: columns for name in files if sample.keys() <= (columns := _columns_in(name, resources)).keys()}
-    chosen, file_set = list(tables) or list(files), f"files-of/{split_id}"
-    source = {"fileObject": {"@id": _id(chosen[0])}} if len(chosen) == 1 else {"fileSet": {"@id": file_set}}
+    if not tables:
+        return [], _list_files(split, files, types)
+    # A FileSet of the folder, not one containedIn the files, whose tables mlcroissant does not read.
+    chosen, file_set = list(tables), f"files-of/{split_id}"
+    within = {"encodingFormat": _format_of(chosen[0]), "includes": [glob.escape(name) for name in chosen]}
+    together = [_node("FileSet", file_set, file_set, **within)] if len(chosen) > 1 else []
+    source = {"fileSet": {"@id": file_set}} if together else {"fileObject": {"@id": _id(chosen[0])}}
     of_split = {"dataType": "sc:Text", "value": split, "references": {"field": {"@id": _SPLIT_NAME}}}
     fields = [_node("Field", f"{split_id}/dataset_split", "dataset_split", **of_split)]
-    for column, value in sample.items():
-        is_picture = bool(tables) and next(iter(tables.values()))[column]
-        facts: dict[str, Any] = {"dataType": "sc:ImageObject"} if is_picture else describe_type(value, declared.get(column))
-        facts["source"] = {**source, "extract": {"column": str(column)} if tables else {"fileProperty": "content"}}
-        fields.append(_node("Field", f"{split_id}/{quote(str(column))}", str(column), **facts))
-    within = {"containedIn": [{"@id": _id(name)} for name in chosen], "encodingFormat": _format_of(chosen[0]), "includes": "*"}
-    together = [_node("FileSet", file_set, file_set, **within)] if len(chosen) > 1 else []
+    for column, type_ in types.items():
+        is_picture = tables[chosen[0]][column]
+        facts: dict[str, Any] = {"dataType": "sc:ImageObject"} if is_picture else type_
+        facts["source"] = {**source, "extract": {"column": column}}
+        fields.append(_node("Field", f"{split_id}/{quote(column)}", column, **facts))
     return together, [_node("RecordSet", split_id, split, field=fields)]
+
+
+def _list_files(split: str, files: Sequence[str], types: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """RecordSets of what Croissant has no words to read: the files of a split, and the columns of its samples."""
+    columns = [{"column": name, "type": type_["dataType"], "shape": type_.get("arrayShape", "")} for name, type_ in types.items()]
+    split_id = quote(split)
+    return [
+        _inline(split_id, split, [{"file": name} for name in files]),
+        _inline(f"{split_id}/columns", f"{split}/columns", columns),
+    ]
+
+
+def _inline(identifier: str, name: str, rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """A RecordSet whose rows of text are in the document."""
+    fields = [_node("Field", f"{identifier}/{each}", each, dataType="sc:Text") for each in rows[0]]
+    data = [{f"{identifier}/{each}": text for each, text in row.items()} for row in rows]
+    return _node("RecordSet", identifier, name, field=fields, data=data)

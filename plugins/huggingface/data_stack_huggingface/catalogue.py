@@ -9,7 +9,16 @@ from typing import Any
 from huggingface_hub import DatasetCard, DatasetInfo
 
 import data_stack
-from data_stack import CatalogueEntry, CatalogueName, DatasetFactory, DatasetIteratorIF, IteratorMeta, StorageConnector, exception
+from data_stack import (
+    CatalogueEntry,
+    CatalogueName,
+    DatasetFactory,
+    DatasetIteratorIF,
+    IteratorMeta,
+    ResourceDefinition,
+    StorageConnector,
+    exception,
+)
 from data_stack.dataset.definition import DatasetDefinition
 from data_stack.dataset.manifest import Manifest, ResourceRecord
 from data_stack.formats.parquet import ParquetDataset
@@ -62,6 +71,11 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
         titles = [card["description"].partition("\n")[0][:200] for _, card in found]
         rows = zip(found, titles, strict=True)
         return [CatalogueEntry(f"hf:{each.id}", title, _licence(card), each.main_size) for (each, card), title in rows]
+
+    def list_files(self, name: CatalogueName) -> dict[str, ResourceDefinition]:
+        """All files of a repository at the commit that its version names now."""
+        files = _files_of(self._info(name.name, name.version or "main"))
+        return {path: file.define(f"files/{number}") for number, (path, file) in enumerate(files.items())}
 
     def _info(self, repo: str, revision: str) -> DatasetInfo:
         try:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import tarfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import mlcroissant
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
+from croissant_documents import (
+    CSV,
+    check_equal,
+    document,
+    fields,
+    file_object,
+    file_set,
+    from_file,
+    png,
+    publish,
+    records_of,
+    table,
+    zipped,
+)
 
 import data_stack
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory
@@ -30,10 +40,7 @@ from data_stack.exception import (
 )
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.folder import folder_of
-from data_stack.repository.croissant.vocabulary import CONFORMS_TO, CONTEXT
 from data_stack.testing.web_server import ScriptedServer
-
-CSV = b"id,weight,code,day\n1,0.5,007,2024-01-02\n2,1.25,x8,2024-03-04\n"
 
 
 @pytest.fixture
@@ -46,89 +53,6 @@ def server() -> Iterator[ScriptedServer]:
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
-
-
-def file_object(name: str, data: bytes, kind: str, **more: Any) -> dict[str, Any]:
-    facts = {"contentUrl": name, "contentSize": f"{len(data)} B", "sha256": hashlib.sha256(data).hexdigest(), **more}
-    return {"@type": "cr:FileObject", "@id": name, "name": name, "encodingFormat": kind, **facts}
-
-
-def file_set(name: str, container: str, includes: str, kind: str) -> dict[str, Any]:
-    within = {"containedIn": {"@id": container}, "includes": includes, "encodingFormat": kind}
-    return {"@type": "cr:FileSet", "@id": name, "name": name, **within}
-
-
-def fields(record_set: str, source: dict[str, str], **columns: Any) -> list[dict[str, Any]]:
-    """Fields by name, each a type, or its facts; they take the columns of their names."""
-    made = []
-    for name, facts in columns.items():
-        about = facts if isinstance(facts, dict) else {"dataType": facts}
-        taken = {"source": {next(iter(source)): {"@id": next(iter(source.values()))}, "extract": {"column": name}}}
-        made.append({"@type": "cr:Field", "@id": f"{record_set}/{name}", "name": name, **taken, **about})
-    return made
-
-
-def from_file(source: str, what: str, **transform: str) -> dict[str, Any]:
-    taken: dict[str, Any] = {"fileSet": {"@id": source}, "extract": {"fileProperty": what}}
-    return {"source": {**taken, **({"transform": transform} if transform else {})}}
-
-
-def document(files: list[Any], **record_sets: Any) -> dict[str, Any]:
-    made = [
-        {"@type": "cr:RecordSet", "@id": name, "name": name, **(facts if isinstance(facts, dict) else {"field": facts})}
-        for name, facts in record_sets.items()
-    ]
-    about = {"name": "things", "version": "1.0.0", "citeAs": "Me", "license": "https://creativecommons.org/licenses/by/4.0/"}
-    head = {"@context": json.loads(json.dumps(CONTEXT)), "@type": "sc:Dataset", "conformsTo": CONFORMS_TO, **about}
-    return {**head, "distribution": files, "recordSet": made}
-
-
-def table(**more: Any) -> dict[str, Any]:
-    """A document of one CSV file."""
-    columns = fields("rows", {"fileObject": "a.csv"}, id="sc:Integer", weight="cr:Float32", code="sc:Text", day="sc:Date")
-    return document([file_object("a.csv", CSV, "text/csv", **more)], rows=columns)
-
-
-def publish(folder: Path, described: dict[str, Any], **files: bytes) -> Path:
-    folder.mkdir(exist_ok=True)
-    for name, data in files.items():
-        (folder / name.replace("__", ".")).write_bytes(data)
-    (folder / "croissant.json").write_text(json.dumps(described))
-    return folder / "croissant.json"
-
-
-def records_of(place: Path, record_set: str) -> list[dict[str, Any]]:
-    """The rows as mlcroissant reads them, by the names of their columns."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Image.Image):
-            return np.asarray(value)
-        return value.decode() if isinstance(value, bytes) else value
-
-    rows = mlcroissant.Dataset(jsonld=place).records(record_set)
-    return [{name.partition("/")[2]: plain(value) for name, value in row.items()} for row in rows]
-
-
-def check_equal(samples: Any, records: list[dict[str, Any]]) -> None:
-    assert len(samples) == len(records)
-    for sample, record in zip(samples, records, strict=True):
-        assert sample.keys() == record.keys()
-        for name, value in sample.items():
-            np.testing.assert_array_equal(value, record[name])
-
-
-def png(shade: int, size: int = 3) -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (size, 2), (shade, 1, 2)).save(stream, "PNG")
-    return stream.getvalue()
-
-
-def zipped(**members: bytes) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for name, data in members.items():
-            archive.writestr(name.replace("__", "/") + (".png" if data[1:4] == b"PNG" else ""), data)
-    return stream.getvalue()
 
 
 def test_a_table_of_a_web_server_is_read_once_and_kept(server: ScriptedServer, store: Path) -> None:
@@ -231,6 +155,17 @@ def test_several_record_sets_are_read_by_their_identifiers(tmp_path: Path, store
     sets = data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=CSV), store)
 
     assert (list(sets), list(sets["more"]), len(sets["rows"])) == (["rows", "more"], [{"n": 7}], 2)
+
+
+def test_inline_data_may_be_long(tmp_path: Path, store: Path) -> None:
+    described = table()
+    rows = {"field": [{"@type": "cr:Field", "@id": "more/n", "name": "n", "dataType": "sc:Integer"}]}
+    rows["data"] = [{"more/n": n} for n in range(60_000)]
+    described["recordSet"] = [{"@type": "cr:RecordSet", "@id": "more", "name": "more", **rows}]
+
+    samples = data_stack.from_croissant(publish(tmp_path / "set", described), store)
+
+    assert (len(samples), samples[59_999]) == (60_000, {"n": 59_999})
 
 
 def test_an_exported_dataset_comes_back_equal(tmp_path: Path, store: Path) -> None:
@@ -350,25 +285,53 @@ def test_a_link_out_of_the_folder_of_a_document_is_refused(tmp_path: Path, store
         data_stack.from_croissant(place, store)
 
 
-def test_an_archive_does_not_unpack_outside_of_itself(tmp_path: Path, store: Path) -> None:
-    archive = zipped(**{"..__evil": png(1)})
-    picture = {"dataType": "sc:ImageObject", **from_file("pictures", "content")}
+def tarred(name: str, data: bytes) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        info = tarfile.TarInfo(name)
+        info.size = len(data)
+        tar.addfile(info, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def test_a_zip_that_climbs_out_is_read_by_the_names_that_unzip_gives_its_files(tmp_path: Path, store: Path) -> None:
+    archive = zipped(**{"..__..__b": png(1), "a": png(2)})
+    name = {"dataType": "sc:Text", **from_file("pictures", "fullpath")}
     described = document(
         [file_object("a.zip", archive, "application/zip"), file_set("pictures", "a.zip", "*", "image/png")],
+        rows=fields("rows", {"fileSet": "pictures"}, name=name),
+    )
+
+    samples = data_stack.from_croissant(publish(tmp_path / "set", described, a__zip=archive), store)
+
+    assert list(samples) == [{"name": "a.png"}, {"name": "b.png"}]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["set", "store"]
+
+
+def test_an_archive_does_not_unpack_outside_of_itself(tmp_path: Path, store: Path) -> None:
+    archive = tarred("../evil.png", png(1))
+    picture = {"dataType": "sc:ImageObject", **from_file("pictures", "content")}
+    described = document(
+        [file_object("a.tar", archive, "application/x-tar"), file_set("pictures", "a.tar", "*", "image/png")],
         rows=fields("rows", {"fileSet": "pictures"}, picture=picture),
     )
 
     with pytest.raises(PreparationError, match="evil"):
-        data_stack.from_croissant(publish(tmp_path / "set", described, a__zip=archive), store)
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__tar=archive), store)
 
 
 def evil_documents() -> dict[str, Any]:
     chain = [{"@id": f"n{i}", "a": {"@id": f"n{i + 1}"}, "b": {"x": {"@id": f"n{i + 1}"}}} for i in range(64)]
     there = table()["@context"]
+    deep: dict[str, Any] = {}
+    for _ in range(100):
+        deep = {"y": deep}
     return {
         "no JSON": b"{",
         "nothing but brackets": b"[" * 100_000,
         "a list": b"[]",
+        "deep objects": {**table(), "x": deep},
+        "very many objects": {**table(), "x": [{"y": n} for n in range(50_001)]},
         "a context elsewhere": {**table(), "@context": "http://localhost:9/context"},
         "a context elsewhere, deep": {
             **table(),
@@ -397,20 +360,19 @@ OTHER = {"fileObject": {"@id": "b.csv"}, "extract": {"column": "id"}}
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        ({"dataType": "sc:Time"}, "type time"),
+        (
+            {"dataType": "sc:Text", "source": {"fileObject": {"@id": "a.csv"}, "extract": {"fileProperty": "lines"}}},
+            "takes lines of a file of which other fields take the column",
+        ),
         (
             {"dataType": "cr:Int64", "source": {"fileObject": {"@id": "a.csv"}, "extract": {"fileProperty": "content"}}},
             "whole file",
         ),
         (
-            {
-                "dataType": "cr:Int64",
-                "source": OTHER,
-                "references": {"fileObject": {"@id": "a.csv"}, "extract": {"column": "id"}},
-            },
-            "join",
+            {"dataType": "sc:Integer", "source": {"fileObject": {"@id": "a.csv"}, "extract": {"jsonPath": "$.a"}}},
+            "takes the path of a file",
         ),
-        ({"dataType": "sc:Integer", "source": {"fileObject": {"@id": "a.csv"}, "extract": {"jsonPath": "$.a"}}}, "text or JSON"),
+        ({"dataType": "sc:Integer", "parentField": {"source": OTHER, "references": OTHER}}, "nests records"),
     ],
 )
 def test_what_is_not_read_is_an_error_with_record_set_and_field(tmp_path: Path, store: Path, facts: Any, message: str) -> None:

@@ -82,8 +82,8 @@ def test_a_prepared_dataset_is_described_with_its_card_files_splits_and_columns(
     files = {each["@id"]: each for each in document["distribution"]}
     assert files["files/raw/digits.csv.gz"]["contentUrl"].startswith("https://")
     assert files["files/preprocessed/test/images.npy"]["contentSize"] == "23168 B"
-    assert field(document, "test/image")["arrayShape"] == "8,8"
-    assert field(document, "test/label")["dataType"] == "cr:Int64"
+    columns = {each["@id"]: each for each in document["recordSet"]}["test/columns"]["data"]
+    assert [list(row.values()) for row in columns[:2]] == [["image", "cr:UInt8", "8,8"], ["label", "cr:Int64", ""]]
     assert str(tmp_path) not in json.dumps(document)
     assert json.dumps(document) == json.dumps(data_stack.to_croissant("digits", tmp_path))
 
@@ -102,10 +102,63 @@ def test_mlcroissant_reads_the_samples_of_parquet_files(tmp_path: Path, register
     place = tmp_path / "weights" / "1.2.0" / "croissant.json"
     place.write_text(json.dumps(data_stack.to_croissant("weights", tmp_path)))
 
-    records = list(mlcroissant.Dataset(jsonld=place).records("test"))
+    records = {split: list(mlcroissant.Dataset(jsonld=place).records(split)) for split in ROWS}
+    back = data_stack.from_croissant(place, tmp_path / "store")
 
-    assert records == [{"test/dataset_split": b"test", "test/id": 9, "test/weight": 0.5, "test/name": b"last"}]
+    assert records["test"] == [{"test/dataset_split": b"test", "test/id": 9, "test/weight": 0.5, "test/name": b"last"}]
+    assert [row["train/id"] for row in records["train"]] == [row["id"] for row in ROWS["train"]]
+    assert {split: list(back[split]) for split in ROWS} == ROWS
     assert splits["test"][0] == ROWS["test"][0]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("dev", "dev_2", "dev_2_extra"),
+        ("train.clean.100", "train.clean.360", "train.other"),
+        ("a-b", "a", "b"),
+    ],
+)
+def test_splits_whose_names_hold_the_names_of_others_keep_their_files(
+    tmp_path: Path, register: Callable[..., str], names: tuple[str, ...]
+) -> None:
+    class Parts(DatasetFactory):
+        card = DatasetCard("parts", "1")
+        splits = names
+
+        def preprocess(self, raw: Any, prepared: Any) -> None:
+            for number in range(len(names)):
+                for part in range(2):
+                    write_parquet(prepared, f"{names[number]}/part-{part}.parquet", [{"n": 10 * number + part}])
+
+        def open(self, split: str, prepared: Any) -> Any:
+            return ParquetDataset(folder_of(prepared, split))
+
+    loaded = data_stack.load(register(Parts), storage=tmp_path)
+    place = tmp_path / "parts" / "1" / "croissant.json"
+    place.write_text(json.dumps(data_stack.to_croissant("parts", tmp_path)))
+
+    back = data_stack.from_croissant(place, tmp_path / "store")
+
+    expected = {name: [10 * number, 10 * number + 1] for number, name in enumerate(names)}
+    assert {name: [sample["n"] for sample in back[name]] for name in names} == expected
+    theirs = mlcroissant.Dataset(jsonld=place)
+    assert {name: [row[f"{name}/n"] for row in theirs.records(name)] for name in names} == expected
+    assert {name: len(samples) for name, samples in loaded.items()} == dict.fromkeys(names, 2)
+
+
+def test_of_files_that_croissant_cannot_read_names_and_columns_are_read(tmp_path: Path) -> None:
+    data_stack.load("digits", storage=tmp_path)
+    place = tmp_path / "digits" / "1.0.0" / "croissant.json"
+    place.write_text(json.dumps(data_stack.to_croissant("digits", tmp_path)))
+
+    back = data_stack.from_croissant(place, tmp_path / "store")
+    theirs = mlcroissant.Dataset(jsonld=place)
+
+    assert list(back["test"]) == [{"file": f"preprocessed/test/{name}.npy"} for name in ("images", "targets")]
+    assert back["test/columns"][0] == {"column": "image", "type": "cr:UInt8", "shape": "8,8"}
+    for record_set in theirs.metadata.record_sets:
+        assert list(theirs.records(record_set.uuid))
 
 
 def test_columns_have_the_types_of_their_values(tmp_path: Path, register: Callable[..., str]) -> None:

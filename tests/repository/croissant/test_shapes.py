@@ -1,0 +1,477 @@
+"""Documents of many shapes: joins, JSON, lines, folders, nested fields, version 0.8."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import logging
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import mlcroissant
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from croissant_documents import (
+    CSV,
+    check_equal,
+    document,
+    fields,
+    file_object,
+    file_set,
+    folder_files,
+    png,
+    publish,
+    records_of,
+    table,
+    zipped,
+)
+
+import data_stack
+from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, PreparationError
+from data_stack.repository.croissant import rows, sources
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def column(file: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"fileObject": {"@id": file}, "extract": {"column": name}, **more}
+
+
+def parquet(rows: list[dict[str, Any]]) -> bytes:
+    stream = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), stream)
+    return stream.getvalue()
+
+
+PEOPLE = b"code,name\n007,Bond\n8,Moneypenny\n"
+ORDERS = b"by,what\n8,paper\n007,car\n,nothing\n9,tea\n007,watch\n"
+
+
+def orders(reference: dict[str, Any], name: dict[str, Any], **record_sets: Any) -> dict[str, Any]:
+    by = {"dataType": "sc:Text", "source": column("orders.csv", "by"), "references": reference}
+    columns = fields("orders", {"fileObject": "orders.csv"}, what="sc:Text", by=by, name={"dataType": "sc:Text", "source": name})
+    files = [file_object("orders.csv", ORDERS, "text/csv"), file_object("people.csv", PEOPLE, "text/csv")]
+    return document(files, **record_sets, orders=columns)
+
+
+JOINED = [
+    {"what": "paper", "by": "8", "name": "Moneypenny"},
+    {"what": "car", "by": "007", "name": "Bond"},
+    {"what": "nothing", "by": None, "name": None},
+    {"what": "tea", "by": "9", "name": None},
+    {"what": "watch", "by": "007", "name": "Bond"},
+]
+
+
+def test_a_file_is_joined_by_the_values_of_a_reference(tmp_path: Path, store: Path) -> None:
+    described = orders(column("people.csv", "code"), column("people.csv", "name"))
+    place = publish(tmp_path / "set", described, orders__csv=ORDERS, people__csv=PEOPLE)
+
+    samples = data_stack.from_croissant(place, store)
+
+    assert list(samples) == JOINED
+
+
+def test_a_record_set_of_another_file_is_joined(tmp_path: Path, store: Path) -> None:
+    people = fields("people", {"fileObject": "people.csv"}, code="sc:Text", name="sc:Text")
+    described = orders({"field": {"@id": "people/code"}}, {"field": {"@id": "people/name"}}, people=people)
+    place = publish(tmp_path / "set", described, orders__csv=ORDERS, people__csv=PEOPLE)
+
+    samples = data_stack.from_croissant(place, store)["orders"]
+
+    assert list(samples) == JOINED
+
+
+def test_a_record_set_in_the_document_is_joined_as_mlcroissant_joins_it(tmp_path: Path, store: Path) -> None:
+    data = [{"people/code": "a", "people/name": "Ann"}, {"people/code": "b", "people/name": "Ben"}]
+    people = {
+        "field": [
+            {"@type": "cr:Field", "@id": f"people/{name}", "name": name, "dataType": "sc:Text"} for name in ("code", "name")
+        ]
+    }
+    rows = b"by,n\nb,1\na,2\nb,3\n"
+    by = {"dataType": "sc:Text", "source": column("o.csv", "by"), "references": {"field": {"@id": "people/code"}}}
+    name = {"dataType": "sc:Text", "source": {"field": {"@id": "people/name"}}}
+    columns = fields("orders", {"fileObject": "o.csv"}, n="sc:Integer", by=by, name=name)
+    described = document([file_object("o.csv", rows, "text/csv")], people={**people, "data": data}, orders=columns)
+    place = publish(tmp_path / "set", described, o__csv=rows)
+
+    sets = data_stack.from_croissant(place, store)
+
+    assert [sample["name"] for sample in sets["orders"]] == ["Ben", "Ann", "Ben"]
+    check_equal(sets["orders"], records_of(place, "orders"))
+    check_equal(sets["people"], records_of(place, "people"))
+
+
+def test_a_field_of_another_record_set_is_an_array_as_that_is(tmp_path: Path, store: Path) -> None:
+    data = b"tags,n\na|b,1\nc,2\n"
+    tags = {"dataType": "sc:Text", "repeated": True, "source": column("a.csv", "tags", transform={"separator": "|"})}
+    again = {"source": {"field": {"@id": "one/tags"}}}
+    described = document(
+        [file_object("a.csv", data, "text/csv")],
+        one=fields("one", {"fileObject": "a.csv"}, tags=tags),
+        two=fields("two", {"fileObject": "a.csv"}, again=again),
+    )
+    place = publish(tmp_path / "set", described, a__csv=data)
+
+    sets = data_stack.from_croissant(place, store)
+
+    assert [list(sample["again"]) for sample in sets["two"]] == [["a", "b"], ["c"]]
+
+
+def test_several_values_of_a_text_are_an_error(tmp_path: Path, store: Path) -> None:
+    data = parquet([{"text": ["a", "b"]}])
+    columns = fields("rows", {"fileObject": "a.parquet"}, text="sc:Text")
+    described = document([file_object("a.parquet", data, "application/x-parquet")], rows=columns)
+
+    with pytest.raises(PreparationError, match=r"'rows/text' of record set 'rows'.*several values"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__parquet=data), store)
+
+
+def test_a_join_has_a_row_for_each_pair(tmp_path: Path, store: Path) -> None:
+    left, right = b"k,n\n1,1\n2,2\n", b"k,m\n1,7\n1,8\n2,9\n"
+    key = {"dataType": "sc:Integer", "source": column("l.csv", "k"), "references": column("r.csv", "k")}
+    columns = fields(
+        "rows", {"fileObject": "l.csv"}, n="sc:Integer", key=key, m={"dataType": "sc:Integer", "source": column("r.csv", "m")}
+    )
+    described = document([file_object("l.csv", left, "text/csv"), file_object("r.csv", right, "text/csv")], rows=columns)
+    place = publish(tmp_path / "set", described, l__csv=left, r__csv=right)
+
+    samples = data_stack.from_croissant(place, store)
+
+    assert [(sample["n"], sample["m"]) for sample in samples] == [(1, 7), (1, 8), (2, 9)]
+    check_equal(samples, records_of(place, "rows"))
+
+
+def test_a_join_that_multiplies_its_rows_is_an_error(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "_MAX_JOINED", 10)
+    monkeypatch.setattr(rows, "_MAX_JOINED_PER_ROW", 2)
+    many = b"k\n" + b"1\n" * 100
+    key = {"dataType": "sc:Integer", "source": column("l.csv", "k"), "references": column("r.csv", "k")}
+    other = {"dataType": "sc:Integer", "source": column("r.csv", "k")}
+    columns = fields("rows", {"fileObject": "l.csv"}, key=key, other=other)
+    described = document([file_object("l.csv", many, "text/csv"), file_object("r.csv", many, "text/csv")], rows=columns)
+
+    with pytest.raises(PreparationError, match="repeat too often"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, l__csv=many, r__csv=many), store)
+
+
+def test_record_sets_that_take_their_values_from_each_other_are_an_error(tmp_path: Path, store: Path) -> None:
+    def of(name: str, other: str) -> list[dict[str, Any]]:
+        taken = {"dataType": "sc:Text", "source": {"field": {"@id": f"{other}/a"}}}
+        return fields(name, {"fileObject": "a.csv"}, a={"dataType": "sc:Text", "source": column("a.csv", "id")}, b=taken)
+
+    described = document([file_object("a.csv", CSV, "text/csv")], one=of("one", "two"), two=of("two", "one"))
+
+    with pytest.raises((ConfigError, DatasetFileCorruptError), match="croissant"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=CSV), store)
+
+
+def test_a_field_with_only_a_reference_has_its_values(tmp_path: Path, store: Path) -> None:
+    described = table()
+    for each in described["recordSet"][0]["field"]:
+        each["references"] = each.pop("source")
+
+    samples = data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=CSV), store)
+
+    assert samples[1]["code"] == "x8"
+
+
+def in_json(file: str, path: str, kind: str) -> dict[str, Any]:
+    return {"dataType": kind, "source": {"fileObject": {"@id": file}, "extract": {"jsonPath": path}}}
+
+
+def test_paths_into_json_are_read_as_mlcroissant_reads_them(tmp_path: Path, store: Path) -> None:
+    boxes = [{"id": n, "bbox": [n, 2, 3.5, 4], "tags": {"self-harm": n % 2 == 0}, "area": 10 * n} for n in range(3)]
+    data = json.dumps({"info": {"id": 7}, "annotations": boxes}).encode()
+    name = {"dataType": "sc:Text", "source": {"fileObject": {"@id": "a.json"}, "extract": {"fileProperty": "filename"}}}
+    columns = fields(
+        "rows", {"fileObject": "a.json"}, name=name,
+        id=in_json("a.json", "$.annotations[*].id", "sc:Integer"),
+        area=in_json("a.json", "$..area", "cr:Float32"),
+        box=in_json("a.json", "annotations[*].bbox", "cr:BoundingBox"),
+        harm=in_json("a.json", "$.annotations[*].tags.self-harm", "sc:Boolean"),
+    )  # fmt: skip
+    described = document([file_object("a.json", data, "application/json")], rows=columns)
+    place = publish(tmp_path / "set", described, a__json=data)
+
+    samples = data_stack.from_croissant(place, store)
+
+    check_equal(samples, records_of(place, "rows"))
+    assert samples[2]["box"].tolist() == [2, 2, 3.5, 4]
+
+
+def test_paths_into_lines_of_compressed_json(tmp_path: Path, store: Path) -> None:
+    data = gzip.compress(b'{"a": {"b": [1, 2]}}\n\n{"a": {"b": [3]}}\n')
+    columns = fields("rows", {"fileObject": "a.jsonl.gz"}, b=in_json("a.jsonl.gz", "$.a['b'][*]", "sc:Integer"))
+    described = document([file_object("a.jsonl.gz", data, "application/jsonlines")], rows=columns)
+
+    samples = data_stack.from_croissant(publish(tmp_path / "set", described, a__jsonl__gz=data), store)
+
+    assert list(samples) == [{"b": 1}, {"b": 2}, {"b": 3}]
+
+
+@pytest.mark.parametrize("path", ["$.a[?(@.b > 1)]", "$..a..b", "$.a[0:3]", "$.a" * 500])
+def test_other_paths_are_an_error(tmp_path: Path, store: Path, path: str) -> None:
+    columns = fields("rows", {"fileObject": "a.json"}, b=in_json("a.json", path, "sc:Integer"))
+    described = document([file_object("a.json", b"{}", "application/json")], rows=columns)
+
+    with pytest.raises((ConfigError, DatasetFileCorruptError), match=r"JSONPath|pattern|Croissant document"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__json=b"{}"), store)
+
+
+def test_paths_that_find_different_numbers_of_values_are_an_error(tmp_path: Path, store: Path) -> None:
+    data = b'[{"a": 1, "b": 1}, {"a": 2}]'
+    columns = fields(
+        "rows", {"fileObject": "a.json"}, a=in_json("a.json", "$[*].a", "sc:Integer"), b=in_json("a.json", "$[*].b", "sc:Integer")
+    )
+    described = document([file_object("a.json", data, "application/json")], rows=columns)
+
+    with pytest.raises(PreparationError, match=r"'\$\[\*\]\.a' 2 times, '\$\[\*\]\.b' 1 times"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__json=data), store)
+
+
+def of_set(name: str, what: str, kind: str, **transform: Any) -> dict[str, Any]:
+    more = {"transform": transform} if transform else {}
+    return {"dataType": kind, "source": {"fileSet": {"@id": name}, "extract": {"fileProperty": what}, **more}}
+
+
+def test_lines_of_files_of_a_folder_and_of_an_archive(tmp_path: Path, store: Path) -> None:
+    members = {"a": b"one\ntwo, or\r\nthree", "b": "vier\n\nfünf".encode()}
+    archive = zipped(**members)
+    described = document(
+        [
+            folder_files("data/*.txt", "text/plain"), file_object("a.zip", archive, "application/zip"),
+            file_set("zipped", "a.zip", "?", "text/plain"),
+        ],
+        **{
+            name: fields(
+                name, {"fileSet": each},
+                line=of_set(each, "lines", "sc:Text"), number=of_set(each, "lineNumbers", "sc:Integer"),
+            )
+            for name, each in (("of_folder", "files"), ("of_zip", "zipped"))
+        },
+    )  # fmt: skip
+    place = publish(tmp_path / "set", described, a__zip=archive)
+    (place.parent / "data").mkdir()
+    for name, data in members.items():
+        (place.parent / "data" / f"{name}.txt").write_bytes(data)
+
+    sets = data_stack.from_croissant(place, store)
+
+    lines = ["one", "two, or", "three", "vier", "", "fünf"]
+    for name in ("of_folder", "of_zip"):
+        assert [sample["line"] for sample in sets[name]] == lines
+        assert [sample["number"] for sample in sets[name]] == [0, 1, 2, 0, 1, 2]
+
+
+def test_files_of_a_folder_are_read_as_mlcroissant_reads_them_and_again_when_they_change(tmp_path: Path, store: Path) -> None:
+    columns = fields(
+        "rows", {"fileSet": "files"}, n="sc:Integer", split=of_set("files", "filename", "sc:Text", regex=r"^(\w+)\.parquet$"),
+        path=of_set("files", "fullpath", "sc:Text"),
+    )  # fmt: skip
+    place = publish(tmp_path / "set", document([folder_files("data/*.parquet", "application/x-parquet")], rows=columns))
+    for name, start in (("train", 0), ("test", 5)):
+        path = place.parent / "data" / "x" / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(parquet([{"n": start + n} for n in range(2)]))
+
+    samples = data_stack.from_croissant(place, store)
+    (place.parent / "data" / "x" / "train.parquet").write_bytes(parquet([{"n": 9}] * 3))
+    changed = data_stack.from_croissant(place, store)
+
+    assert [(sample["n"], sample["split"]) for sample in samples] == [(5, "test"), (6, "test"), (0, "train"), (1, "train")]
+    assert [sample["n"] for sample in changed] == [5, 6, 9, 9, 9]
+    check_equal(changed, records_of(place, "rows"))
+
+
+@pytest.mark.parametrize("includes", ["../*.csv", "/etc/*", "x/../../*.csv", "link/*", "data/*"])
+def test_files_outside_of_the_folder_are_refused(tmp_path: Path, store: Path, includes: str) -> None:
+    columns = fields("rows", {"fileSet": "files"}, id="sc:Integer")
+    place = publish(tmp_path / "set", document([folder_files(includes, "text/csv")], rows=columns))
+    (tmp_path / "secret.csv").write_bytes(CSV)
+    (place.parent / "link").symlink_to(tmp_path)
+    (place.parent / "data").mkdir()
+    (place.parent / "data" / "secret.csv").symlink_to(tmp_path / "secret.csv")
+
+    with pytest.raises(MaliciousFilePathError, match="below|outside of"):
+        data_stack.from_croissant(place, store)
+
+
+def test_a_folder_without_such_files_or_with_too_many_is_an_error(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "MAX_FILES", 2)
+    columns = fields("rows", {"fileSet": "files"}, id="sc:Integer")
+    none = publish(tmp_path / "none", document([folder_files("*.csv", "text/csv")], rows=columns))
+    many = publish(
+        tmp_path / "many", document([folder_files("*.csv", "text/csv")], rows=columns), a__csv=CSV, b__csv=CSV, c__csv=CSV
+    )
+
+    with pytest.raises(ConfigError, match=r"no file matches '\*\.csv', of which 'files' consists"):
+        data_stack.from_croissant(none, store)
+    with pytest.raises(ConfigError, match="more than 2 files match"):
+        data_stack.from_croissant(many, store)
+
+
+def test_digests_that_are_placeholders_are_not_compared(tmp_path: Path, store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    place = publish(tmp_path / "set", table(sha256="https://github.com/mlcommons/croissant/issues/80"), a__csv=CSV)
+
+    with caplog.at_level(logging.WARNING):
+        samples = data_stack.from_croissant(place, store)
+
+    assert len(samples) == 2
+    assert "is no digest" in caplog.text
+
+
+def test_fractions_of_integers_are_cut_off_with_a_warning(tmp_path: Path, store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = b"n\n1.0\n2.75\n"
+    described = document([file_object("a.csv", data, "text/csv")], cut=fields("cut", {"fileObject": "a.csv"}, n="sc:Integer"))
+    place = publish(tmp_path / "set", described, a__csv=data)
+
+    with caplog.at_level(logging.WARNING):
+        samples = data_stack.from_croissant(place, store)
+
+    assert list(samples) == [{"n": 1}, {"n": 2}]
+    check_equal(samples, records_of(place, "cut"))
+    assert "'cut/n' of record set 'cut' is declared to be an integer, but has values such as 2.75" in caplog.text
+
+
+def test_fields_inside_of_fields_without_a_type_are_read(tmp_path: Path, store: Path) -> None:
+    talk = [{"text": "hi", "head": {"lang": "en"}, "seen": [1, 2]}, {"text": None, "head": {"lang": None}, "seen": []}]
+    data = parquet(
+        [{"talk": talk, "answers": {"text": ["a", "b"], "start": [1, 2]}}, {"talk": [], "answers": {"text": [], "start": []}}]
+    )
+    base = {"@type": "cr:Field", "dataType": "sc:Text"}
+
+    def inner(name: str, of: str, *paths: str, **more: Any) -> dict[str, Any]:
+        return {
+            **base,
+            "@id": f"rows/{name}",
+            "name": name,
+            "source": column("a.parquet", of, transform=[{"jsonPath": each} for each in paths]),
+            **more,
+        }
+
+    def outer(name: str, *inside: Any, **more: Any) -> dict[str, Any]:
+        return {"@type": "cr:Field", "@id": f"rows/{name}", "name": name, "subField": list(inside), **more}
+
+    array = {"isArray": True, "arrayShape": "-1"}
+    columns = [
+        outer(
+            "answers", inner("answers/text", "answers", "text", **array),
+            inner("answers/start", "answers", "start", dataType="cr:Int32", **array),
+        ),
+        outer(
+            "talk", inner("talk/text", "talk", "text"), outer("talk/head", inner("talk/head/lang", "talk", "head", "lang")),
+            inner("talk/seen", "talk", "seen", dataType="sc:Integer", repeated=True), repeated=True,
+        ),
+    ]  # fmt: skip
+    described = document([file_object("a.parquet", data, "application/x-parquet")], rows=columns)
+
+    samples = data_stack.from_croissant(publish(tmp_path / "set", described, a__parquet=data), store)
+
+    assert list(samples[0]["answers.answers/text"]) == ["a", "b"]
+    assert samples[0]["answers.answers/start"].tolist() == [1, 2]
+    assert samples[0]["talk.talk/text"] == ["hi", None]
+    assert samples[0]["talk.talk/head.talk/head/lang"] == ["en", None]
+    assert [list(each) for each in samples[0]["talk.talk/seen"]] == [[1, 2], []]
+    assert samples[1]["talk.talk/text"] == []
+
+
+def test_times_of_day_are_read_as_those_of_parquet(tmp_path: Path, store: Path) -> None:
+    data = b"at,text\n01:02:03,x\n23:59:59,y\n"
+    described = document([file_object("a.csv", data, "text/csv")], rows=fields("rows", {"fileObject": "a.csv"}, at="sc:Time"))
+
+    samples = data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=data), store)
+
+    assert samples[0] == {"at": np.timedelta64(3723, "s")}
+
+
+def test_a_compressed_file_that_is_no_tar_is_an_archive_of_one_file(tmp_path: Path, store: Path) -> None:
+    archive = gzip.compress(CSV)
+    described = document(
+        [file_object("a.csv.gz", archive, "application/gzip"), file_set("tables", "a.csv.gz", "*.csv", "text/csv")],
+        rows=fields("rows", {"fileSet": "tables"}, id="sc:Integer"),
+    )
+
+    samples = data_stack.from_croissant(publish(tmp_path / "set", described, a__csv__gz=archive), store)
+
+    assert list(samples) == [{"id": 1}, {"id": 2}]
+
+
+def test_files_of_a_compressed_tar_come_in_the_order_of_their_names(tmp_path: Path, store: Path) -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        for name in ("b", "c", "a"):
+            info = tarfile.TarInfo(f"x/{name}.png")
+            info.size = len(png(1))
+            tar.addfile(info, io.BytesIO(png(1)))
+    columns = fields("rows", {"fileSet": "pictures"}, name=of_set("pictures", "filename", "sc:Text"))
+    described = document(
+        [file_object("a.tgz", stream.getvalue(), "application/x-tar"), file_set("pictures", "a.tgz", "*.png", "image/png")],
+        rows=columns,
+    )
+    place = publish(tmp_path / "set", described, a__tgz=stream.getvalue())
+
+    samples = data_stack.from_croissant(place, store)
+
+    assert [sample["name"] for sample in samples] == ["a.png", "b.png", "c.png"]
+    check_equal(samples, records_of(place, "rows"))
+
+
+def test_documents_of_version_0_8_are_read(tmp_path: Path, store: Path) -> None:
+    context = {
+        "@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/", "ml": "http://mlcommons.org/schema/",
+        "column": "ml:column",
+        "data": {"@id": "ml:data", "@type": "@json"}, "dataType": {"@id": "ml:dataType", "@type": "@vocab"},
+        "extract": "ml:extract", "field": "ml:field", "recordSet": "ml:recordSet", "references": "ml:references",
+        "source": "ml:source", "isEnumeration": "ml:isEnumeration",
+    }  # fmt: skip
+    text = {"@type": "ml:Field", "dataType": "sc:Text"}
+    users = {"@type": "ml:RecordSet", "name": "users", "data": [{"mail": "a@x", "who": "Ann"}, {"mail": "b@x", "who": "Ben"}]}
+    users["field"] = [{**text, "name": "mail"}, {**text, "name": "who"}]
+    rows = b"by,n\nb@x,1\na@x,2\n"
+    orders = [
+        {**text, "name": "n", "dataType": "sc:Integer", "source": {"distribution": "o", "extract": {"column": "n"}}},
+        {
+            **text,
+            "name": "by",
+            "source": {"distribution": "o", "extract": {"column": "by"}},
+            "references": {"field": "users/mail"},
+        },
+        {**text, "name": "who", "source": {"field": "users/who"}},
+    ]
+    file = {"@type": "sc:FileObject", "name": "o", "contentUrl": "o.csv", "encodingFormat": "text/csv", "sha256": "SHA256"}
+    described = {
+        "@context": context, "@type": "sc:Dataset", "name": "shop", "url": "https://example.org", "distribution": [file],
+        "recordSet": [users, {"@type": "ml:RecordSet", "name": "orders", "field": orders}],
+    }  # fmt: skip
+    place = publish(tmp_path / "set", described, o__csv=rows)
+
+    sets = data_stack.from_croissant(place, store)
+
+    assert list(sets["orders"]) == [{"n": 1, "by": "b@x", "who": "Ben"}, {"n": 2, "by": "a@x", "who": "Ann"}]
+    theirs = [
+        {name: value.decode() if isinstance(value, bytes) else value for name, value in row.items()}
+        for row in mlcroissant.Dataset(jsonld=place).records("orders")
+    ]
+    check_equal(sets["orders"], theirs)
+
+
+def test_a_git_repository_of_another_server_is_an_error_that_says_what_to_do(tmp_path: Path, store: Path) -> None:
+    repo = {"@type": "cr:FileObject", "@id": "repo", "name": "repo", "contentUrl": "https://github.com/openai/gpt-3"}
+    repo |= {"encodingFormat": "git+https", "sha256": "main"}
+    described = document(
+        [repo, file_set("files", "repo", "*.csv", "text/csv")], rows=fields("rows", {"fileSet": "files"}, id="sc:Integer")
+    )
+
+    with pytest.raises(ConfigError, match=r"git repository, https://github\.com/openai/gpt-3, and only those on huggingface\.co"):
+        data_stack.from_croissant(publish(tmp_path / "set", described), store)
