@@ -244,3 +244,19 @@ def test_a_table_beside_pictures_is_not_taken_for_the_dataset(hub: HubServer, pa
 
     with pytest.raises(CatalogueError, match="no Parquet files"):
         data_stack.load("hf:team/pictures")
+
+
+@pytest.mark.parametrize("path", ["test.parquet", "test*.parquet", "folder"])
+def test_files_that_a_card_lists_and_that_are_not_there_are_an_error_as_of_datasets(
+    hub: HubServer, tmp_path: Path, parquet_of: ParquetOf, path: str
+) -> None:
+    data_files = [{"split": "train", "path": "train.parquet"}, {"split": "test", "path": path}]
+    card = {"configs": [{"config_name": "default", "data_files": data_files}]}
+    files = {name: parquet_of(rows_of(0)) for name in ("train.parquet", "folder/a.parquet")}
+
+    with pytest.raises((ValueError, FileNotFoundError), match=r"same data file format|Unable to find"):
+        load_both(hub, tmp_path, card, files)
+    with pytest.raises(
+        CatalogueError, match=r"configs in the card of hf:team/repo are damaged \((there is no file|no files match)"
+    ):
+        data_stack.load("hf:team/repo")
