@@ -134,8 +134,7 @@ def without_metadata(data: bytes) -> bytes:
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("has_configs", [False, True])
-@pytest.mark.parametrize("is_listed", [False, True])
+@pytest.mark.parametrize(("has_configs", "is_listed"), [(False, False), (False, True), (True, False), (True, True), (True, None)])
 def test_features_of_the_card_are_those_of_the_samples(
     hub: HubServer,
     tmp_path: Path,
@@ -143,12 +142,14 @@ def test_features_of_the_card_are_those_of_the_samples(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     has_configs: bool,
-    is_listed: bool,
+    is_listed: bool | None,
 ) -> None:
     info = {"config_name": "plain" if has_configs else "default", "features": FEATURES._to_yaml_list()}
-    card: dict[str, Any] = {"dataset_info": [info] if is_listed else info}
+    card: dict[str, Any] = {} if is_listed is None else {"dataset_info": [info] if is_listed else info}
     if has_configs:
         card["configs"] = [{"config_name": "plain", "data_files": [{"split": s, "path": f"{s}*"} for s in ("train", "test")]}]
+    if is_listed is None:  # among the configurations
+        card["configs"][0]["features"] = info["features"]
     files = {path: without_metadata(data) for path, data in plain_files(parquet_of).items()}
 
     theirs, ours = load_both(hub, tmp_path, card, files)

@@ -120,7 +120,7 @@ def converted_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], pa
 
 
 def info_of(card: Mapping[str, Any], config: str | None) -> Mapping[str, Any]:
-    """The ``dataset_info`` of a configuration in a card; empty if there is none.
+    """The ``dataset_info`` of a configuration in a card, or else its ``configs``, which may have features too; empty without.
 
     Args:
         card: the metadata of a README.
@@ -129,7 +129,9 @@ def info_of(card: Mapping[str, Any], config: str | None) -> Mapping[str, Any]:
     infos = card.get("dataset_info") or []
     known = {str(each.get("config_name", "default")): each for each in (infos if isinstance(infos, list) else [infos])}
     only = next(iter(known)) if len(known) == 1 else "default"
-    found: Mapping[str, Any] = known.get(config or default_config(card) or only, {})
+    chosen = config or default_config(card) or only
+    configs = {str(each.get("config_name", "default")): each for each in card.get("configs") or ()}
+    found: Mapping[str, Any] = known.get(chosen) or configs.get(chosen) or {}
     return found
 
 
