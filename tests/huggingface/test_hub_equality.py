@@ -16,6 +16,7 @@ from hub_server import HubServer, Repo
 from kept_samples import exact
 
 import data_stack
+from data_stack.dataset.encoders import EncodingError
 from data_stack.exception import CatalogueError
 
 ParquetOf = Any  # the function in conftest.py, which cannot be imported from here
@@ -261,3 +262,24 @@ def test_files_that_a_card_lists_and_that_are_not_there_are_an_error_as_of_datas
         CatalogueError, match=r"configs in the card of hf:team/repo are damaged \((there is no file|no files match)"
     ):
         data_stack.load("hf:team/repo")
+
+
+@pytest.mark.parametrize(
+    ("values", "feature"),
+    [
+        ([1, 300], datasets.Value("int8")),
+        ([[1], [1, 300]], datasets.List(datasets.Value("int8"))),
+        ([[[1.0, 2.5]], [[1.5, 2.0]]], datasets.Array2D((1, 2), "int32")),
+        (["cat", "owl"], datasets.ClassLabel(names=["cat", "dog"])),
+    ],
+)
+def test_values_that_the_features_of_a_card_do_not_hold_are_an_error_as_of_datasets(
+    hub: HubServer, tmp_path: Path, parquet_of: ParquetOf, values: list[Any], feature: Any
+) -> None:
+    card = {"dataset_info": {"features": datasets.Features({"x": feature})._to_yaml_list()}}
+    files = {"train.parquet": without_metadata(parquet_of({"x": values}))}
+
+    with pytest.raises(datasets.exceptions.DatasetGenerationError):
+        load_both(hub, tmp_path, card, files)
+    with pytest.raises(EncodingError, match=r"column 'x': at position [01], "):
+        data_stack.load("hf:team/repo", split="train", lazy=True).read_batch([0, 1])
