@@ -12,7 +12,7 @@ import datasets
 import numpy as np
 import numpy.typing as npt
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 import data_stack
 from data_stack.codecs import JpgCodec, PngCodec, codec_from_json, codec_of
@@ -127,6 +127,26 @@ def test_folders_and_shards_give_the_type_of_the_picture(tmp_path: Path) -> None
     for position, name in enumerate(names):
         assert_same(folder[position]["image"], name)
         assert_same(shard[position][name.rpartition(".")[2]], name)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF"])
+@pytest.mark.parametrize("orientation", [None, 1, 3, 6, 8])
+@pytest.mark.parametrize("is_xmp", [False, True])
+def test_an_image_is_turned_as_its_file_says(kind: str, orientation: int | None, is_xmp: bool) -> None:
+    options: dict[str, Any] = {"quality": 90, "progressive": True} if kind == "JPEG" else {}
+    if orientation is not None and is_xmp and kind == "JPEG":
+        options["xmp"] = f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><r tiff:Orientation="{orientation}"/></x:xmpmeta>'.encode()
+    elif orientation is not None:
+        options["exif"] = exif = Image.Exif()
+        exif[0x112] = orientation
+    picture = Image.fromarray(BYTES[..., :3]).resize((61, 47), Image.Resampling.BICUBIC)
+    picture.save(stream := io.BytesIO(), kind, **options)
+
+    found = decode_image(stream.getvalue())
+
+    wanted = np.asarray(ImageOps.exif_transpose(Image.open(stream)))
+    assert found.shape == ((61, 47, 3) if orientation in (6, 8) else (47, 61, 3))
+    assert (found == wanted).all()
 
 
 def test_a_mode_of_a_codec_converts() -> None:

@@ -16,6 +16,7 @@ from hub_server import HubServer, Repo
 from kept_samples import exact
 
 import data_stack
+from data_stack.dataset.encoders import EncodingError
 from data_stack.exception import CatalogueError
 
 ParquetOf = Any  # the function in conftest.py, which cannot be imported from here
@@ -134,8 +135,7 @@ def without_metadata(data: bytes) -> bytes:
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("has_configs", [False, True])
-@pytest.mark.parametrize("is_listed", [False, True])
+@pytest.mark.parametrize(("has_configs", "is_listed"), [(False, False), (False, True), (True, False), (True, True), (True, None)])
 def test_features_of_the_card_are_those_of_the_samples(
     hub: HubServer,
     tmp_path: Path,
@@ -143,12 +143,14 @@ def test_features_of_the_card_are_those_of_the_samples(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     has_configs: bool,
-    is_listed: bool,
+    is_listed: bool | None,
 ) -> None:
     info = {"config_name": "plain" if has_configs else "default", "features": FEATURES._to_yaml_list()}
-    card: dict[str, Any] = {"dataset_info": [info] if is_listed else info}
+    card: dict[str, Any] = {} if is_listed is None else {"dataset_info": [info] if is_listed else info}
     if has_configs:
         card["configs"] = [{"config_name": "plain", "data_files": [{"split": s, "path": f"{s}*"} for s in ("train", "test")]}]
+    if is_listed is None:  # among the configurations
+        card["configs"][0]["features"] = info["features"]
     files = {path: without_metadata(data) for path, data in plain_files(parquet_of).items()}
 
     theirs, ours = load_both(hub, tmp_path, card, files)
@@ -244,3 +246,40 @@ def test_a_table_beside_pictures_is_not_taken_for_the_dataset(hub: HubServer, pa
 
     with pytest.raises(CatalogueError, match="no Parquet files"):
         data_stack.load("hf:team/pictures")
+
+
+@pytest.mark.parametrize("path", ["test.parquet", "test*.parquet", "folder"])
+def test_files_that_a_card_lists_and_that_are_not_there_are_an_error_as_of_datasets(
+    hub: HubServer, tmp_path: Path, parquet_of: ParquetOf, path: str
+) -> None:
+    data_files = [{"split": "train", "path": "train.parquet"}, {"split": "test", "path": path}]
+    card = {"configs": [{"config_name": "default", "data_files": data_files}]}
+    files = {name: parquet_of(rows_of(0)) for name in ("train.parquet", "folder/a.parquet")}
+
+    with pytest.raises((ValueError, FileNotFoundError), match=r"same data file format|Unable to find"):
+        load_both(hub, tmp_path, card, files)
+    with pytest.raises(
+        CatalogueError, match=r"configs in the card of hf:team/repo are damaged \((there is no file|no files match)"
+    ):
+        data_stack.load("hf:team/repo")
+
+
+@pytest.mark.parametrize(
+    ("values", "feature"),
+    [
+        ([1, 300], datasets.Value("int8")),
+        ([[1], [1, 300]], datasets.List(datasets.Value("int8"))),
+        ([[[1.0, 2.5]], [[1.5, 2.0]]], datasets.Array2D((1, 2), "int32")),
+        (["cat", "owl"], datasets.ClassLabel(names=["cat", "dog"])),
+    ],
+)
+def test_values_that_the_features_of_a_card_do_not_hold_are_an_error_as_of_datasets(
+    hub: HubServer, tmp_path: Path, parquet_of: ParquetOf, values: list[Any], feature: Any
+) -> None:
+    card = {"dataset_info": {"features": datasets.Features({"x": feature})._to_yaml_list()}}
+    files = {"train.parquet": without_metadata(parquet_of({"x": values}))}
+
+    with pytest.raises(datasets.exceptions.DatasetGenerationError):
+        load_both(hub, tmp_path, card, files)
+    with pytest.raises(EncodingError, match=r"column 'x': at position [01], "):
+        data_stack.load("hf:team/repo", split="train", lazy=True).read_batch([0, 1])

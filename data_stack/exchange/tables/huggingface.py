@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from data_stack.codecs.images import pixels_of
+from data_stack.codecs.images import decode_image, pixels_of
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.stacking import Column, stack_values
 from data_stack.exception import ConfigError, MissingDependencyError
@@ -79,8 +79,14 @@ class _FeatureColumn(CellsColumn):
             return super()._decode(cells, lent=lent)
         if not len(cells):
             return self.read(np.zeros(1, np.int64))[:0] if len(self) else np.empty(0, np.uint8)
-        arrays = [image and pixels_of(self._image.decode_example(image)) for image in cells.to_pylist()]
+        arrays = [image and _pixels(self._image, image) for image in cells.to_pylist()]
         return objects(arrays) if self._declared.is_nullable else stack_values(arrays)
+
+
+def _pixels(feature: datasets.Image, image: dict[str, Any]) -> npt.NDArray[Any]:
+    if image["bytes"] is None:  # in a file of its own
+        return pixels_of(feature.decode_example(image))
+    return decode_image(image["bytes"], feature.mode)
 
 
 def to_huggingface(

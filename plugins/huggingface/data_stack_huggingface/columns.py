@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,7 +49,8 @@ class HubEncoder(Encoder):
 
     def _transform(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self._dtype is not None and not self._shape and column.dtype != object:
-            return self._cast(column)
+            with contextlib.suppress(ValueError):  # which value it is is found one by one
+                return self._cast(column)
         values = []
         for place, value in enumerate(column):
             try:
@@ -60,11 +62,14 @@ class HubEncoder(Encoder):
 
     def _decode(self, value: Any) -> Any:
         if self._names:
+            if value not in self._names:
+                raise ValueError(f"{value!r:.80} is not one of {self._names!s:.200}")
             return np.int64(self._names.index(value))
         if self._dtype is None:
             return decode_image(value if isinstance(value, bytes) else value["bytes"], self._mode)
-        array = np.asarray(value, self._dtype).reshape(self._shape) if self._shape else self._cast(np.asarray(value))
-        return array if array.ndim else array[()]
+        array = np.asarray(value)
+        cast = self._cast(array) if array.dtype != object else array.astype(self._dtype)  # of floats, None is NaN
+        return cast.reshape(self._shape) if self._shape else cast if cast.ndim else cast[()]
 
     def _cast(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return as_dtype(array, np.dtype(self._dtype), rounds=True, whole_floats=True)

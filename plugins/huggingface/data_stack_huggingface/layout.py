@@ -7,6 +7,7 @@ and sorted within a pattern.
 
 from __future__ import annotations
 
+import glob
 import mimetypes
 import posixpath
 import re
@@ -80,7 +81,7 @@ def split_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], part: 
         configs = {str(each.get("config_name", "default")): each for each in card.get("configs") or [{}]}
         config = configs[_choose(repo, part, configs, default_config(card))]
         folder, given = posixpath.normpath(config.get("data_dir") or "."), config.get("data_files")
-        found = _by_names(listed, folder) if given is None else _by_patterns(listed, folder, _patterns_of(given))
+        found = _by_names(listed, folder) if given is None else _as_told(listed, folder, _patterns_of(given))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CatalogueError(f"the configs in the card of hf:{repo} are damaged ({error!s:.100}): tell its owner") from error
     formats = {split: format_ for split, files in found.items() if (format_ := _format_of(files))}
@@ -119,7 +120,7 @@ def converted_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], pa
 
 
 def info_of(card: Mapping[str, Any], config: str | None) -> Mapping[str, Any]:
-    """The ``dataset_info`` of a configuration in a card; empty if there is none.
+    """The ``dataset_info`` of a configuration in a card, or else its ``configs``, which may have features too; empty without.
 
     Args:
         card: the metadata of a README.
@@ -128,7 +129,9 @@ def info_of(card: Mapping[str, Any], config: str | None) -> Mapping[str, Any]:
     infos = card.get("dataset_info") or []
     known = {str(each.get("config_name", "default")): each for each in (infos if isinstance(infos, list) else [infos])}
     only = next(iter(known)) if len(known) == 1 else "default"
-    found: Mapping[str, Any] = known.get(config or default_config(card) or only, {})
+    chosen = config or default_config(card) or only
+    configs = {str(each.get("config_name", "default")): each for each in card.get("configs") or ()}
+    found: Mapping[str, Any] = known.get(chosen) or configs.get(chosen) or {}
     return found
 
 
@@ -166,11 +169,30 @@ def _patterns_of(given: Any) -> dict[str, list[str]]:
 
 
 def _by_patterns(paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The files that patterns below a folder match, pattern by pattern."""
+    """The files that patterns below a folder match, pattern by pattern; each once."""
     found: dict[str, list[str]] = {}
     for split, listed in patterns.items():
-        matching = (path for pattern in listed for path in filter(_matcher(posixpath.join(folder, pattern)), paths))
-        found[split] = list(dict.fromkeys(matching))
+        found[split], left = [], list(paths)
+        for pattern in listed:
+            matching = set(filter(_matcher(posixpath.join(folder, pattern)), left))
+            found[split] += sorted(matching)
+            left = [path for path in left if path not in matching]
+    return found
+
+
+def _as_told(paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The files that the patterns of a card match.
+
+    Raises:
+        ValueError: there is no such file, or none of a split.
+    """
+    found = _by_patterns(paths, folder, patterns)
+    names = [name for listed in patterns.values() for name in listed if not glob.has_magic(name)]
+    missing = [name for name in names if posixpath.normpath(posixpath.join(folder, name)) not in paths]
+    if missing:
+        raise ValueError(f"there is no file {missing[0]!r:.80}")
+    if empty := [split for split, files in found.items() if not files]:
+        raise ValueError(f"no files match the patterns of {empty[0]!r:.80}")
     return found
 
 
@@ -178,7 +200,9 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
     """Whether a path matches a pattern, which has to name hidden files and folders, and those of Python, to match them."""
     pattern = posixpath.normpath(pattern)
     matches, n_special = re.compile(glob_translate(pattern)).fullmatch, _n_special(pattern)
-    return lambda path: bool(matches(path)) and _n_special(path) == n_special
+    words = re.split("[*?]", re.sub(r"\[!?]?[^]]*]", "*", pattern))
+    word = max((each.strip("/") for each in words), key=len)  # looked for first, which is far faster
+    return lambda path: word in path and bool(matches(path)) and _n_special(path) == n_special
 
 
 def _n_special(path: str) -> tuple[int, int]:

@@ -420,7 +420,7 @@ def test_a_users_codecs_go_before_those_that_are_built_in() -> None:
 
 @pytest.mark.parametrize("name", ["utf-8", "zstd(utf-8)", "zstd()", "zstd", "", "zstd(" * 50 + "json" + ")" * 50, "x" * 100_000])
 def test_an_unknown_type_is_told_with_the_known_ones(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"there is no type of column .*there are: array, bytes, flac") as refused:
+    with pytest.raises(ConfigError, match=r"there is no type of column .*there are: array, bmp, bytes, flac") as refused:
         codec_of(name, {"mine": None})
     assert len(str(refused.value)) < 900
     assert "mine" in str(refused.value)
