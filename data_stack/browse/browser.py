@@ -72,6 +72,7 @@ class Browser:
                 table = self._table(number)
                 columns = [asdict(each) for each in table.columns[:_MOST_COLUMNS]]
                 facts |= {"n_samples": table.n_samples, "class_column": table.class_column, "columns": columns}
+                facts["caption_column"] = table.caption_column
             except Exception as error:  # noqa: BLE001  # foreign code; the other splits are shown
                 facts["error"] = _message(error)
             splits.append(facts)

@@ -247,11 +247,36 @@ def histograms(table: Table, columns: Sequence[int], conditions: Sequence[Condit
             pieces[number].append(read[number])
             if not table.is_small and number not in tested and _are_distinct(read[number]):
                 wanted.remove(number)  # texts take longest to read, and will not make bars
+    values = {number: _join(pieces[number]) for number in columns}
     bars = {
-        number: _histogram(table.columns[number], number, _join(pieces[number]), [np.concatenate([_NOTHING, *masks[number]])])
+        number: _histogram(table.columns[number], number, values[number], [np.concatenate([_NOTHING, *masks[number]])])
         for number in columns
     }
+    if n_read == table.n_samples:
+        for number, other in _equal_columns(values, table.class_column):
+            bars[number]["same_as"] = other
     return {"columns": bars, "n_read": n_read, "is_complete": n_read == table.n_sampled}
+
+
+def _equal_columns(values: Mapping[int, Values], first: int | None) -> Iterator[tuple[int, int]]:
+    """Columns and an earlier one with the same values, ``first`` being the earliest."""
+    seen: dict[Any, list[int]] = {}
+    for number in sorted(values, key=lambda number: (number != first, number)):
+        column = values[number]
+        key: Any = tuple(column) if column.dtype == object else column.tobytes()
+        if column.dtype.kind in "biuf":  # of any dtype
+            key = column.astype(np.float64).tobytes()
+        others = seen.setdefault(hash(key), [])
+        equal = next((other for other in others if _is_equal(column, values[other])), None)
+        if equal is not None and len(column):
+            yield number, equal
+        others.append(number)
+
+
+def _is_equal(one: Values, other: Values) -> bool:
+    """Whether two columns have the same values, missing ones too."""
+    missing = missing_in(one)
+    return np.array_equal(missing, missing_in(other)) and bool((one[~missing] == other[~missing]).all())
 
 
 def compare(tables: Sequence[Table], name: str, seconds: float) -> dict[str, Any]:
@@ -340,14 +365,19 @@ def _bar(label: str, total: Any, counts: Any, **where: Any) -> dict[str, Any]:
 
 
 def _ranges(number: int, values: Values, groups: Sequence[Mask]) -> list[dict[str, Any]]:
-    """Bars of equally wide ranges; infinities fall into the outermost ones."""
-    dtype, is_whole = values.dtype, values.dtype.kind in "iuMm"
+    """Bars of equally wide ranges, the last one up to the largest value; infinities fall into the outermost ones."""
+    dtype = values.dtype
     numbers = values.astype(np.int64) if dtype.kind in "Mm" else values
     finite = numbers[np.isfinite(numbers)]
     low, high = finite.min().item(), finite.max().item()
-    step = -(-(high - low + 1) // _N_RANGES) if is_whole else high / _N_RANGES - low / _N_RANGES
-    n_ranges = -(-(high - low + 1) // step) if is_whole else _N_RANGES
-    edges = [low + step * each for each in range(n_ranges + 1)]
+    is_whole = dtype.kind in "iuMm" or (max(abs(low), abs(high)) < 1 << 53 and bool((finite == np.floor(finite)).all()))
+    if is_whole:
+        low, high = int(low), int(high)
+        step = -(-(high - low + 1) // _N_RANGES)
+    else:
+        step = high / _N_RANGES - low / _N_RANGES
+    n_ranges = int(-(-(high - low + 1) // step)) if is_whole else _N_RANGES
+    edges = [*(low + step * each for each in range(n_ranges)), high]
     places = np.clip(np.searchsorted(np.array(edges[:-1]), numbers, side="right") - 1, 0, n_ranges - 1)
     totals, counts = _count(places, n_ranges, groups)
     values_at = [np.int64(min(edge, _LATEST)).astype(dtype) if dtype.kind in "Mm" else edge for edge in edges]
@@ -374,4 +404,5 @@ def _exact(value: Any) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         return f"{float(value):.4g}"
-    return readable(str(value)[:19].replace("T", " ") if isinstance(value, np.datetime64) else value)
+    is_time = isinstance(value, np.datetime64)
+    return readable(str(value)[:19].replace("T", " ").removesuffix(" 00:00:00") if is_time else value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,8 @@ _LEAST_BLOCK, _LARGEST_BLOCK = 16, 1 << 13
 _CACHE_BYTES: Final = 48 << 20
 _BYTES_OF_TEXT: Final = 100
 _NAMES_OF_CLASSES: Final = ("label", "class", "target", "y", "category", "cls")
+#: How columns are called whose values only tell one row from another.
+_ID: Final = re.compile(r"(^|[_. ])(id|idx|index|key|uuid|guid|row|row_?number|unnamed.*)$", re.IGNORECASE)
 _PLAIN_SHAPES: Final = ((), (1,))
 _TRUTHS: Final = {"True": 1, "False": 0}
 
@@ -79,6 +82,7 @@ class Table:
         n_samples: how many there are.
         columns: of the samples; none where no sample can be read.
         class_column: the number of the column of classes, if there is one.
+        caption_column: the number of the column that says most about a sample in few words; None without plain columns.
     """
 
     def __init__(self, iterator: DatasetIteratorIF) -> None:
@@ -88,6 +92,7 @@ class Table:
         self._cache: ByteCache[tuple[int, int, int], Values] = ByteCache(_CACHE_BYTES, _size_of)
         self.columns = self._look_at(iterator)
         self.class_column = self._find_class_column()
+        self.caption_column = self._find_caption_column()
         self._block = self._measure_block()
 
     def _look_at(self, iterator: DatasetIteratorIF) -> tuple[BrowsedColumn, ...]:
@@ -133,6 +138,21 @@ class Table:
         targets = [number for number in plain if self.columns[number].role == "target"]
         usual = [number for name in _NAMES_OF_CLASSES for number in plain if name in self.columns[number].name.lower().split(".")]
         return next(iter([*targets, *usual]), None)
+
+    def _find_caption_column(self) -> int | None:
+        """The classes, else a text, else numbers; an id of the row only where there is nothing else."""
+        numbers, rows = self.plain_columns(), min(_N_LOOKED_AT, self.n_samples)
+        if self.class_column is not None or not numbers:
+            return self.class_column
+        counted = np.arange(rows)
+        values = dict(zip(numbers, map(plain, self._read_rows(numbers, 0, rows)), strict=True))
+
+        def rank(number: int) -> tuple[bool, bool]:
+            column, found = self.columns[number], values[number]
+            counts_rows = rows > 2 and found.dtype.kind in "iu" and bool((found - found[0] == counted).all())
+            return bool(_ID.search(column.name)) or counts_rows, column.kind != "text"
+
+        return min(numbers, key=rank)
 
     def _measure_block(self) -> int:
         """How many rows can be read at once without keeping a page waiting."""

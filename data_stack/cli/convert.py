@@ -17,7 +17,6 @@ from data_stack.cli.settings import (
     parse_options,
     takes_settings,
 )
-from data_stack.util.suggestions import did_you_mean
 
 _FORMAT = "FORMAT"
 _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
@@ -61,7 +60,7 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
     """A path or URL, or else the samples of an installed dataset.
 
     Raises:
-        ConfigError: there is neither, or the dataset has several splits and none is named.
+        ConfigError: the dataset has several splits and none is named; DatasetNotFoundError: there is neither.
     """
     from data_stack.exception import ConfigError, DatasetNotFoundError
     from data_stack.repository.places import locate
@@ -78,11 +77,7 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
     except DatasetNotFoundError:
         name, _, split = text.rpartition(":")
         if not name or not split or "/" in split:
-            near = did_you_mean(text, repository.list())
-            raise ConfigError(
-                f"{text!r} is no file or folder, and no dataset of that name is installed{near}; "
-                f"`data-stack list` shows those that are"
-            ) from None
+            raise
     loaded = repository.load(name, split or None, connector, **options)
     if not isinstance(loaded, dict):
         return loaded

@@ -78,7 +78,8 @@ def search_catalogues(
     plugins = plugins or default_manager()
     catalogues, found = plugins.catalogues(), list["CatalogueEntry"]()
     if not catalogues or (scheme is not None and scheme not in catalogues):
-        raise ConfigError(f"there is no such catalogue{explain_scheme(f'{scheme or None}:', plugins)}")
+        asked = "" if scheme is None else scheme
+        raise ConfigError(f"there is no such catalogue{explain_scheme(f'{asked}:', plugins)}")
     if is_offline():
         raise CatalogueUnavailableError("no catalogue was asked, as DATA_STACK_OFFLINE is set or --offline given")
     for each in sorted(catalogues) if scheme is None else [scheme]:

@@ -82,7 +82,8 @@ def explain_scheme(identifier: str, plugins: PluginManager) -> str:
     near = did_you_mean(scheme, {*known, *SCHEME_FOLDERS})
     packages = ", ".join(f"./plugins/{folder}" for name, folder in SCHEME_FOLDERS.items() if name not in known)
     more = f"; `pip install` of {packages} in a clone of data_stack brings more" if packages else ""
-    return f". No catalogue {scheme!r:.40} is installed{near}; installed are: {', '.join(known) or 'none'}{more}" if colon else ""
+    wanted = f"catalogue {scheme!r:.40}" if scheme else "catalogue"
+    return f". No {wanted} is installed{near}; installed are: {', '.join(known) or 'none'}{more}" if colon else ""
 
 
 def _explain_path(text: str) -> str:

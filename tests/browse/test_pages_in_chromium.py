@@ -159,6 +159,53 @@ def test_a_sample_opens_with_its_neighbours_and_keys_move(page: Page, pictures: 
     assert page.evaluate("document.activeElement.id") == "viewport"
 
 
+def test_arrows_and_enter_work_on_a_fresh_page(page: Page, pictures: Served) -> None:
+    page.goto(f"{pictures.url}/?token={TOKEN}")
+    page.wait_for_selector("#item-0.active .caption")
+
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+
+    page.wait_for_selector("#sample[open]")
+    assert (page.text_content("#heading") or "").startswith("train · sample 1")
+    page.keyboard.press("Escape")
+    page.evaluate("document.activeElement.blur()")  # as after a click beside the samples
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("#item-0.active")
+
+
+def test_a_histogram_is_one_stop_of_the_tab_key(page: Page, serve: Serve) -> None:
+    visit(page, serve(all=SequenceDatasetIterator([np.arange(900), np.arange(900) % 3]).as_dict("size", "kind")))
+    page.wait_for_selector(".value")
+    page.focus(".column:first-child summary")
+
+    def stop() -> str:
+        page.keyboard.press("Tab")
+        place: str = page.evaluate("document.activeElement.ariaLabel ?? document.activeElement.tagName")
+        return place
+
+    assert [stop() for _ in range(5)] == ["0 – 30: 30", "size from", "size to", "SUMMARY", "0: 300"]
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    status(page, "300 of 900")
+    page.wait_for_selector(".value[aria-pressed=true]")
+    assert page.evaluate("document.activeElement.ariaLabel") == "1: 300"
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.ariaLabel") == "1: 300"
+
+
+def test_equal_columns_share_one_filter(page: Page, serve: Serve) -> None:
+    labels = np.arange(60) % 3
+    visit(page, serve(all=SequenceDatasetIterator([labels, np.arange(60) / 7, labels]).as_dict("label", "size", "tag")))
+
+    page.wait_for_selector(".column[hidden]", state="attached")
+    assert page.locator(".column:not([hidden]) .name").all_text_contents() == ["label = tag", "size"]
+    page.click(".value >> nth=0")
+    status(page, "20 of 60")
+    assert page.locator(".chip").all_text_contents() == ["label = tag: 0"]
+
+
 def test_splits_are_compared_and_searched_for_duplicates(page: Page, pictures: Served) -> None:
     visit(page, pictures)
 

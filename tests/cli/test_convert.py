@@ -56,7 +56,8 @@ def test_a_store_is_named_by_a_url(command: Any, source: Path, tmp_path: Path) -
     ("arguments", "code", "message"),
     [
         (["digits", "OUT"], 2, "has the splits train, test; say which: digits:train"),
-        (["nothing", "OUT"], 2, "is no file or folder, and no dataset of that name is installed"),
+        (["nothing", "OUT"], 2, "no plugin provides a dataset 'nothing'"),
+        (["nothing.csv", "OUT"], 2, "there is no file or folder 'nothing.csv'"),
         (["nothing", "OUT", "--from", "hdf5"], 2, "there is nothing at 'nothing'"),
         (["SOURCE", "OUT", "-O", "a=b"], 2, "are for an installed dataset"),
         (["SOURCE", "mongodb://user:secret@host/db"], 2, "must name a dataset in the store"),

@@ -40,6 +40,7 @@ function complain(error) {
 
 const columns = () => overview.splits[split].columns;
 const classColumn = () => overview.splits[split].class_column ?? null;
+const captionColumn = () => overview.splits[split].caption_column ?? null;
 const where = () => JSON.stringify([...conditions.values(), ...(search ? [{ contains: search }] : [])]);
 const pictureColumn = () => {
   const pictures = columns().map((column, number) => ({ ...column, number })).filter((column) => column.has_picture);
@@ -70,7 +71,7 @@ const view = { top: 0, physical: 0, perRow: 1, rowHeight: 40, nodes: new Map() }
 function measure() {
   const width = $("viewport").clientWidth - 24;
   const isCards = layout === "cards";
-  const captions = columns().some((column, number) => column.is_plain && column.kind === "text" && number !== classColumn()) ? 2 : 1;
+  const captions = columns().some((column, number) => column.is_plain && column.kind === "text" && number !== captionColumn()) ? 2 : 1;
   view.perRow = isCards ? Math.max(2, Math.floor(width / (width < 500 ? 118 : 152))) : 1;
   view.cell = width / view.perRow;
   const padding = width < 500 ? 10 : 16;
@@ -152,8 +153,8 @@ function card(index, sample) {
   const column = pictureColumn();
   if (!sample) return node.append(make("div", { class: "frame" })), node;
   const texts = (sample.cells ?? []).map((text, number) => ({ text, number, ...columns()[number] })).filter(({ text }) => text !== null);
-  const label = texts.find(({ number, is_plain }) => (classColumn() === null ? is_plain : number === classColumn()))?.text ?? "";
-  const more = texts.find(({ text, number, is_plain, kind }) => is_plain && kind === "text" && number !== classColumn() && text !== label)?.text;
+  const label = texts.find(({ number }) => number === captionColumn())?.text ?? "";
+  const more = texts.find(({ text, number, is_plain, kind }) => is_plain && kind === "text" && number !== captionColumn() && text !== label)?.text;
   node.setAttribute("aria-label", `sample ${sample.position} ${label}`);
   if (sample.error) node.append(make("div", { class: "frame" }, make("span", { class: "text error" }, sample.error)));
   else if (column !== null) node.append(picture(sample.position, column));
@@ -222,7 +223,7 @@ async function refresh() {
 
 function chips() {
   const label = ({ column, values, low, high, contains }) => {
-    const name = columns()[column]?.name;
+    const name = $("columns").querySelector(`[data-column="${column}"] .name`)?.textContent;
     if (values) return `${name}: ${values.map((value) => conditions.get(column).labels?.get(value) ?? value ?? "missing").join(", ")}`;
     const short = (bound) => (bound === undefined ? "…" : Number.isNaN(Number(bound)) ? bound : String(Number(Number(bound).toPrecision(5))));
     return contains !== undefined ? `${name}: “${contains}”` : `${name}: ${short(low)} to ${short(high)}`;
@@ -276,9 +277,21 @@ async function showHistograms(mine) {
     try { answer = await ask("api/histograms", { split, where: where(), columns: wanted }); } catch (error) { complain(error); return; }
     if (mine !== generation) return;
     for (const panel of open) if (answer.columns[panel.dataset.column]) fillPanel(panel, answer);
+    join(open, answer);
     if (answer.is_complete || answer.n_read === before) return;
     before = answer.n_read;
   }
+}
+
+/** Columns with equal values share the panel, and so the filter, of one of them. */
+function join(open, answer) {
+  for (const panel of open) {
+    const number = Number(panel.dataset.column), equal = open.map((each) => Number(each.dataset.column)).filter((each) => answer.columns[each]?.same_as === number);
+    panel.hidden = answer.columns[number]?.same_as !== undefined && !conditions.has(number);
+    const name = [number, ...equal].map((each) => columns()[each].name).join(" = ");
+    panel.querySelector(".name").textContent = panel.querySelector(".name").title = name;
+  }
+  chips();
 }
 
 function fillPanel(panel, answer) {
@@ -289,17 +302,17 @@ function fillPanel(panel, answer) {
   const ranges = bars.filter((bar) => !bar.where.values), values = bars.filter((bar) => bar.where.values);
   if (kind === "texts") parts.push(bound(number, "contains", "contains"));
   if (ranges.length) {
-    const most = Math.max(...ranges.map((bar) => bar.count)), group = make("div", { class: "ranges" });
+    const most = Math.max(...ranges.map((bar) => bar.count)), group = make("div", { class: "ranges", role: "group", "aria-label": `${columns()[number].name}: arrow keys move` });
     ranges.forEach((bar, index) => group.append(barButton("range", bar, most, isWithin(bar, old), (event) => chooseRange(number, ranges, index, event.shiftKey))));
     const ends = [ranges[0].label.split(" – ")[0], ranges.at(-1).label.split(" – ").at(-1)];
-    parts.push(group, make("div", { class: "ends muted" }, make("span", {}, ends[0]), make("span", {}, ends[1])));
+    parts.push(oneStop(group, focused), make("div", { class: "ends muted" }, make("span", {}, ends[0]), make("span", {}, ends[1])));
     parts.push(make("div", { class: "bounds" }, bound(number, "low", "from"), bound(number, "high", "to")));
   }
   if (values.length) {
-    const most = Math.max(...values.map((bar) => bar.count)), group = make("div", { class: "values" });
+    const most = Math.max(...values.map((bar) => bar.count)), group = make("div", { class: "values", role: "group", "aria-label": `${columns()[number].name}: arrow keys move` });
     group.style.setProperty("--label", `${Math.min(13, Math.max(...values.map((bar) => (bar.label || "(empty)").length)) + 1)}ch`);
     values.forEach((bar) => group.append(barButton("value", bar, most, old?.values?.includes(bar.where.values[0]) ?? false, () => toggleValue(number, bar))));
-    parts.push(group);
+    parts.push(oneStop(group, focused - ranges.length));
   }
   const notes = [];
   if (kind === "texts" || n_distinct > bars.length && kind === "values") notes.push(`${count(n_distinct)} different values`);
@@ -489,13 +502,29 @@ function keys(event) {
     if (by) { event.preventDefault(); step(by); }
     return;
   }
-  if (event.key === "/" && !/INPUT|SELECT/.test(document.activeElement.tagName)) { event.preventDefault(); $("search").focus(); }
-  if (document.activeElement !== $("viewport") || !total) return;
+  if (event.key === "/" && !/INPUT|SELECT/.test(document.activeElement.tagName)) { event.preventDefault(); $("search").focus(); return; }
+  if (![document.body, $("viewport")].includes(document.activeElement) || !total || $("samples").hidden || event.ctrlKey || event.altKey || event.metaKey) return;
   const page = Math.max(1, Math.floor($("viewport").clientHeight / view.rowHeight) - 1) * view.perRow;
   const sideways = layout === "cards" ? 1 : 0;
   const by = { ArrowLeft: -sideways, ArrowRight: sideways, ArrowUp: -view.perRow, ArrowDown: view.perRow, PageUp: -page, PageDown: page, Home: -Infinity, End: Infinity }[event.key];
-  if (by) { event.preventDefault(); active = Math.min(total - 1, Math.max(0, active + by)); scrollToItem(active); render(); }
+  if (by) { event.preventDefault(); active = Math.min(total - 1, Math.max(0, active + by)); $("viewport").focus({ preventScroll: true }); scrollToItem(active); render(); }
   if (event.key === "Enter" && sampleAt(active)) openSample(sampleAt(active).position, active);
+}
+
+/** Make buttons one stop of the Tab key, in which the arrow keys move; `at` is the one to begin with. */
+function oneStop(group, at = 0) {
+  const buttons = [...group.querySelectorAll("button")];
+  const choose = (index) => buttons.forEach((button, each) => button.setAttribute("tabindex", each === index ? 0 : -1));
+  choose(Math.max(0, at));
+  group.addEventListener("focusin", (event) => choose(buttons.indexOf(event.target)));
+  group.addEventListener("keydown", (event) => {
+    const here = buttons.indexOf(document.activeElement), last = buttons.length - 1;
+    const to = { ArrowLeft: here - 1, ArrowUp: here - 1, ArrowRight: here + 1, ArrowDown: here + 1, Home: 0, End: last }[event.key];
+    if (to === undefined || here < 0) return;
+    event.preventDefault();
+    buttons[Math.min(last, Math.max(0, to))].focus();
+  });
+  return group;
 }
 
 async function start() {
@@ -522,6 +551,7 @@ async function start() {
   document.addEventListener("keydown", keys);
   new ResizeObserver(() => { if (overview && !$("samples").hidden) { measure(); view.nodes.forEach((node) => node.remove()); view.nodes.clear(); scrolled(); } }).observe($("viewport"));
   chooseSplit(0);
+  if (document.activeElement === document.body) $("viewport").focus({ preventScroll: true });
 }
 
 start();

@@ -129,7 +129,8 @@ def plot_counts(
         axes.invert_yaxis()
         axes.set(xlabel=f"samples{more}")
     if len(counts) > 1:
-        axes.legend(frameon=False, labelcolor=_INK)
+        beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)}  # not over the bars
+        axes.legend(**beside, frameon=False, labelcolor=_INK)
     else:
         (axes.set_xlabel if is_upright else axes.set_ylabel)(next(iter(counts)))
     return figure
