@@ -15,6 +15,7 @@ from data_stack.dataset.resource_names import JOURNAL, MANIFEST, STAGED
 from data_stack.dataset.strict_json import MAX_BYTES
 from data_stack.exception import (
     ChecksumMismatchError,
+    DamagedBlockError,
     DatasetFileCorruptError,
     ResourceNotFoundError,
     StorageError,
@@ -226,7 +227,7 @@ class StoredDataset:
         """The damage of a stored resource that an error, or one of its causes, names; None if there is none."""
         while error is not None:
             if isinstance(error, ChecksumMismatchError) and error.identifier.startswith(self.identifier("")):
-                return str(error)
+                return _describe_damage(error)
             error = error.__cause__ or error.__context__
         return None
 
@@ -337,7 +338,7 @@ class StoredDataset:
             try:
                 info = self.stat(record.identifier)
             except DatasetFileCorruptError as error:
-                yield Finding(identifier, str(error))
+                yield Finding(identifier, _describe_damage(error))
                 continue
             problem = "is missing" if info is None else _difference(record, info)
             if problem is not None:
@@ -350,7 +351,15 @@ class StoredDataset:
         try:
             self.connector.verify_resource(identifier, sha256)
         except (ChecksumMismatchError, ResourceNotFoundError, StorageError) as error:
-            yield Finding(identifier, str(error))
+            yield Finding(identifier, _describe_damage(error))
+
+
+def _describe_damage(error: Exception) -> str:
+    """What is damaged, without the advice of the error."""
+    if not isinstance(error, ChecksumMismatchError):
+        return str(error).rstrip(".")
+    part = f"block {error.block} of " if isinstance(error, DamagedBlockError) else ""
+    return f"{part}{error.identifier!r} is damaged: it has {error.algorithm} {error.actual}, expected {error.expected}"
 
 
 def _difference(record: ResourceRecord, info: ResourceInfo) -> str | None:

@@ -106,6 +106,8 @@ def differing_samples(
     except DatasetFileCorruptError as error:
         yield Difference(name, "preparation", f"its samples cannot be read: {error} {advise_repair(name)}")
         return
+    if same_bytes and not differing:
+        return
     plugin = f"{description.distribution} {description.distribution_version}" if description.distribution else None
     libraries = differing_libraries(entry, description.distribution)
     if differing:
@@ -118,7 +120,7 @@ def differing_samples(
             f"{advise_code(entry)}; or see what changed with `data-stack diff`, and renew the lock with "
             f"`data-stack lock add {name}`",
         )
-    elif not same_bytes:
+    else:
         message = f"the prepared bytes differ from those in the lock, but all samples are equal{libraries}"
         yield Difference(name, "preparation", message, is_harmless=True)
 

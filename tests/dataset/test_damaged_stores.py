@@ -140,6 +140,7 @@ def test_it_is_prepared_again_when_it_is_loaded(
     assert [len(iterator), iterator[N - 1][0]] == [N, N - 1]
     if (damaged, what) != ([MANIFEST], "lost"):  # then nothing tells that it was ready
         assert "dataset 'numbers' is prepared again: " in caplog.text
+    assert ".;" not in caplog.text
     assert damaged == [MANIFEST] or "data-stack copy --deep INTACT_STORE THIS_STORE numbers" in caplog.text
     assert factory(store).verify() == []
     iterator, _ = factory(store).get_dataset_iterator()

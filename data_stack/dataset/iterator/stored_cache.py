@@ -41,8 +41,8 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
 
     The resource holds the fingerprint of ``dataset_iterator`` (:meth:`fingerprint`) and the number of samples. If either has
     changed, it is written again, and the log says so. The compiled code of functions of modules counts too, but not that of
-    functions they call: change ``version`` for these. An iterator of your own class, a lambda or a callable object has no
-    fingerprint that another process can rely on, and needs a ``version``.
+    functions they call, nor that of a dataset's ``open``: change ``version`` for these. An iterator of your own class, a lambda
+    or a callable object has no fingerprint that another process can rely on, and needs a ``version``.
 
     Samples come back as they were, type and all, each time as new objects: None, Python's numbers, strings and bytes, numpy's
     scalars and arrays, torch's tensors without gradient, and tuples, lists, dicts and frozensets of such. A batch is one request.

@@ -20,6 +20,8 @@ from data_stack.util.forks import call_in_forks
 BEAT_SECONDS: Final = 2.0
 #: A lease without a heartbeat for so long has expired.
 LIFE_SECONDS: Final = 9.0
+#: Garbage collection removes a lease that had no heartbeat for so long, by the store's clock, whoever held it.
+MAX_SILENCE_SECONDS: Final = 60.0
 #: How long closing waits for a running heartbeat; after that the lease is left to expire.
 _LAST_BEAT_SECONDS: Final = 1.0
 _MOST_BYTES: Final = 256
@@ -109,7 +111,7 @@ class HeartbeatLease(Lease):
             return True
         if self._seen is None or value != self._seen[0]:
             self._seen = value, now
-        if not _is_left_by_the_dead(value) and now - self._seen[1] < LIFE_SECONDS:
+        if not is_left_by_the_dead(value) and now - self._seen[1] < LIFE_SECONDS:
             return False
         if self._read() == value:  # no other process has taken it over meanwhile
             self._store.delete(self._path)
@@ -128,6 +130,6 @@ class HeartbeatLease(Lease):
         return self._store.read(self._path, _MOST_BYTES) or b""
 
 
-def _is_left_by_the_dead(value: object) -> bool:
+def is_left_by_the_dead(value: object) -> bool:
     """Whether a lease value, which may be malformed, belongs to a dead process."""
     return isinstance(value, bytes) and is_dead(value.rpartition(b" ")[2].decode("ascii", "replace"))

@@ -9,6 +9,8 @@ import os
 import pickle
 import random
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -38,6 +40,7 @@ from data_stack.io.storage_connectors.fsspec.pointer import FORMAT, PART_BYTES
 PART = random.Random(1).randbytes(PART_BYTES)
 BIG = PART + random.Random(2).randbytes(300_000)
 BLOCK = BLOCK_BYTES
+OWNER = "from data_stack.io.storage_connectors.owners import this_process; print(this_process())"
 
 
 @pytest.fixture
@@ -397,6 +400,25 @@ def test_a_lease_whose_holder_died_lapses_by_observation(
         assert waiting.acquire()
 
     assert not lease_file.exists()
+
+
+def test_the_lease_of_a_dead_process_is_garbage_and_that_of_a_live_one_is_not(
+    connector: FsspecStorageConnector, root: Path
+) -> None:
+    dead = subprocess.run([sys.executable, "-c", OWNER], capture_output=True, text=True, check=True).stdout.strip()
+
+    with connector.lease("live") as lease:
+        assert lease.acquire()
+        for name, owner in (("dead", dead), ("elsewhere", "0123456789ab-1-1")):
+            (root / ".data_stack/leases" / name).write_text(f"0123 7 {owner}")
+        promised = connector.collect_garbage(0, dry_run=True)
+        collected = connector.collect_garbage(0)
+
+        assert [garbage.name for garbage in collected] == [".data_stack/leases/dead"]
+        assert promised == collected
+        os.utime(root / ".data_stack/leases/elsewhere", (0, 0))
+        assert [garbage.name for garbage in connector.collect_garbage()] == [".data_stack/leases/elsewhere"]
+        assert lease.acquire()
 
 
 def test_a_held_lease_beats_and_ends_with_its_block(

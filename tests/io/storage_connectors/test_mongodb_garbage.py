@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,9 +25,11 @@ from data_stack.exception import (
     ResourceNotFoundError,
     StorageConflictError,
 )
+from data_stack.io.storage_connectors.connector import Garbage
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
 CHUNK_BYTES = 65_536
+OWNER = "from data_stack.io.storage_connectors.owners import this_process; print(this_process())"
 NOISE = hashlib.shake_128(b"noise").digest(20 * CHUNK_BYTES)
 
 
@@ -115,6 +119,27 @@ def test_what_lost_its_resource_unnoticed_begins_its_grace_when_it_is_found(
         assert resource.read() == version(0)
     assert mongodb["data_stack.files"].count_documents({"metadata.replaced": {"$exists": True}}) == 1
     assert len(connector.collect_garbage(0)) == 1
+
+
+# ---------------------------------------------------------------------- leases
+
+
+def test_the_lease_of_a_dead_process_is_garbage_and_that_of_a_live_one_is_not(
+    connector: MongoDBStorageConnector, mongodb: Database[Any]
+) -> None:
+    dead = subprocess.run([sys.executable, "-c", OWNER], capture_output=True, text=True, check=True).stdout.strip()
+
+    with connector.lease("live") as lease:
+        assert lease.acquire()
+        for name, value in (("dead", f"0123 7 {dead}".encode()), ("elsewhere", b"0123 7 0123456789ab-1-1"), ("malformed", 3)):
+            mongodb["data_stack.leases"].insert_one({"_id": name, "value": value})
+        promised = connector.collect_garbage(dry_run=True)
+        collected = connector.collect_garbage()
+
+        assert promised == collected == [Garbage("lease of dead", None, "its holder is gone")]
+        assert sorted(each["_id"] for each in mongodb["data_stack.leases"].find()) == ["elsewhere", "live", "malformed"]
+        assert lease.acquire()
+    assert connector.collect_garbage(0) == []
 
 
 # ---------------------------------------------------------------------- moving

@@ -63,7 +63,7 @@ from data_stack.io.storage_connectors.fsspec.pointer import (
 )
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
 from data_stack.io.storage_connectors.fsspec.url_options import parse_options
-from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
+from data_stack.io.storage_connectors.heartbeat import MAX_SILENCE_SECONDS, HeartbeatLease, is_left_by_the_dead
 from data_stack.io.storage_connectors.owners import is_dead
 from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces, store_bytes
 from data_stack.io.url import StorageURL
@@ -227,7 +227,7 @@ class FsspecStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ upkeep
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
-        """Remove parts without a pointer and abandoned leases that are older than ``grace_seconds`` by the store's clock.
+        """Remove parts without a pointer that are older than ``grace_seconds`` by the store's clock, and abandoned leases.
 
         The grace period must be longer than the upload of a resource, and than the reading of a replaced one.
 
@@ -253,7 +253,10 @@ class FsspecStorageConnector(StorageConnector):
                 needed = {pointer.version for pointer in self._pointers()}
                 useless = [file for file in useless if version_of(file.path) not in needed]
         found = [Garbage(file.path, file.size, "no resource needs it") for file in useless]
-        found += [Garbage(file.path, file.size, "its holder is gone") for file in leases if is_old(file)]
+        for file in leases:
+            is_silent = file.modified is None or now - file.modified >= MAX_SILENCE_SECONDS
+            if is_silent or is_left_by_the_dead(self._files.read(file.path, _MOST_NOTE_BYTES)):
+                found.append(Garbage(file.path, file.size, "its holder is gone"))
         for file in temporaries:
             is_abandoned = file.modified is not None and now - file.modified > _ABANDONED_SECONDS
             if is_abandoned or is_dead(file.path.rpartition("/")[2].partition(".")[0]):

@@ -34,6 +34,7 @@ from data_stack.exception import (
     StorageFullError,
     StorageUnavailableError,
 )
+from data_stack.io.storage_connectors.heartbeat import MAX_SILENCE_SECONDS
 from data_stack.io.storage_connectors.mongodb.settings import Settings
 from data_stack.util.forks import ForkLock, call_in_forks
 
@@ -141,7 +142,7 @@ class Connection:
             ("chunks", IndexModel([("files_id", 1), ("n", 1)], unique=True)),
             ("files", IndexModel([("filename", 1), ("uploadDate", 1)])),
             ("resources", IndexModel([("file_id", 1)], sparse=True)),
-            ("leases", IndexModel([("beat", 1)], expireAfterSeconds=60)),
+            ("leases", IndexModel([("beat", 1)], expireAfterSeconds=int(MAX_SILENCE_SECONDS))),
         ):
             self.writable(name).create_indexes([index], **quorum)
         self._is_prepared = True

@@ -19,6 +19,7 @@ from bson import ObjectId
 
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, Garbage
+from data_stack.io.storage_connectors.heartbeat import is_left_by_the_dead
 from data_stack.io.storage_connectors.mongodb.connection import Connection
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
 
@@ -64,6 +65,19 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
         with connection.operation("clean up", ""):
             for record in dead.values():
                 release_record(connection, _match_unchanged(record))
+    return found + _collect_leases(connection, dry_run=dry_run)
+
+
+def _collect_leases(connection: Connection, *, dry_run: bool) -> list[Garbage]:
+    """Remove the leases of dead processes of this machine; an index removes those of others after a silence."""
+    found = []
+    with connection.operation("look for garbage in", ""):
+        leases = connection.writable("leases")
+        for lease in list(leases.find({}, {"value": 1})):
+            if is_left_by_the_dead(lease.get("value")):
+                found.append(Garbage(f"lease of {lease['_id']}", None, "its holder is gone"))
+                if not dry_run:
+                    leases.delete_one({name: {"$eq": lease[name]} for name in ("_id", "value")})
     return found
 
 
