@@ -489,5 +489,5 @@ def test_an_answer_of_another_shape_says_where(value: Any, problem: str | None) 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[" * 100_000, b"\xff\xfe", b"", b"9" * 10_000])
 def test_what_is_no_json_is_an_error_of_ours(server: ScriptedServer, body: bytes) -> None:
-    with pytest.raises(CatalogueError, match=r"does not document \(the answer is null, expected an object"):
+    with pytest.raises(CatalogueError, match=r"does not document \(it is not JSON\)"):
         ask_json(server.serve("/a", body), "it for that", {})
