@@ -327,10 +327,10 @@ class Exchange:
             self._hold(None)
             self._is_new = False
             try:
-                return send(self.url, _origin(self.url), headers, auth, self.timeout_seconds, self._hold)
+                return send(self.url, _origin(self.url), headers, auth, self.timeout_seconds, self._hold, self._is_over)
             except OSError as error:
                 # A server may have closed a connection that was kept alive; then there is another one, or a new one.
-                was_kept = self._line is not None and not self._is_new and not self._watch.is_overdue and not self._is_cut
+                was_kept = self._line is not None and not self._is_new and not self._is_over()
                 if not was_kept or not any(isinstance(each, ConnectionError) for each in causes_of(error)):
                     raise
 
@@ -340,8 +340,11 @@ class Exchange:
         if line is not None:
             line.close()
         self._is_new |= is_new
-        if self._is_cut or self._watch.is_overdue:
+        if self._is_over():
             self._shut()
+
+    def _is_over(self) -> bool:
+        return self._is_cut or self._watch.is_overdue
 
     def _shut(self) -> None:
         if (line := self._line) is not None:

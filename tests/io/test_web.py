@@ -140,6 +140,25 @@ def test_a_handshake_that_drips_is_given_up(server: ScriptedServer, impatient: N
         listening.shutdown(socket.SHUT_RDWR)
 
 
+def test_a_host_of_many_addresses_that_do_not_answer_is_given_up(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        address = full.getsockname()
+        clients = [socket.socket() for _ in range(4)]
+        for client in clients:  # the system does not answer more of them
+            client.setblocking(False)
+            client.connect_ex(address)
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address)] * 10_000
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *arguments, **options: found)
+
+        with pytest.raises(WebError, match="no answer within"):
+            read_all(f"http://many.invalid:{address[1]}/")
+
+        for client in clients:
+            client.close()
+
+
 def test_a_redirect_does_not_begin_the_time_again(server: ScriptedServer, impatient: None) -> None:
     for number in range(4):
         slow = Answer(b"x" * 4, status=302, headers={"Location": f"/{number + 1}"}, seconds_per_byte=0.1)
