@@ -112,7 +112,8 @@ os.register_at_fork(after_in_child=_mount)  # a connection of the parent serves 
 
 def _settings(session: requests.Session, url: str) -> Any:
     """Proxies, certificates and authorities, of the session and the environment."""
-    settings = session.merge_environment_settings(url, {}, True, None, None)
+    # Given here, the session's own authorities come before those of the environment.
+    settings: Any = session.merge_environment_settings(url, {}, True, session.verify, None)
     if settings["verify"] is True:  # Python's own name for it, which requests does not know
         settings["verify"] = os.environ.get("SSL_CERT_FILE") or True
     return settings

@@ -313,6 +313,23 @@ def test_a_session_of_the_user_serves_its_own_server_alone(server: ScriptedServe
         other.close()
 
 
+def test_a_session_of_the_user_brings_certificates(
+    server: ScriptedServer, tls: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranges, session = RangeServer(BODY, tls), requests.Session()
+    (tmp_path / "others.pem").write_bytes(trustme.CA().cert_pem.bytes())
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "others.pem"))
+    try:
+        with pytest.raises(WebError, match="its TLS certificate is refused"):
+            read_all(ranges.origin + "/a")
+        session.verify = str(tmp_path / "ca.pem")
+        use_session(ranges.origin, session)
+
+        assert read_all(ranges.origin + "/a") == BODY
+    finally:
+        ranges.close()
+
+
 def test_passwords_of_netrc_and_cookies_go_nowhere(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
