@@ -216,11 +216,30 @@ def test_a_timeout_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch, sec
 
 
 def test_retries_end_at_the_deadline() -> None:
-    def attempt() -> None:
+    def attempt(deadline: float) -> None:
         raise WebError("answers 503", transient=True)
 
     with pytest.raises(WebError, match="answers 503"):
         retrying(attempt, Limits(n_retries=1000, backoff_seconds=0.05), deadline=time.monotonic() + 0.3)
+
+
+def test_time_in_which_bytes_came_puts_off_the_deadline() -> None:
+    sizes = iter([2000, 4000, 4000, 4000])
+    size, deadlines = 0, list[float]()
+
+    def attempt(deadline: float) -> None:
+        nonlocal size
+        deadlines.append(deadline)
+        time.sleep(0.6)
+        size = next(sizes)
+        raise WebError("the connection was cut", transient=True)
+
+    limits = Limits(n_retries=1, backoff_seconds=0.001)
+    with pytest.raises(WebError, match="cut"):
+        retrying(attempt, limits, deadline=time.monotonic() + 0.5, progress=lambda: size)
+
+    assert deadlines == sorted(set(deadlines))
+    assert len(deadlines) > 1
 
 
 # ---------------------------------------------------------------------- where servers and documents may lead
