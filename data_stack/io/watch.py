@@ -76,8 +76,8 @@ class _Watching:
         with self._lock:
             self._watches.add(watch)
             if not self._is_running:
-                self._is_running = True
                 threading.Thread(target=self._run, name="data_stack-watch", daemon=True).start()
+                self._is_running = True
 
     def remove(self, watch: Watch) -> None:
         with self._lock:

@@ -146,20 +146,20 @@ def follow(origin: str, target: Any) -> str:
 
 
 def retrying(
-    attempt: Callable[[], _Result],
+    attempt: Callable[[float], _Result],
     limits: Limits = Limits(),  # frozen
     *,
     deadline: float = math.inf,
     progress: Callable[[], int] = int,
     wait: Callable[[float], object] = time.sleep,
 ) -> _Result:
-    """The result of ``attempt()``, which is called again after a pause while it raises a transient WebError.
+    """The result of ``attempt(deadline)``, which is called again after a pause while it raises a transient WebError.
 
     Args:
-        attempt: calls a server.
+        attempt: asks a server, and passes the deadline to its :class:`Exchange`.
         limits: of the retries and pauses.
-        deadline: monotonic time after which nothing begins; a pause that ends later, or that a server asks for, is not waited.
-        progress: bytes received so far; progress, unless it is very slow, resets the count of retries.
+        deadline: monotonic time after which nothing begins; a pause that would end later is not waited.
+        progress: bytes received so far; progress, unless it is very slow, resets the count of retries and puts off the deadline.
         wait: sleeps.
 
     Raises:
@@ -169,11 +169,14 @@ def retrying(
     for n_requests in itertools.count(1):
         started = time.monotonic()
         try:
-            return attempt()
+            return attempt(deadline)
         except WebError as error:
             failure = error
-        size, enough = progress(), limits.least_bytes_per_second * (time.monotonic() - started)
-        n_failures = 0 if size - furthest > enough else n_failures + 1
+        size, seconds = progress(), time.monotonic() - started
+        if size - furthest > limits.least_bytes_per_second * seconds:
+            n_failures, deadline = 0, deadline + seconds
+        else:
+            n_failures += 1
         furthest = max(furthest, size)
         if not failure.transient or n_failures > limits.n_retries or n_requests == MAX_REQUESTS:
             break
@@ -260,6 +263,11 @@ class Exchange:
         self._shut()
 
     @property
+    def n_received(self) -> int:
+        """Bytes of the body received so far."""
+        return self._watch.n_bytes
+
+    @property
     def length(self) -> int | None:
         """The announced length of the body in bytes; None if none was, or if the body comes in chunks."""
         announced = self.headers.get("Content-Length", "").strip()
@@ -327,10 +335,10 @@ class Exchange:
             self._hold(None)
             self._is_new = False
             try:
-                return send(self.url, _origin(self.url), headers, auth, self.timeout_seconds, self._hold)
+                return send(self.url, _origin(self.url), headers, auth, self.timeout_seconds, self._hold, self._is_over)
             except OSError as error:
                 # A server may have closed a connection that was kept alive; then there is another one, or a new one.
-                was_kept = self._line is not None and not self._is_new and not self._watch.is_overdue and not self._is_cut
+                was_kept = self._line is not None and not self._is_new and not self._is_over()
                 if not was_kept or not any(isinstance(each, ConnectionError) for each in causes_of(error)):
                     raise
 
@@ -340,8 +348,11 @@ class Exchange:
         if line is not None:
             line.close()
         self._is_new |= is_new
-        if self._is_cut or self._watch.is_overdue:
+        if self._is_over():
             self._shut()
+
+    def _is_over(self) -> bool:
+        return self._is_cut or self._watch.is_overdue
 
     def _shut(self) -> None:
         if (line := self._line) is not None:
@@ -388,13 +399,19 @@ def ask(url: str, receive: Callable[[Exchange], _Result], limits: Limits, *, sec
     Raises:
         WebError: as for :func:`retrying`.
     """
+    n_received = 0
+
+    def attempt(deadline: float) -> _Result:
+        nonlocal n_received
+        exchange = Exchange(url, limits=limits, deadline=deadline, **options)
+        try:
+            with exchange as answer:
+                return receive(answer)
+        finally:
+            n_received = exchange.n_received
+
     deadline = time.monotonic() + web_timeout() + seconds
-
-    def attempt() -> _Result:
-        with Exchange(url, limits=limits, deadline=deadline, **options) as answer:
-            return receive(answer)
-
-    return retrying(attempt, limits, deadline=deadline)
+    return retrying(attempt, limits, deadline=deadline, progress=lambda: n_received)
 
 
 # ---------------------------------------------------------------------- small questions

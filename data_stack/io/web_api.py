@@ -75,6 +75,8 @@ def ask_json(
         ) from None
     if found.status == 200:
         try:
+            if found.value is None:
+                raise ValueError("it is not JSON")
             check_shape(found.value, shape)
         except ValueError as error:
             raise CatalogueError(

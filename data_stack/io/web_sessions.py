@@ -34,6 +34,11 @@ class _Shown:
     """A connection that shows its socket before it is used: when it is connected, before TLS, and when it is used again."""
 
     sock: socket.socket | None
+    socket_options: Any
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.socket_options = _OptionsInTime(self.socket_options or ())
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -44,6 +49,15 @@ class _Shown:
         if self.sock is not None:
             _show(self.sock, False)
         super().request(*arguments, **options)  # type: ignore[misc]  # of urllib3's connections
+
+
+class _OptionsInTime(tuple[Any, ...]):
+    """Options that each new socket gets, unless the time is over: a host may have many addresses that do not answer."""
+
+    def __iter__(self) -> Iterator[Any]:
+        if (is_over := getattr(_asking, "is_over", None)) is not None and is_over():
+            raise TimeoutError
+        return super().__iter__()
 
 
 def _show(sock: socket.socket, is_new: bool) -> None:
@@ -98,7 +112,8 @@ os.register_at_fork(after_in_child=_mount)  # a connection of the parent serves 
 
 def _settings(session: requests.Session, url: str) -> Any:
     """Proxies, certificates and authorities, of the session and the environment."""
-    settings = session.merge_environment_settings(url, {}, True, None, None)
+    # Given here, the session's own authorities come before those of the environment.
+    settings: Any = session.merge_environment_settings(url, {}, True, session.verify, None)
     if settings["verify"] is True:  # Python's own name for it, which requests does not know
         settings["verify"] = os.environ.get("SSL_CERT_FILE") or True
     return settings
@@ -121,6 +136,7 @@ def send(
     auth: tuple[bytes, bytes] | None,
     timeout_seconds: float,
     line: Callable[[socket.socket, bool], None],
+    is_over: Callable[[], bool],
 ) -> requests.Response:
     """The answer to one GET request, with its body unread; redirects are not followed, and no cookies are kept.
 
@@ -134,13 +150,13 @@ def send(
     request = session.prepare_request(requests.Request("GET", url, headers=dict(headers), auth=given))
     root = "/".join(str(request.url).split("/", 3)[:3])
     settings = _settings(users, root) if users else _own_settings(root, tuple(map(os.environ.get, _VARIABLES)))
-    _asking.line = line
+    _asking.line, _asking.is_over = line, is_over
     try:
         # Session.send() would read the body of a redirect.
         answer = session.get_adapter(url).send(request, timeout=(timeout_seconds / 2, timeout_seconds), **settings)
         return dispatch_hook("response", request.hooks, answer, **settings)  # type: ignore[no-any-return, no-untyped-call]
     finally:
-        _asking.line = None
+        _asking.line = _asking.is_over = None
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

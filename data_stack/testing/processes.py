@@ -20,7 +20,9 @@ _PATIENCE_SECONDS = 60.0
 
 def preload(module: str) -> None:
     """Import a module once for all processes, if the first one is still to be started and can import it."""
-    _FORKS.set_forkserver_preload([__name__, "data_stack.repository.loading", "data_stack.io.retriever.http", module])
+    _FORKS.set_forkserver_preload(
+        [__name__, "data_stack.repository.loading", "data_stack.io.retriever.http", "data_stack.io.web_sessions", module]
+    )
 
 
 preload("data_stack.formats")

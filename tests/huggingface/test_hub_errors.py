@@ -107,7 +107,7 @@ def test_pauses_and_failures_of_the_server_are_waited_for(hub: HubServer, repo: 
     [
         (429, {"Retry-After": "3600"}, b"", CatalogueBusyError, "asked too often"),
         (200, {}, b"[]", CatalogueError, "does not document .*a list, expected an object"),
-        (200, {}, b"<html>", CatalogueError, "does not document .*null, expected an object"),
+        (200, {}, b"<html>", CatalogueError, "does not document .*not JSON"),
         (
             200,
             {},

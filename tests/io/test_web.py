@@ -84,20 +84,20 @@ def retrieve_one(url: str) -> bytes:
 
 # ---------------------------------------------------------------------- deadlines
 
-DRIPS = [
-    {"drip_header": True},
-    {"seconds_per_byte": 0.1},
-    {"seconds_per_byte": 0.1, "announced": None},
-    {"hang_at": 0},
-    {"hang_at": 1000},
-]
+DRIPS: dict[str, dict[str, Any]] = {
+    "header": {"drip_header": True},
+    "body": {"seconds_per_byte": 0.1},
+    "body without length": {"seconds_per_byte": 0.1, "announced": None},
+    "nothing": {"hang_at": 0},
+    "a part": {"hang_at": 1000},
+}
 
 
-@pytest.mark.parametrize("fault", DRIPS, ids=["header", "body", "body without length", "nothing", "a part"])
-@pytest.mark.parametrize("is_tls", [False, True], ids=["http", "https"])
+@pytest.mark.parametrize(("drip", "is_tls"), [*((each, False) for each in DRIPS), ("header", True), ("body", True)])
 def test_each_reader_gives_up_a_server_that_drips(
-    server: ScriptedServer, tls: ssl.SSLContext, impatient: None, fault: dict[str, Any], is_tls: bool
+    server: ScriptedServer, tls: ssl.SSLContext, impatient: None, drip: str, is_tls: bool
 ) -> None:
+    fault = DRIPS[drip]
     dripping = ScriptedServer(tls) if is_tls else server
     ranged = {"status": 206, "headers": {"Content-Range": f"bytes 0-{len(BODY) - 1}/{len(BODY)}"}}
     try:
@@ -138,6 +138,25 @@ def test_a_handshake_that_drips_is_given_up(server: ScriptedServer, impatient: N
             read_all(f"https://localhost:{listening.getsockname()[1]}/")
         stopped.set()
         listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_host_of_many_addresses_that_do_not_answer_is_given_up(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        address = full.getsockname()
+        clients = [socket.socket() for _ in range(4)]
+        for client in clients:  # the system does not answer more of them
+            client.setblocking(False)
+            client.connect_ex(address)
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address)] * 10_000
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *arguments, **options: found)
+
+        with pytest.raises(WebError, match="no answer within"):
+            read_all(f"http://many.invalid:{address[1]}/")
+
+        for client in clients:
+            client.close()
 
 
 def test_a_redirect_does_not_begin_the_time_again(server: ScriptedServer, impatient: None) -> None:
@@ -197,11 +216,30 @@ def test_a_timeout_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch, sec
 
 
 def test_retries_end_at_the_deadline() -> None:
-    def attempt() -> None:
+    def attempt(deadline: float) -> None:
         raise WebError("answers 503", transient=True)
 
     with pytest.raises(WebError, match="answers 503"):
         retrying(attempt, Limits(n_retries=1000, backoff_seconds=0.05), deadline=time.monotonic() + 0.3)
+
+
+def test_time_in_which_bytes_came_puts_off_the_deadline() -> None:
+    sizes = iter([2000, 4000, 4000, 4000])
+    size, deadlines = 0, list[float]()
+
+    def attempt(deadline: float) -> None:
+        nonlocal size
+        deadlines.append(deadline)
+        time.sleep(0.6)
+        size = next(sizes)
+        raise WebError("the connection was cut", transient=True)
+
+    limits = Limits(n_retries=1, backoff_seconds=0.001)
+    with pytest.raises(WebError, match="cut"):
+        retrying(attempt, limits, deadline=time.monotonic() + 0.5, progress=lambda: size)
+
+    assert deadlines == sorted(set(deadlines))
+    assert len(deadlines) > 1
 
 
 # ---------------------------------------------------------------------- where servers and documents may lead
@@ -292,6 +330,23 @@ def test_a_session_of_the_user_serves_its_own_server_alone(server: ScriptedServe
             read_all(server.serve("/drips", drip_header=True))
     finally:
         other.close()
+
+
+def test_a_session_of_the_user_brings_certificates(
+    server: ScriptedServer, tls: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranges, session = RangeServer(BODY, tls), requests.Session()
+    (tmp_path / "others.pem").write_bytes(trustme.CA().cert_pem.bytes())
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "others.pem"))
+    try:
+        with pytest.raises(WebError, match="its TLS certificate is refused"):
+            read_all(ranges.origin + "/a")
+        session.verify = str(tmp_path / "ca.pem")
+        use_session(ranges.origin, session)
+
+        assert read_all(ranges.origin + "/a") == BODY
+    finally:
+        ranges.close()
 
 
 def test_passwords_of_netrc_and_cookies_go_nowhere(
@@ -489,5 +544,5 @@ def test_an_answer_of_another_shape_says_where(value: Any, problem: str | None) 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[" * 100_000, b"\xff\xfe", b"", b"9" * 10_000])
 def test_what_is_no_json_is_an_error_of_ours(server: ScriptedServer, body: bytes) -> None:
-    with pytest.raises(CatalogueError, match=r"does not document \(the answer is null, expected an object"):
+    with pytest.raises(CatalogueError, match=r"does not document \(it is not JSON\)"):
         ask_json(server.serve("/a", body), "it for that", {})

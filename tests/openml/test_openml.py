@@ -223,6 +223,14 @@ def test_several_targets_are_a_dict(server: ScriptedServer, given: Any) -> None:
     assert rows.read_column("targets")[2] == {"kind": "blue", "width": 2.5}
 
 
+def test_texts_keep_their_characters(server: ScriptedServer) -> None:
+    text = "@RELATION a\r\n@ATTRIBUTE s STRING\r\n@ATTRIBUTE n NUMERIC\r\n@DATA\r\n'a\u2028b\x85c\x0bd @data', 1\r\n\"?\", 2\r\n"
+    features = [feature("s", data_type="string"), feature("n")]
+    describe(server, 23, text, features, default_target_attribute=None, row_id_attribute=None)
+
+    assert [row["s"] for row in data_stack.load("openml:23", split="all")] == ["a\u2028b\x85c\x0bd @data", "?"]
+
+
 def test_a_name_with_a_comma_is_one_target(server: ScriptedServer) -> None:
     text = "@RELATION a\n@ATTRIBUTE 'x, y' NUMERIC\n@ATTRIBUTE z NUMERIC\n@DATA\n1, 2\n"
     describe(server, 22, text, [feature("x, y"), feature("z")], default_target_attribute="x, y", row_id_attribute=None)

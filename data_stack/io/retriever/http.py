@@ -34,7 +34,7 @@ class _Download:
         self._source, self._transfer = source, transfer
         self._etag = transfer.take_up()
 
-    def exchange(self) -> None:
+    def exchange(self, deadline: float) -> None:
         """Send one request, and receive the answer.
 
         Raises:
@@ -44,7 +44,8 @@ class _Download:
         if self._etag is None and transfer.size:
             transfer.restart()
         headers = {"Range": f"bytes={transfer.size}-", "If-Range": self._etag} if self._etag and transfer.size else {}
-        answer = Exchange(self._source, headers=headers, timeout_seconds=transfer.timeout_seconds, limits=transfer.limits)
+        seconds, limits = transfer.timeout_seconds, transfer.limits
+        answer = Exchange(self._source, headers=headers, timeout_seconds=seconds, limits=limits, deadline=deadline)
         with transfer.ending(answer.cut), answer:
             self._check_status(answer)
             if transfer.size and answer.status == 206:

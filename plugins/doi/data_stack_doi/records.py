@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -11,7 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from data_stack.exception import CatalogueAccessError, CatalogueError, CatalogueUnavailableError, DatasetNotFoundError
 from data_stack.io.retriever import is_offline
-from data_stack.io.web import Exchange, WebError, follow, retrying
+from data_stack.io.web import Exchange, WebError, follow, retrying, web_timeout
 from data_stack.io.web_api import ask_json
 
 _DOI: Final = re.compile(r"10\.\d{4,9}/[-._;()/:A-Za-z0-9]+", re.ASCII)
@@ -138,8 +139,8 @@ def _resolve(doi: str) -> str:
         raise CatalogueUnavailableError(f"doi:{doi} was not resolved, as DATA_STACK_OFFLINE is set")
     url = f"{(os.environ.get('DOI_RESOLVER') or 'https://doi.org').rstrip('/')}/{doi}"
 
-    def attempt() -> tuple[int, str]:
-        exchange = Exchange(url, max_redirects=_MAX_REDIRECTS)
+    def attempt(deadline: float) -> tuple[int, str]:
+        exchange = Exchange(url, max_redirects=_MAX_REDIRECTS, deadline=deadline)
         try:
             with exchange:
                 return exchange.status, exchange.url
@@ -149,7 +150,7 @@ def _resolve(doi: str) -> str:
             return error.status, exchange.url  # the page may refuse programs, which its API serves
 
     try:
-        status, page = retrying(attempt)
+        status, page = retrying(attempt, deadline=time.monotonic() + web_timeout() + 60.0)
     except WebError as error:
         if error.transient:
             raise CatalogueUnavailableError(

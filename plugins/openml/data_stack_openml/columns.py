@@ -48,7 +48,8 @@ def read_arff(text: str, *, is_sparse: bool) -> tuple[list[Attribute], Callable[
     Raises:
         ValueError: it is malformed.
     """
-    lines, kinds = text.splitlines(), list[tuple[str, str]]()
+    # Not splitlines(), which also ends lines at characters that texts may have.
+    lines, kinds = text.replace("\r\n", "\n").split("\n"), list[tuple[str, str]]()
     # liac-arff rounds numbers to float64 and knows no dates: to it, these are texts.
     for number, line in enumerate(lines):
         if line.lstrip().lower().startswith("@data"):

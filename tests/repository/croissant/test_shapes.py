@@ -301,7 +301,7 @@ def test_files_outside_of_the_folder_are_refused(tmp_path: Path, store: Path, in
     (place.parent / "data").mkdir()
     (place.parent / "data" / "secret.csv").symlink_to(tmp_path / "secret.csv")
 
-    with pytest.raises(MaliciousFilePathError, match="below|outside of"):
+    with pytest.raises(MaliciousFilePathError, match=r"below|outside of"):
         data_stack.from_croissant(place, store)
 
 
