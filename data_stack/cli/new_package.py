@@ -79,10 +79,11 @@ def _check_splits(splits: Sequence[str]) -> None:
 def _fill_in(name: str, kind: str, splits: Sequence[str]) -> tuple[dict[str, str], str, bytes]:
     """The texts of the package by path, and path and bytes of its made-up file."""
     file, data = make_up(kind, splits)
-    imports, body = _template(kind).split("---\n")
+    imports, sample, body = _template(kind).split("---\n")
     class_name = "".join(part.title() for part in re.split("[-_]", name))
     values = {
         "imports": imports.rstrip(),
+        "sample": sample.rstrip(),
         "body": body.rstrip(),
         "name": name,
         "name_": _underscored(name),
@@ -103,7 +104,8 @@ def _fill_in(name: str, kind: str, splits: Sequence[str]) -> tuple[dict[str, str
             text = text.replace(f"@{key}@", value)
         return text
 
-    return {fill(path): fill(_template(template)) for path, template in _FILES.items()}, f"{values['module']}/{file}", data
+    texts = {fill(path): fill(_template(template)) for path, template in _FILES.items()}
+    return {**texts, f"{values['module']}/py.typed": ""}, f"{values['module']}/{file}", data
 
 
 def _template(name: str) -> str:

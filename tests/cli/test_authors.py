@@ -16,7 +16,7 @@ import pytest
 import data_stack
 
 SYS_PATH = os.pathsep.join(filter(None, [str(Path(data_stack.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
-AUTHORS_LINES = 25
+AUTHORS_LINES = 28
 LOAD = "import data_stack, sys; [print(name, len(split), split[0]) for name, split in data_stack.load(sys.argv[1]).items()]"
 
 
@@ -54,7 +54,7 @@ def test_a_new_package_is_installed_tested_and_loaded_as_it_is(
     assert outcome.code == 0, outcome.err
     folder, site = tmp_path / "my-set", tmp_path / "site"
     factory = (folder / "data_stack_my_set/__init__.py").read_text()
-    code = re.sub(r'""".*?"""|^ *#.*$', "", factory, flags=re.DOTALL | re.MULTILINE)
+    code = re.sub(r'""".*?"""|^ *#[^\n]*$', "", factory, flags=re.DOTALL | re.MULTILINE)
     assert len([line for line in code.splitlines() if line.strip()]) <= AUTHORS_LINES
     python(folder, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index", f"--target={site}", ".")
     path = os.pathsep.join([str(site), SYS_PATH])

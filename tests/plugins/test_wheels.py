@@ -269,3 +269,54 @@ def test_a_new_package_is_installed_where_data_stack_is_not(clone: Path, empty: 
     assert "Would install datastack-0.1.0 datastack-street-signs-1.0.0" in said
     assert "pip install -e ../data_stack -e '.[test]'" in readme
     assert "pip install -e ./data_stack -e '.[test]'" in workflow
+
+
+CLIENT = """
+import data_stack
+from data_stack import DatasetIteratorIF, InformedDatasetIteratorIF
+from data_stack_iris import IrisFactory
+from data_stack_street_signs import Sample
+from data_stack.formats.parquet import ParquetDataset
+from typing_extensions import assert_type
+
+train: InformedDatasetIteratorIF[Sample] = data_stack.load("street-signs", split="train")
+part = train.shuffle(seed=1).filter(bool).take(5)
+assert_type(part, InformedDatasetIteratorIF[Sample])
+assert_type(part[0]["label"], int)
+assert_type(part[1:3], InformedDatasetIteratorIF[Sample])
+assert_type(part.combine(ParquetDataset("more")), InformedDatasetIteratorIF[Sample])
+for sample in part:
+    assert_type(sample["class"], str)
+for fold in train.folds(5):
+    assert_type(fold.train, InformedDatasetIteratorIF[Sample])
+assert_type(train.map(len), InformedDatasetIteratorIF)
+assert_type(train.map(len).dataset_meta.identifier, str | None)
+lengths: InformedDatasetIteratorIF[int] = train.map(len)
+assert_type(lengths.skip(1)[0], int)
+assert_type(ParquetDataset("more").take(3), DatasetIteratorIF)
+assert_type(IrisFactory().card.name, str)
+
+train[0]["colour"]
+part.dataset_mata
+ParquetDataset("more").take(3).dataset_meta
+"""
+
+
+def test_mypy_finds_an_editable_install_and_the_types_of_samples(clone: Path, empty: Path, tmp_path: Path) -> None:
+    """The finder of an editable install that is not a path is a program, which mypy does not run."""
+    package = write_package("street-signs", "images", ["train"], tmp_path)
+    python = make_environment(tmp_path / "typed", empty.parents[1] / "dependencies")
+    projects = [clone, clone / "plugins" / "iris", package]
+    pip(
+        tmp_path, python, "install", "--no-deps", "--no-compile", *(word for project in projects for word in ("-e", str(project)))
+    )
+    (tmp_path / "client.py").write_text(CLIENT)
+
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python), "--config-file=", "client.py"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    errors = [line.partition("error: ")[2] for line in result.stdout.splitlines() if "error: " in line]
+    assert len(errors) == 3, result.stdout + result.stderr
+    assert errors[0].startswith('TypedDict "Sample" has no key "colour"')
+    assert 'has no attribute "dataset_mata"' in errors[1]
+    assert '"DatasetIteratorIF[Any]" has no attribute "dataset_meta"' in errors[2]

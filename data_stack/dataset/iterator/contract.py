@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, overload
 
 from data_stack.dataset.iterator.access import SampleAccess, Ways, access_to, brought_access, default_access
 from data_stack.dataset.iterator.deep_stacks import reduce_stack
@@ -14,6 +14,7 @@ from data_stack.dataset.iterator.fluent import ColumnKey, FluentIterator
 from data_stack.dataset.iterator.indices import IndexArray, check_index, check_indices
 from data_stack.dataset.iterator.registry import LAYERS
 from data_stack.dataset.iterator.stacking import Batch, Column
+from data_stack.dataset.iterator.type_variables import IteratorT, SampleT
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
@@ -41,6 +42,10 @@ __all__ = [
 
 _Value = TypeVar("_Value")
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
 _MOST_LAYERS_TOLD = 100
 
 LOST_NAMES = (
@@ -53,8 +58,11 @@ Sample = Any
 """What ``iterator[i]`` gives: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
 
 
-class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
+class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIteratorIF[SampleT]"], Generic[SampleT], ABC):
     """Samples with a length and random access.
+
+    Type checkers know the type of samples where it is stated, ``samples: DatasetIteratorIF[tuple[str, int]]``, and keep it in
+    layers that do not change samples.
 
     A subclass defines ``__len__``, ``__getitem__`` for ints from 0 to ``len - 1``, and ``underlying_iterators``. It
     need not call ``super().__init__()``: this class has no state. Wrappers resolve negative, numpy and boolean indices
@@ -73,6 +81,10 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
 
     _sample_access: SampleAccess | None = None
     """The access that :meth:`AccessedDatasetIterator.make_access` made."""
+
+    if TYPE_CHECKING:
+
+        def _stack_layer(self, layer: str, *others: Any, **arguments: Any) -> DatasetIteratorIF: ...
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -107,10 +119,10 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
         is_own = type(self).__repr__ not in (DatasetIteratorIF.__repr__, InformedDatasetIteratorIF.__repr__)
         return repr(self) if is_own else super().__str__()
 
-    def __iter__(self) -> Iterator[Sample]:
+    def __iter__(self) -> Iterator[SampleT]:
         return default_access(self, "__iter__").iterate(0, len(self))
 
-    def __getitems__(self, indices: IndexArray) -> list[Sample]:
+    def __getitems__(self, indices: IndexArray) -> list[SampleT]:
         """The samples at ``indices``, in that order (PyTorch's protocol for fetching a batch).
 
         Raises:
@@ -182,7 +194,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold"], ABC):
 
 
 @dataclass(frozen=True)
-class Fold:
+class Fold(Generic[IteratorT]):
     """One round of cross validation: ``train, test = fold``.
 
     Attributes:
@@ -191,11 +203,11 @@ class Fold:
         number: which of the folds.
     """
 
-    train: DatasetIteratorIF
-    test: DatasetIteratorIF
+    train: IteratorT
+    test: IteratorT
     number: int = 0
 
-    def __iter__(self) -> Iterator[DatasetIteratorIF]:
+    def __iter__(self) -> Iterator[IteratorT]:
         return iter((self.train, self.test))
 
 
@@ -262,7 +274,22 @@ class LayerDatasetIterator(AccessedDatasetIterator):
         return [self._dataset_iterator]
 
 
-class InformedDatasetIteratorIF(DatasetIteratorIF):
+class _InformedMethods(
+    FluentIterator["InformedDatasetIteratorIF", "Fold[InformedDatasetIteratorIF[SampleT]]", "InformedDatasetIteratorIF[SampleT]"],
+    Generic[SampleT],
+):
+    """For type checkers: layers on an iterator with meta have meta."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, index: int | np.integer[Any]) -> SampleT: ...
+        @overload
+        def __getitem__(self, index: slice | Sequence[Any] | npt.NDArray[Any]) -> InformedDatasetIteratorIF[SampleT]: ...
+        def __getitem__(self, index: Any) -> Any: ...
+
+
+class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[SampleT]):
     """Samples that know which dataset they are of."""
 
     @property
@@ -270,7 +297,7 @@ class InformedDatasetIteratorIF(DatasetIteratorIF):
         """Name, tag and identifier of the dataset, and where in a sample the target is."""
         raise NotImplementedError
 
-    def _stack_layer(self, layer: str, *others: DatasetIteratorIF, **arguments: Any) -> DatasetIteratorIF:
+    def _stack_layer(self, layer: str, *others: Any, **arguments: Any) -> DatasetIteratorIF:
         # Layers, recipes and metas use positions, not names.
         arguments = {name: _with_positions(self, name, value) for name, value in arguments.items()}
         stacked = super()._stack_layer(layer, *others, **arguments)

@@ -1,5 +1,8 @@
 """What every iterator can be made into by a method: ``iterator.shuffle(seed=1).take(100)``."""
 
+# mypy: no-warn-return-any, no-warn-unused-ignores
+# A layer is made by name, and a type checker cannot see that it has this iterator's kind and samples.
+
 from __future__ import annotations
 
 import secrets
@@ -27,9 +30,10 @@ ColumnKey = Union[int, str]
 
 _Stack = TypeVar("_Stack")
 _Fold = TypeVar("_Fold")
+_Same = TypeVar("_Same", covariant=True)
 
 
-class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
+class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
     """Methods that stack a layer on this iterator, or say something about it. None of them reads a sample unless it says so.
 
     Each layer is an iterator again. Stacked on an iterator with meta, it has meta too, changed where the layer changes what is
@@ -37,25 +41,27 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
 
     ``column`` and ``by`` name a column: a position in tuple samples, or its name where the dataset declares ``columns``; a key of
     dict samples. ``by=None`` means the target, of the iterator's meta if it has one, otherwise column 1.
+
+    Type parameters: an iterator of this kind, with meta or without; a fold of it; one with samples of the same type.
     """
 
     # ------------------------------------------------------------------ which samples, in which order
 
-    def take(self, n_samples: int) -> _Stack:
+    def take(self, n_samples: int) -> _Same:
         """The first ``n_samples`` samples; all of them where there are fewer."""
         return self._stack_layer("view", indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
 
     @yielding
-    def head(self, n_samples: int = 5) -> _Stack:
+    def head(self, n_samples: int = 5) -> _Same:
         """The first few samples, as :meth:`take`."""
         return self._stack_layer("view", indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
 
-    def skip(self, n_samples: int) -> _Stack:
+    def skip(self, n_samples: int) -> _Same:
         """All but the first ``n_samples`` samples."""
         return self._stack_layer("view", indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
 
     @explains(METHOD_ARGUMENTS)
-    def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Stack:
+    def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Same:
         """All samples in an order that ``seed``, any integer, and ``epoch`` decide; no array of positions for large iterators.
 
         None draws a seed, which the iterator shows, as do its recipe and :meth:`explain`. Processes that share the samples need
@@ -63,26 +69,26 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         """
         return self._stack_layer("shuffled", seed=secrets.randbelow(10**6) if seed is None else seed, epoch=epoch)
 
-    def repeat(self, times: int) -> _Stack:
+    def repeat(self, times: int) -> _Same:
         """All samples ``times`` times, one pass after the other."""
         return self._stack_layer("repeated", times=times)
 
-    def combine(self, *others: _Stack) -> _Stack:
+    def combine(self, *others: FluentIterator[Any, Any, Any]) -> _Same:
         """These samples, then those of ``others``, one iterator after the other."""
         return self._stack_layer("combined", *others)
 
-    def interleave(self, *others: _Stack, stop: Literal["longest", "shortest"] = "longest") -> _Stack:
+    def interleave(self, *others: FluentIterator[Any, Any, Any], stop: Literal["longest", "shortest"] = "longest") -> _Same:
         """One sample of each iterator in turn, until all are exhausted, or until the first one is."""
         return self._stack_layer("interleaved", *others, stop=stop)
 
     def mix(
         self,
-        *others: _Stack,
+        *others: FluentIterator[Any, Any, Any],
         proportions: Sequence[float],
         seed: int,
         n_samples: int | None = None,
         epoch: int = 0,
-    ) -> _Stack:
+    ) -> _Same:
         """Samples of several iterators in stated proportions, each iterator's in a shuffled order of their own.
 
         The iterator that is exhausted starts again in another order. At every position the number of samples so far differs
@@ -97,11 +103,11 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         """
         return self._stack_layer("mixed", *others, proportions=proportions, seed=seed, n_samples=n_samples, epoch=epoch)
 
-    def resample(self, n_samples: int, *, seed: int, weights: npt.ArrayLike | None = None, epoch: int = 0) -> _Stack:
+    def resample(self, n_samples: int, *, seed: int, weights: npt.ArrayLike | None = None, epoch: int = 0) -> _Same:
         """``n_samples`` samples drawn with replacement, each with a probability in proportion to its weight (None: all alike)."""
         return self._stack_layer("resampled", n_samples=n_samples, seed=seed, weights=weights, epoch=epoch)
 
-    def balance(self, *, seed: int, by: ColumnKey | None = None, n_samples: int | None = None, epoch: int = 0) -> _Stack:
+    def balance(self, *, seed: int, by: ColumnKey | None = None, n_samples: int | None = None, epoch: int = 0) -> _Same:
         """Every class equally often; reads the column ``by``. See ``BalancedDatasetIterator``.
 
         Args:
@@ -115,7 +121,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
     @explains(METHOD_ARGUMENTS)
     def filter(
         self, predicate: Callable[[Any], Any], *, column: ColumnKey | Sequence[ColumnKey] | None = None, batched: bool = False
-    ) -> _Stack:
+    ) -> _Same:
         """The samples for which ``predicate`` is true, found now.
 
         Args:
@@ -126,11 +132,11 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         """
         return self._stack_layer("filtered", predicate=predicate, column=column, batched=batched)
 
-    def sort(self, by: ColumnKey, *, descending: bool = False) -> _Stack:
+    def sort(self, by: ColumnKey, *, descending: bool = False) -> _Same:
         """The samples in the order of a column's values, equal ones in their old order; reads that column now."""
         return self._stack_layer("sorted", by=by, descending=descending)
 
-    def deduplicate(self, by: ColumnKey | Sequence[ColumnKey] | None = None) -> _Stack:
+    def deduplicate(self, by: ColumnKey | Sequence[ColumnKey] | None = None) -> _Same:
         """The first of all samples that are equal, in whole or in the columns ``by``; reads these now."""
         return self._stack_layer("deduplicated", by=by)
 
@@ -149,9 +155,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         arguments = {"stride": stride, "order_by": order_by, "max_gap": max_gap, "overlap": overlap, "group_by": group_by}
         return self._stack_layer("windowed", length=length, **arguments, offsets=offsets)
 
-    def shard(
-        self, rank: int, world: int, *, contiguous: bool = False, uneven: Literal["keep", "pad", "drop"] = "keep"
-    ) -> _Stack:
+    def shard(self, rank: int, world: int, *, contiguous: bool = False, uneven: Literal["keep", "pad", "drop"] = "keep") -> _Same:
         """The part of one of ``world`` ranks, see ``ShardedDatasetIterator``."""
         return self._stack_layer("sharded", rank=rank, world=world, contiguous=contiguous, uneven=uneven)
 
@@ -214,11 +218,13 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         """Samples as tuples of these columns; of dict samples without any, of all keys in their order."""
         return self._stack_layer("tuples", columns=list(columns))
 
-    def zip(self, *others: _Stack) -> _Stack:
+    def zip(self, *others: FluentIterator[Any, Any, Any]) -> _Stack:
         """The columns of several equally long iterators side by side: tuples end to end, dicts united."""
         return self._stack_layer("zipped", *others)
 
-    def encode(self, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, *, fit_on: _Stack | None = None) -> _Stack:
+    def encode(
+        self, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, *, fit_on: FluentIterator[Any, Any, Any] | None = None
+    ) -> _Stack:
         """Columns replaced by what encoders make of them.
 
         Args:
@@ -252,7 +258,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
 
     # ------------------------------------------------------------------ where samples are kept
 
-    def in_memory(self) -> _Stack:
+    def in_memory(self) -> _Same:
         """All samples, read now and kept: as columns where they have one shape, so that they cost no Python objects."""
         return self._stack_layer("in_memory")
 
@@ -263,7 +269,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
         storage: StorageConnector | str | os.PathLike[str] | None = None,
         identifier: str | None = None,
         version: str | None = None,
-    ) -> _Stack:
+    ) -> _Same:
         """Samples kept when they are read: in memory up to ``max_bytes``, or all of them in a resource of ``storage``.
 
         See ``CachedDatasetIterator`` and ``StoredCacheDatasetIterator``.
@@ -342,7 +348,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
 
     # ------------------------------------------------------------------ described
 
-    def at_epoch(self, epoch: int) -> _Stack:
+    def at_epoch(self, epoch: int) -> _Same:
         """The same stack with its random layers (shuffled, mixed, resampled, balanced, random maps) drawn for another epoch."""
         return OPERATIONS["at_epoch"](self, epoch)  # type: ignore[no-any-return]
 
@@ -435,9 +441,9 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold]):
 
     # ------------------------------------------------------------------ inside
 
-    def _stack_layer(self, layer: str, *others: _Stack, **arguments: Any) -> _Stack:
+    def _stack_layer(self, layer: str, *others: Any, **arguments: Any) -> Any:
         """The layer of that name on this iterator (and ``others``)."""
-        return LAYERS[layer]._rebuilt([self, *others], arguments)  # type: ignore[no-any-return]  # an iterator
+        return LAYERS[layer]._rebuilt([self, *others], arguments)
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
         """``by``, or where the target is."""

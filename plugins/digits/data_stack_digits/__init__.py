@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 
 import numpy as np
+import numpy.typing as npt
 
 from data_stack.dataset.factory import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
@@ -13,7 +14,10 @@ from data_stack.formats.csv import read_csv_matrix
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
 from data_stack.io.resource_definition import ResourceDefinition
 
-__all__ = ["DigitsFactory"]
+__all__ = ["DigitsFactory", "Sample"]
+
+Sample = tuple[npt.NDArray[np.uint8], int, int]
+"""The image, and twice the digit."""
 
 _SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
 _SOURCES = (
@@ -51,7 +55,7 @@ class DigitsFactory(DatasetFactory):
                 with prepared.create(f"preprocessed/{split}/{name}.npy") as file:
                     write_npy(file, array)
 
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF[Sample]:
         """The images and digits of one split; rows are read when they are asked for."""
         images, targets = (prepared[f"preprocessed/{split}/{name}.npy"] for name in ("images", "targets"))
         return NumpyDatasetIterator([images, targets, targets])

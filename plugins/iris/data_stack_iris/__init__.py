@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
+
 from data_stack.dataset.factory import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.prepared import Resources
 from data_stack.formats.csv import CSVDatasetIterator
 from data_stack.io.resource_definition import ResourceDefinition
 
-__all__ = ["IrisFactory"]
+__all__ = ["IrisFactory", "Sample"]
+
+Sample = tuple[npt.NDArray[np.float64], int, int]
+"""Four lengths in centimetres, and twice the species."""
 
 _SHA256 = "f13ffa8fdd56fd8e6c8d16d4081a3fbd3114bcd0aae4256c43205169cd9d1449"
 _SOURCES = (
@@ -39,6 +45,6 @@ class IrisFactory(DatasetFactory):
     feature_names = ("sepal length", "sepal width", "petal length", "petal width")
     class_names = ("setosa", "versicolor", "virginica")
 
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF[Sample]:
         """All flowers; the first line of the file holds its counts and the names of the classes."""
         return CSVDatasetIterator(prepared["raw/iris.csv"], header=False, skip_lines=1)
