@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from data_stack.codecs.codec import decode_file
 from data_stack.codecs.registry import codec_of, type_of_bytes
 from data_stack.dataset.declarative import DatasetCard, DatasetFactory
@@ -148,11 +150,14 @@ def _divide(plan: Plan, rows: Sequence[tuple[Any, ...]]) -> dict[str, dict[str, 
 
 
 def _decode_images(names: frozenset[str], sample: Mapping[str, Any]) -> dict[str, Any]:
-    decoded = {name: sample[name] for name in sample if name not in names or sample[name] is None}
-    return {
-        name: decoded[name] if name in decoded else decode_file(codec_of(type_of_bytes(data) or "png"), data, name)
-        for name, data in sample.items()
-    }
+    return {name: _decode(name, data) if name in names else data for name, data in sample.items()}
+
+
+def _decode(name: str, data: Any) -> Any:
+    """A picture; of a list of them, a list."""
+    if data is None or isinstance(data, (list, np.ndarray)):
+        return None if data is None else [_decode(name, each) for each in data]
+    return decode_file(codec_of(type_of_bytes(data) or "png"), data, name)
 
 
 def _folder(part: str) -> str:

@@ -386,6 +386,23 @@ def test_fields_inside_of_fields_without_a_type_are_read(tmp_path: Path, store: 
     assert samples[1]["talk.talk/text"] == []
 
 
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_lists_of_pictures_are_lists_of_arrays(tmp_path: Path, store: Path, is_nested: bool) -> None:
+    pictures = [{"bytes": png(shade, size)} for shade, size in ((1, 3), (2, 5))]
+    data = parquet([{"pictures": pictures}, {"pictures": []}, {"pictures": None}])
+    taken = {"dataType": "sc:ImageObject", "source": column("a.parquet", "pictures", transform={"jsonPath": "bytes"})}
+    inner = {"@type": "cr:Field", "@id": "rows/picture", "name": "picture", **taken}
+    outer = {"@type": "cr:Field", "@id": "rows/all", "name": "all", "isArray": True, "arrayShape": "-1", "subField": [inner]}
+    columns = [outer] if is_nested else [{**inner, "isArray": True, "arrayShape": "-1"}]
+    described = document([file_object("a.parquet", data, "application/x-parquet")], rows=columns)
+
+    samples = data_stack.from_croissant(publish(tmp_path / "set", described, a__parquet=data), store)
+
+    found = [sample["all.picture" if is_nested else "picture"] for sample in samples]
+    assert [picture.shape for picture in found[0]] == [(2, 3, 3), (2, 5, 3)]
+    assert found[1:] == [[], None]
+
+
 def test_times_of_day_are_read_as_those_of_parquet(tmp_path: Path, store: Path) -> None:
     data = b"at,text\n01:02:03,x\n23:59:59,y\n"
     described = document([file_object("a.csv", data, "text/csv")], rows=fields("rows", {"fileObject": "a.csv"}, at="sc:Time"))
