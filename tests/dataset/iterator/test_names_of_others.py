@@ -125,7 +125,7 @@ def test_a_wrapper_of_a_client_that_keeps_its_samples_elsewhere_has_the_names() 
         def __len__(self) -> int:
             return 3
 
-        def __getitem__(self, index: int) -> Any:
+        def __getitem__(self, index: Any) -> Any:
             return self.samples[index]
 
     wrapper: Any = Wrapper()
