@@ -6,12 +6,11 @@ at https://huggingface.co/docs/hub/datasets-file-names-and-splits.
 
 from __future__ import annotations
 
+import fnmatch
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-from fsspec.utils import glob_translate
 
 from data_stack.exception import CatalogueError, RevisionNotFoundError
 from data_stack.util.suggestions import did_you_mean
@@ -85,9 +84,28 @@ def _by_patterns(paths: Sequence[str], folder: str, given: Any) -> dict[str, lis
     found: dict[str, dict[str, None]] = {}
     for split, patterns in splits:
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
-            matches = re.compile(glob_translate(posixpath.normpath(posixpath.join(folder, pattern)))).fullmatch
-            found.setdefault(str(split), {}).update(dict.fromkeys(filter(matches, paths)))
+            parts = posixpath.normpath(posixpath.join(folder, pattern)).split("/")
+            found.setdefault(str(split), {}).update(dict.fromkeys(path for path in paths if _matches(path, parts)))
     return {split: list(files) for split, files in found.items()}
+
+
+def _matches(path: str, parts: Sequence[str]) -> bool:
+    """Whether a path matches a glob with ``**``, part by part: a regular expression of a hostile ``*a*a*a*b`` would not end."""
+    parts = [*parts, "*"] if parts[-1] == "**" else parts
+    reached = _after_folders({0}, parts)
+    for name in path.split("/"):
+        stay = {number for number in reached if number < len(parts) and parts[number] == "**"}
+        step = {number + 1 for number in reached - stay if number < len(parts) and fnmatch.fnmatchcase(name, parts[number])}
+        reached = _after_folders(stay | step, parts)
+    return len(parts) in reached
+
+
+def _after_folders(reached: set[int], parts: Sequence[str]) -> set[int]:
+    """The parts of a glob that can come next, where ``**`` may also stand for no folder."""
+    for number in range(min(reached, default=0), len(parts)):
+        if number in reached and parts[number] == "**":
+            reached.add(number + 1)
+    return reached
 
 
 def _by_names(paths: Sequence[str], folder: str) -> dict[str, list[str]]:

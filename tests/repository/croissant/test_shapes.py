@@ -238,6 +238,16 @@ def test_paths_that_find_different_numbers_of_values_are_an_error(tmp_path: Path
         data_stack.from_croissant(publish(tmp_path / "set", described, a__json=data), store)
 
 
+def test_a_file_of_json_that_is_too_large_is_an_error(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA_STACK_MAX_REQUEST_BYTES", "100000")
+    data = gzip.compress(b"[" + b"1," * 100_000 + b"1]")
+    columns = fields("rows", {"fileObject": "a.json.gz"}, n=in_json("a.json.gz", "$[*]", "sc:Integer"))
+    described = document([file_object("a.json.gz", data, "application/json")], rows=columns)
+
+    with pytest.raises(PreparationError, match=r"a\.json\.gz"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__json__gz=data), store)
+
+
 def of_set(name: str, what: str, kind: str, **transform: Any) -> dict[str, Any]:
     more = {"transform": transform} if transform else {}
     return {"dataType": kind, "source": {"fileSet": {"@id": name}, "extract": {"fileProperty": what}, **more}}
