@@ -159,7 +159,7 @@ def test_several_record_sets_are_read_by_their_identifiers(tmp_path: Path, store
 
 def test_inline_data_may_be_long(tmp_path: Path, store: Path) -> None:
     described = table()
-    rows = {"field": [{"@type": "cr:Field", "@id": "more/n", "name": "n", "dataType": "sc:Integer"}]}
+    rows: dict[str, Any] = {"field": [{"@type": "cr:Field", "@id": "more/n", "name": "n", "dataType": "sc:Integer"}]}
     rows["data"] = [{"more/n": n} for n in range(60_000)]
     described["recordSet"] = [{"@type": "cr:RecordSet", "@id": "more", "name": "more", **rows}]
 
