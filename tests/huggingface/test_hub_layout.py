@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from data_stack_huggingface.layout import split_files
 from datasets.data_files import DataFilesPatternsDict, get_data_patterns, sanitize_patterns
+from fsspec.utils import glob_translate
 
 from data_stack.exception import CatalogueError, RevisionNotFoundError
 
@@ -75,3 +77,30 @@ def test_the_default_configuration_is_marked_or_alone_or_called_so() -> None:
 def test_a_damaged_card_is_an_error(configs: Any) -> None:
     with pytest.raises(CatalogueError, match=r"configs in the card of hf:s are damaged"):
         split_files("s", {"configs": configs}, ["a.parquet"], None)
+
+
+def test_hostile_patterns_of_a_card_end() -> None:
+    paths = [f"{'a' * 100}/{'a' * 200}.parquet"]
+
+    with pytest.raises(CatalogueError, match="no files match"):
+        split_files("s", {"configs": [{"data_files": "**/" * 50 + "*a" * 50 + "*b"}]}, paths, None)
+
+
+def test_a_pattern_with_folders_of_any_depth_matches_as_in_fsspec() -> None:
+    paths = ["a.parquet", "x/a.parquet", "x/y/a.parquet", "x/y/z/b.parquet", "y/a.parquet"]
+    for pattern in (
+        "**",
+        "x/**",
+        "**/a.parquet",
+        "x/**/*.parquet",
+        "**/y/**/*.parquet",
+        "*/a.parquet",
+        "x/*/?.parquet",
+        "**/**",
+        "*",
+    ):
+        expected = [path for path in paths if re.fullmatch(glob_translate(pattern), path)]
+
+        found = split_files("s", {"configs": [{"data_files": pattern}]}, paths, None)
+
+        assert found.get("train", []) == expected, pattern

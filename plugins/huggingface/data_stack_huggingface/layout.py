@@ -7,6 +7,7 @@ and sorted within a pattern.
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import mimetypes
 import posixpath
@@ -14,8 +15,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
-
-from fsspec.utils import glob_translate
 
 from data_stack.exception import CatalogueError, RevisionNotFoundError
 from data_stack.util.suggestions import did_you_mean
@@ -199,15 +198,34 @@ def _as_told(paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[
 def _matcher(pattern: str) -> Callable[[str], bool]:
     """Whether a path matches a pattern, which has to name hidden files and folders, and those of Python, to match them."""
     pattern = posixpath.normpath(pattern)
-    matches, n_special = re.compile(glob_translate(pattern)).fullmatch, _n_special(pattern)
+    parts, n_special = pattern.split("/"), _n_special(pattern)
     words = re.split("[*?]", re.sub(r"\[!?]?[^]]*]", "*", pattern))
     word = max((each.strip("/") for each in words), key=len)  # looked for first, which is far faster
-    return lambda path: word in path and bool(matches(path)) and _n_special(path) == n_special
+    return lambda path: word in path and _matches(path, parts) and _n_special(path) == n_special
 
 
 def _n_special(path: str) -> tuple[int, int]:
     *folders, name = path.split("/")
     return sum(part.startswith(".") and part != "." for part in (*folders, name)), sum(part.startswith("__") for part in folders)
+
+
+def _matches(path: str, parts: Sequence[str]) -> bool:
+    """Whether a path matches a glob with ``**``, part by part: a regular expression of a hostile ``*a*a*a*b`` would not end."""
+    parts = [*parts, "*"] if parts[-1] == "**" else parts
+    reached = _after_folders({0}, parts)
+    for name in path.split("/"):
+        stay = {number for number in reached if number < len(parts) and parts[number] == "**"}
+        step = {number + 1 for number in reached - stay if number < len(parts) and fnmatch.fnmatchcase(name, parts[number])}
+        reached = _after_folders(stay | step, parts)
+    return len(parts) in reached
+
+
+def _after_folders(reached: set[int], parts: Sequence[str]) -> set[int]:
+    """The parts of a glob that can come next, where ``**`` may also stand for no folder."""
+    for number in range(min(reached, default=0), len(parts)):
+        if number in reached and parts[number] == "**":
+            reached.add(number + 1)
+    return reached
 
 
 def _by_names(paths: Sequence[str], folder: str) -> dict[str, list[str]]:

@@ -33,6 +33,7 @@ from croissant_documents import (
 import data_stack
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, PreparationError
 from data_stack.repository.croissant import rows, sources
+from data_stack.testing.web_server import ScriptedServer
 
 
 @pytest.fixture
@@ -238,6 +239,16 @@ def test_paths_that_find_different_numbers_of_values_are_an_error(tmp_path: Path
         data_stack.from_croissant(publish(tmp_path / "set", described, a__json=data), store)
 
 
+def test_a_file_of_json_that_is_too_large_is_an_error(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA_STACK_MAX_REQUEST_BYTES", "100000")
+    data = gzip.compress(b"[" + b"1," * 100_000 + b"1]")
+    columns = fields("rows", {"fileObject": "a.json.gz"}, n=in_json("a.json.gz", "$[*]", "sc:Integer"))
+    described = document([file_object("a.json.gz", data, "application/json")], rows=columns)
+
+    with pytest.raises(PreparationError, match=r"a\.json\.gz"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__json__gz=data), store)
+
+
 def of_set(name: str, what: str, kind: str, **transform: Any) -> dict[str, Any]:
     more = {"transform": transform} if transform else {}
     return {"dataType": kind, "source": {"fileSet": {"@id": name}, "extract": {"fileProperty": what}, **more}}
@@ -290,6 +301,30 @@ def test_files_of_a_folder_are_read_as_mlcroissant_reads_them_and_again_when_the
     assert [(sample["n"], sample["split"]) for sample in samples] == [(5, "test"), (6, "test"), (0, "train"), (1, "train")]
     assert [sample["n"] for sample in changed] == [5, 6, 9, 9, 9]
     check_equal(changed, records_of(place, "rows"))
+
+
+def test_names_with_characters_of_globs_are_names_where_they_are_escaped(tmp_path: Path, store: Path) -> None:
+    columns = fields("rows", {"fileSet": "files"}, id="sc:Integer")
+    place = publish(tmp_path / "set", document([folder_files("x[[]1].csv", "text/csv")], rows=columns))
+    (place.parent / "x[1].csv").write_bytes(CSV)
+    (place.parent / "x1.csv").write_bytes(b"id\n9\n")
+
+    samples = data_stack.from_croissant(place, store)
+
+    assert [sample["id"] for sample in samples] == [1, 2]
+    check_equal(samples, records_of(place, "rows"))
+
+
+def test_a_folder_on_a_web_server_is_an_error_that_says_why(tmp_path: Path, store: Path) -> None:
+    server = ScriptedServer()
+    columns = fields("rows", {"fileSet": "files"}, id="sc:Integer")
+    place = server.serve("/croissant.json", json.dumps(document([folder_files("*.csv", "text/csv")], rows=columns)).encode())
+
+    try:
+        with pytest.raises(ConfigError, match="nothing lists the files of a web server"):
+            data_stack.from_croissant(place, store)
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize("includes", ["../*.csv", "/etc/*", "x/../../*.csv", "link/*", "data/*"])

@@ -19,6 +19,7 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.io.folder import folder_of
 from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.testing.web_server import ScriptedServer
 
 ROWS = {
     "train": [{"id": index, "weight": index / 4, "name": f"nº {index}"} for index in range(5)],
@@ -109,6 +110,22 @@ def test_mlcroissant_reads_the_samples_of_parquet_files(tmp_path: Path, register
     assert [row["train/id"] for row in records["train"]] == [row["id"] for row in ROWS["train"]]
     assert {split: list(back[split]) for split in ROWS} == ROWS
     assert splits["test"][0] == ROWS["test"][0]
+
+
+def test_a_document_and_its_files_are_read_from_a_web_server(tmp_path: Path, register: Callable[..., str]) -> None:
+    data_stack.load(register(Weights), storage=tmp_path)
+    folder = tmp_path / "weights" / "1.2.0"
+    server = ScriptedServer()
+    for path in folder.rglob("*.parquet"):
+        server.serve(f"/{path.relative_to(folder)}", path.read_bytes())
+    place = server.serve("/croissant.json", json.dumps(data_stack.to_croissant("weights", tmp_path)).encode())
+
+    try:
+        back = data_stack.from_croissant(place, tmp_path / "store")
+    finally:
+        server.close()
+
+    assert {split: list(back[split]) for split in ROWS} == ROWS
 
 
 @pytest.mark.parametrize(
