@@ -130,6 +130,16 @@ def test_sparse_rows_have_what_they_leave_out(server: ScriptedServer) -> None:
     assert list(rows) == [{"a": 2.0, "b": 0.0, "class": 0}, {"a": 0.0, "b": 3.0, "class": 1}]
 
 
+def test_sparse_rows_may_have_dates_and_long_integers(server: ScriptedServer) -> None:
+    text = "@RELATION a\n@ATTRIBUTE d DATE yyyy-MM-dd\n@ATTRIBUTE n NUMERIC\n@DATA\n{0 2020-01-02}\n{1 9007199254740993}\n{}\n"
+    features = [feature("d", data_type="date"), feature("n")]
+    describe(server, 24, text, features, format="Sparse_ARFF", row_id_attribute=None, default_target_attribute=None)
+
+    rows = list(data_stack.load("openml:24", split="all"))
+
+    assert rows == [{"d": np.datetime64("2020-01-02"), "n": 0}, {"d": None, "n": 9007199254740993}, {"d": None, "n": 0}]
+
+
 def test_names_have_versions(server: ScriptedServer) -> None:
     listed = [{"did": 61, "name": "flowers", "version": 2, "status": "active"}, {"did": 5, "name": "flowers", "version": 1}]
     server.serve("/json/data/list/data_name/flowers/limit/100/status/active", json.dumps({"data": {"dataset": listed}}).encode())

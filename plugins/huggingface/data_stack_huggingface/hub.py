@@ -88,7 +88,10 @@ def _ask(repo: str, path: str, shape: Any, params: Mapping[str, Any]) -> Any:
         CatalogueError: its answer has another form than is documented.
     """
     url = f"{endpoint()}/api/datasets{path}"
-    answer = ask_json(url, f"the Hub for hf:{repo}", shape, params=params, own_headers=build_hf_headers())
+    try:
+        answer = ask_json(url, f"the Hub for hf:{repo}", shape, params=params, own_headers=build_hf_headers())
+    except exception.CatalogueBusyError as error:
+        raise exception.CatalogueBusyError(f"{error}, or {_LOG_IN}, which allows more") from None
     if answer.status != 200:
         raise _explain(repo, answer.status, answer.headers.get("X-Error-Code", ""), answer.headers.get("X-Error-Message", ""))
     return answer.value

@@ -70,7 +70,10 @@ def read_arff(text: str, *, is_sparse: bool) -> tuple[list[Attribute], Callable[
     except arff.ArffException as error:
         raise ValueError(str(error)) from error
     attributes = [Attribute(name, *kind) for (name, _), kind in zip(loaded["attributes"], kinds, strict=True)]
-    omitted = [type_[0] if isinstance(type_, list) else "0" for _, type_ in loaded["attributes"]]
+    omitted = [
+        type_[0] if isinstance(type_, list) else None if attribute.kind == "date" else "0"
+        for attribute, (_, type_) in zip(attributes, loaded["attributes"], strict=True)
+    ]
 
     def values(position: int) -> list[str | None]:
         rows = loaded["data"]
