@@ -427,7 +427,7 @@ def load_by_lock(
     """
     locked = LockFile.read(path)
     entry = locked.entry(name)
-    connector = as_storage_connector(storage)
+    connector = None if storage is None else as_storage_connector(storage)  # a registered factory may have its own
     versioned = name if entry.get("version") is None else f"{name}@{entry['version']}"
     config = _choose(name, entry["configurations"], config)
     try:

@@ -98,6 +98,20 @@ def test_a_changed_open_of_the_same_version_is_an_error(lock_path: Path, store: 
     assert "Register the dataset with the code that it had then" in checked.message
 
 
+def test_a_factory_with_a_store_of_its_own_is_compared_too(tmp_path: Path, store: StorageConnector) -> None:
+    repository, path = data_stack.default_repository(), tmp_path / "data_stack.lock"
+    repository.register("numbers", numbers_class()(store), replace=True)
+    data_stack.lock("numbers", path=path)
+
+    same = data_stack.load("numbers", "train", lock=path)
+    repository.register("numbers", numbers_class(add=100)(store), replace=True)
+
+    assert [number for number, _, _ in same] == list(range(10))
+    with pytest.raises(LockError, match="samples of 'train' differ"):
+        data_stack.load("numbers", "train", lock=path)
+    assert [each.what for each in LockFile.read(path).check()] == ["samples"]
+
+
 def test_a_flipped_digest_of_the_lock_is_an_error(lock_path: Path, store: StorageConnector) -> None:
     text = lock_path.read_text()
     digest = LockFile.read(lock_path).datasets["numbers"]["configurations"][0]["splits"]["test"]["samples"]
