@@ -163,12 +163,12 @@ def present_values(column: _Array) -> tuple[_Array, npt.NDArray[np.bool_]]:
         column: shape ``(n, ...)``; of numpy's numbers and times ``(n,)``.
     """
     missing = missing_in(column)
-    if column.dtype != object:
-        return column[~missing], missing
-    present: list[Any] = [value for value, is_absent in zip(column, missing, strict=True) if not is_absent]
-    if present and all(isinstance(value, datetime.date) for value in present):
-        present = list(map(_as_time, present))
-    return stack_values(present), missing
+    present: Any = column[~missing]
+    if column.dtype != object or str in set(map(type, present)):
+        return present, missing
+    if len(present) and all(isinstance(value, datetime.date) for value in present):
+        present = map(_as_time, present)
+    return stack_values(list(present)), missing
 
 
 def _as_time(value: datetime.date) -> np.datetime64:

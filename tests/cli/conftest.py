@@ -12,7 +12,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -105,11 +105,12 @@ def _read_all(master: int, shown: io.BytesIO, answer: bytes) -> None:
 
 
 @pytest.fixture
-def process(store: Path) -> Callable[..., subprocess.Popen[bytes]]:
-    """Starts the command in a process of its own; environment variables may be given by name."""
+def process(store: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts the command in a process of its own, which ends with the test; environment variables may be given by name."""
+    started: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        running = subprocess.Popen(
             [sys.executable, "-m", "data_stack.cli", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -118,8 +119,14 @@ def process(store: Path) -> Callable[..., subprocess.Popen[bytes]]:
             # Background jobs of a shell ignore interrupts, and their children inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
+        started.append(running)
+        return running
 
-    return start
+    yield start
+    for running in started:
+        running.kill()  # of a test that failed
+        with running:
+            pass
 
 
 @pytest.fixture
