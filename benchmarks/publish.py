@@ -17,7 +17,7 @@ import numpy as np
 from harness import MIB, Results, answer_of, machine, parser_of
 
 import data_stack
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory
+from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats import NumpyDatasetIterator, write_npy
 from data_stack.testing.web_server import ScriptedServer
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from data_stack.dataset.factory import InformedDatasetFactory
 
 import data_stack
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.encoders import ContinuousEncoder
-from data_stack.dataset.factory import InformedDatasetFactory
 from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF, DatasetIteratorView, SequenceDatasetIterator
 from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
@@ -26,6 +25,7 @@ from data_stack.dataset.splitter import (
     StratifiedSplitterImpl,
 )
 from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError, RetrievalError
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.resources import ResourceFactory, StreamedResource
 from data_stack.io.retriever import RetrieverFactory

@@ -15,12 +15,12 @@ import numpy as np
 from data_stack.browse.cells import cell_text, full_text
 from data_stack.browse.query import Condition, Search, compare, find_alike, histograms, parse_conditions
 from data_stack.browse.table import Table
-from data_stack.dataset.display.pictures import as_png
-from data_stack.dataset.display.samples import overlays_of
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.reports.leakage import find_duplicates
-from data_stack.dataset.reports.markup import readable
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.show.leakage import find_duplicates
+from data_stack.show.markup import readable
+from data_stack.show.pictures import as_png
+from data_stack.show.samples import overlays_of
 
 _MAX_SAMPLES: Final = 200
 _MOST_CELLS: Final = 40

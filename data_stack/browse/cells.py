@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.dataset.display.kinds import shorten
-from data_stack.dataset.display.samples import label_text
-from data_stack.dataset.reports.markup import printable
+from data_stack.show.kinds import shorten
+from data_stack.show.markup import printable
+from data_stack.show.samples import label_text
 
 _CELL_CHARACTERS: Final = 160
 _MOST_CHARACTERS: Final = 20_000

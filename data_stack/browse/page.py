@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from data_stack.browse.query import compare
 from data_stack.browse.table import Table as Samples
-from data_stack.dataset.display.page import IteratorPage
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.reports.markup import (
+from data_stack.reproduce.dataset_report import DatasetReport
+from data_stack.show.markup import (
     Beside,
     Block,
     Facts,
@@ -23,7 +23,7 @@ from data_stack.dataset.reports.markup import (
     readable,
     whole_page,
 )
-from data_stack.display.report import DatasetReport
+from data_stack.show.page import IteratorPage
 
 _N_SAMPLES: Final = 48
 _N_BYTES: Final = 1_100_000  # of all pictures, before base64

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.browse.table import BrowsedColumn, Table, Values, number_of, plain
-from data_stack.dataset.reports.markup import readable
 from data_stack.exception import ConfigError
-from data_stack.util.stacked_values import missing_in, objects
+from data_stack.show.markup import readable
 from data_stack.util.untrusted_text import parse_json
+from data_stack.values.stacked_values import missing_in, objects
 
 _MOST_CONDITIONS: Final = 32
 _MOST_BARS: Final = 200

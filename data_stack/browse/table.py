@@ -14,16 +14,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.display.kinds import Kind, look_at
-from data_stack.dataset.display.samples import hints_of, part_of
 from data_stack.dataset.iterator import Column, DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.stacking import join_columns, stack_values
-from data_stack.dataset.reports.column_statistics import columns_of_samples
-from data_stack.dataset.reports.markup import readable
-from data_stack.dataset.reports.target_distribution import plain_value
+from data_stack.show.column_statistics import columns_of_samples
+from data_stack.show.kinds import Kind, look_at
+from data_stack.show.markup import readable
+from data_stack.show.samples import hints_of, part_of
+from data_stack.show.target_distribution import plain_value
 from data_stack.util.byte_cache import ByteCache
-from data_stack.util.stacked_values import is_missing, is_null, present_values
+from data_stack.values.stacked_values import is_missing, is_null, present_values
+from data_stack.values.stacking import join_columns, stack_values
 
 Values = npt.NDArray[Any]
 """Plain values of a column, shape ``(n,)``: numbers, times, or objects that are str or None."""
@@ -56,7 +56,7 @@ class BrowsedColumn:
         kind: what its values are shown as.
         is_plain: whether its values are single numbers, times or texts, which can be filtered.
         has_picture: whether its values are shown as pictures.
-        hint: what the meta says of it, see :func:`~data_stack.dataset.display.pictures.kind_of_value`.
+        hint: what the meta says of it, see :func:`~data_stack.show.pictures.kind_of_value`.
         class_names: names of the values 0, 1 …; empty without names.
     """
 

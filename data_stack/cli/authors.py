@@ -55,7 +55,7 @@ def check(settings: Settings, name: str) -> int:
     data_stack.testing.DatasetContract: digests, mirrors, broken downloads, kills, processes, stores. --offline leaves out
     what needs the network. Runs the code of the plugin; takes several times its preparation.
     """
-    from data_stack.dataset.declarative import DatasetFactory
+    from data_stack.factories.declarative import DatasetFactory
     from data_stack.repository.repository import default_repository
 
     if importlib.util.find_spec("pytest") is None:

@@ -24,8 +24,8 @@ from data_stack.cli.settings import (
     print_json,
     takes_settings,
 )
-from data_stack.dataset.reports.markup import size_text, whole_page
 from data_stack.exception import DatasetNotFoundError, PluginError
+from data_stack.show.markup import size_text, whole_page
 
 __all__ = ["data_stack"]
 
@@ -57,7 +57,7 @@ def list_datasets(settings: Settings, versions: bool) -> None:
     """
     from data_stack.plugins.manager import default_manager
     from data_stack.plugins.record import DATASETS_GROUP
-    from data_stack.repository.inventory import take_inventory
+    from data_stack.stores.inventory import take_inventory
 
     connector = settings.existing_connector(may_be_new=True)
     records = [record for record in default_manager().records() if record.group == DATASETS_GROUP]
@@ -170,7 +170,7 @@ def prepare(
 
     connector = settings.connector()
     if dry_run:
-        from data_stack.repository.planning import plan
+        from data_stack.reproduce.planning import plan
 
         found = plan(name, connector)
         if settings.as_json:
@@ -225,7 +225,7 @@ def report(
         raise click.UsageError("--json and --format both say how to print")
     if page is not None and report_format is not None:
         raise click.UsageError("--html writes a file, and --format prints; give one of them")
-    from data_stack.display.report import DatasetReport
+    from data_stack.reproduce.dataset_report import DatasetReport
 
     document = DatasetReport.of(name, storage=settings.connector(), config=parse_options(options), **what)
     if page is not None:

@@ -7,15 +7,15 @@ import os
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from data_stack.dataset.declarative import DatasetFactory, PreparationReport, dataset_folder
 from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError
+from data_stack.factories.declarative import DatasetFactory, PreparationReport, dataset_folder
 from data_stack.plugins.manager import default_manager
-from data_stack.repository.inventory import take_inventory
 from data_stack.repository.repository import default_repository
+from data_stack.stores.inventory import take_inventory
 from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from data_stack.dataset.engine import PreparationEngine
+    from data_stack.factories.engine import PreparationEngine
     from data_stack.io.storage_connectors import StorageConnector
 
 

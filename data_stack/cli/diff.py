@@ -9,7 +9,7 @@ import click
 
 from data_stack.cli.completion import complete_names
 from data_stack.cli.settings import Settings, echo, print_blocks, print_json, takes_settings
-from data_stack.dataset.reports.markup import whole_page
+from data_stack.show.markup import whole_page
 
 
 @click.command()
@@ -25,8 +25,8 @@ def diff(settings: Settings, first: str, second: str, key: str | None, other_sto
     FIRST and SECOND are names, such as digits@1.0.0. Lists samples that were added, removed, moved to another split,
     relabelled and, with --key, changed. Exits with 1 if they differ.
     """
-    from data_stack.display.difference import diff as compare
     from data_stack.repository.repository import default_repository
+    from data_stack.reproduce.difference import diff as compare
 
     def load(name: str, storage: Any) -> Any:
         return default_repository().load(name, None, storage)

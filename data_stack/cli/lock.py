@@ -12,7 +12,7 @@ from data_stack.cli.completion import complete_names
 from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_json
 
 if TYPE_CHECKING:
-    from data_stack.repository.lock_differences import Difference
+    from data_stack.reproduce.lock_differences import Difference
 
 __all__ = ["lock"]
 
@@ -41,7 +41,7 @@ def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
 
     Prepares each dataset if necessary, and reads all its samples once. NAME may be name@version.
     """
-    from data_stack.repository.lock import LockFile
+    from data_stack.reproduce.lock import LockFile
 
     locked = LockFile.read(path) if os.path.exists(path) else LockFile()
     for name in names:
@@ -64,7 +64,7 @@ def check(context: click.Context, settings: Settings, path: str, samples: bool |
 
     Retrieves nothing. Exits with 1 if something differs.
     """
-    from data_stack.repository.lock import LockFile
+    from data_stack.reproduce.lock import LockFile
 
     _tell(context, settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True), samples=samples))
 
@@ -87,7 +87,7 @@ def restore(context: click.Context, settings: Settings, path: str, samples: bool
 
     Exits with 1 if something differs, and names it: a plugin, a version, a source, prepared bytes, samples, a stack.
     """
-    from data_stack.repository.lock import LockFile
+    from data_stack.reproduce.lock import LockFile
 
     if wrong := [each for each in sources if not all(each.partition("="))]:
         raise click.BadParameter(f"{wrong[0]!r} is not of the form OLD=NEW", param_hint="--source")

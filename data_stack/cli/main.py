@@ -28,8 +28,8 @@ from data_stack.cli.search import search
 from data_stack.cli.settings import SWITCHES, Settings, echo
 from data_stack.cli.show import show
 from data_stack.cli.stores import copy, du, gc, remove, verify
-from data_stack.dataset.reports.markup import printable
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
+from data_stack.show.markup import printable
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 

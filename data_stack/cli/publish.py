@@ -20,7 +20,7 @@ def publish(settings: Settings, name: str, destination: str) -> None:
     Prepares the dataset first if it is not ready. What is published never changes; an interrupted command goes on where it was.
     Prints the digest that pins the dataset behind the # of its URL.
     """
-    from data_stack.repository.publishing import publish as publish_dataset
+    from data_stack.stores.publishing import publish as publish_dataset
 
     pin = publish_dataset(name, destination, settings.connector())
     if settings.as_json:

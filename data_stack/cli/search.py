@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_columns, print_json
-from data_stack.dataset.reports.markup import size_text
+from data_stack.show.markup import size_text
 
 
 @click.command()

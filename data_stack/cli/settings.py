@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 import click
 
 from data_stack.cli.completion import complete_places
-from data_stack.dataset.reports.markup import Block, Facts, Heading, Table, as_text, columns, fact_lines, printable
 from data_stack.exception import ConfigError
+from data_stack.show.markup import Block, Facts, Heading, Table, as_text, columns, fact_lines, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

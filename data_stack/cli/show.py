@@ -74,15 +74,15 @@ def show(
 
 def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> None:
     """Show samples as pictures or blocks if the terminal can, otherwise as lines of text."""
-    from data_stack.dataset.display.kinds import look_at
+    from data_stack.show.kinds import look_at
 
     samples = _choose_samples(iterator, n_samples, seed)
     console = None if settings.as_json else terminal()
     looks = [look_at(value, "image") for _, _, value in samples] if console is not None and console.color_system else []
     if console is not None and looks and all(look.is_picture for look in looks):
         from data_stack.cli.pictures import find_protocol, print_picture, print_tiles
-        from data_stack.dataset.display.pictures import span_of, to_pixels
         from data_stack.display import contact_sheet
+        from data_stack.show.pictures import span_of, to_pixels
 
         protocol = find_protocol()
         if protocol is not None:
@@ -101,7 +101,7 @@ def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, 
 
 def _choose_samples(iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> list[tuple[int, str, Any]]:
     """Positions, labels and values, as on a contact sheet."""
-    from data_stack.dataset.display.samples import choose, default_keys, label_text, part_of
+    from data_stack.show.samples import choose, default_keys, label_text, part_of
 
     if not len(iterator):
         return []
@@ -114,7 +114,7 @@ def _choose_samples(iterator: DatasetIteratorIF, n_samples: int, seed: int | Non
 
 
 def _text_of(value: Any) -> str:
-    from data_stack.dataset.display.kinds import shorten
+    from data_stack.show.kinds import shorten
 
     if getattr(value, "ndim", 0) > 1:
         return f"{value.dtype} {' × '.join(map(str, value.shape))}"

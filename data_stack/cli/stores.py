@@ -18,7 +18,7 @@ from data_stack.cli.settings import (
     print_json,
     takes_settings,
 )
-from data_stack.dataset.reports.markup import size_text
+from data_stack.show.markup import size_text
 
 _name = click.argument("name", metavar="NAME", shell_complete=complete_names)
 _names = click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_names)
@@ -37,7 +37,7 @@ def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
     Reads every resource of the datasets NAME, or of the whole store, and compares it with the checksums of the store and the
     manifest. Needs no plugin. Exits with 1 if a resource is damaged or missing. `gc --dry-run` lists garbage.
     """
-    from data_stack.repository.verification import verify_storage
+    from data_stack.stores.verification import verify_storage
 
     _check_names(names)
     found = verify_storage(settings.existing_connector(), names, n_threads=n_threads)
@@ -76,8 +76,8 @@ def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], *
     if settings.storage is not None:
         raise click.UsageError("copy takes its stores as SRC and DST, not --storage")
     from data_stack.exception import IncompleteCopyError, StorageError
-    from data_stack.repository.copies import copy_datasets
     from data_stack.repository.default_storage import as_storage_connector, check_there
+    from data_stack.stores.copies import copy_datasets
 
     there = as_storage_connector(source)
     check_there(there)
@@ -125,7 +125,7 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
     _check_names((name,))
     if version is not None and all_versions:
         raise click.UsageError("--version and --all-versions exclude each other")
-    from data_stack.repository.removal import remove_dataset
+    from data_stack.stores.removal import remove_dataset
 
     connector = settings.connector()
     run = functools.partial(remove_dataset, name, connector, version=version, all_versions=all_versions)
@@ -160,7 +160,7 @@ def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     Deletes what crashed writers left at once, and replaced versions and unreferenced content after the grace period. May run
     beside readers and writers, and be interrupted and run again.
     """
-    from data_stack.repository.removal import collect_garbage
+    from data_stack.stores.removal import collect_garbage
 
     connector = settings.existing_connector()
     garbage = collect_garbage(connector, 3600.0 * grace_hours, dry_run=dry_run)
@@ -185,7 +185,7 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
     content once. Reads no data. `gc --dry-run` lists garbage.
     """
     _check_names(names)
-    from data_stack.repository.inventory import disk_usage
+    from data_stack.stores.inventory import disk_usage
 
     facts = asdict(disk_usage(settings.existing_connector(), names))
     if settings.as_json:

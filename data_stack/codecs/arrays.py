@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.codecs.registry import register_codec
-from data_stack.util.exact import as_array
-from data_stack.util.stacked_values import exact_array
+from data_stack.values.exact import as_array
+from data_stack.values.stacked_values import exact_array
 
 #: dtype.str of what has values in its own bytes: no Python objects, no strings of varying length, no fields.
 _DTYPE = re.compile(r"[<>|=](?:[biufcV][0-9]{1,9}|[SU][0-9]{1,9}|[mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,7}\])?)", re.ASCII)

@@ -16,7 +16,7 @@ from data_stack.dataset.encoders.transformer import EncoderLike
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator, column_keys
-from data_stack.dataset.iterator.encoded import EncodedAccess, check_encoders
+from data_stack.dataset.iterator.layers.encoded import EncodedAccess, check_encoders
 from data_stack.dataset.iterator.registry import OPERATIONS, operation
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 

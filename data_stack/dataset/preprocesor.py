@@ -1,7 +1,7 @@
-"""The original's misspelt name of :mod:`data_stack.dataset.preprocessor`."""
+"""The original's misspelt name of :mod:`data_stack.factories.preprocessor`."""
 
 from __future__ import annotations
 
-from data_stack.dataset.preprocessor import PreprocessingHelpers
+from data_stack.factories.preprocessor import PreprocessingHelpers
 
 __all__ = ["PreprocessingHelpers"]

@@ -1,3 +1,3 @@
-from data_stack.dataset.display.contact_sheet import contact_sheet as contact_sheet
-from data_stack.display.difference import DatasetDiff as DatasetDiff
-from data_stack.display.report import DatasetReport as DatasetReport
+from data_stack.reproduce.dataset_report import DatasetReport as DatasetReport
+from data_stack.reproduce.difference import DatasetDiff as DatasetDiff
+from data_stack.show.contact_sheet import contact_sheet as contact_sheet

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from data_stack.exception import ConfigError, TaskError
-from data_stack.loader.workers.channel import Channel, Parcel
-from data_stack.loader.workers.pickling import dump, dump_error, load
+from data_stack.processes.channel import Channel, Parcel
+from data_stack.processes.pickling import dump, dump_error, load
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from collections.abc import Callable, Generator, Mapping
 from multiprocessing.connection import wait as connection_wait
 from typing import Any, TypeVar
 
-from data_stack.dataset.engine import PreparationEngine
 from data_stack.distributed.attempts import Failure, pack
 from data_stack.exception import ConfigError
-from data_stack.loader.workers.channel import Parcel
-from data_stack.loader.workers.child_process import ChildProcess
+from data_stack.factories.engine import PreparationEngine
+from data_stack.processes.channel import Parcel
+from data_stack.processes.child_process import ChildProcess
 from data_stack.util.logger import logger
 from data_stack.util.processors import n_processors
 

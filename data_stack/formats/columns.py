@@ -21,8 +21,8 @@ from data_stack.io.content import contents_of_resources
 from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
-from data_stack.util.exact import python_values
 from data_stack.util.forks import ForkLock
+from data_stack.values.exact import python_values
 
 
 class Column(ABC):

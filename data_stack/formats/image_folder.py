@@ -19,7 +19,6 @@ from typing import Any, Final, Literal
 from data_stack.codecs.codec import decode_file
 from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
-from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import (
     ConfigError,
@@ -36,6 +35,7 @@ from data_stack.util.logger import logger
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
+from data_stack.values.stacking import stack_values
 
 METADATA: Final = ("metadata.jsonl", "metadata.csv")
 #: What is known of the images while they are being written.

@@ -12,7 +12,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import Column
 from data_stack.io.positional import PositionalFile
-from data_stack.util.exact import python_values
+from data_stack.values.exact import python_values
 
 #: Rows that lie this close are fetched together: a read costs about as much as this many bytes.
 _GAP_BYTES = 1 << 14

@@ -20,7 +20,6 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, decode_file
 from data_stack.codecs.registry import codec_of, registered_types, type_of_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
-from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
 from data_stack.formats.records.stored_file import StoredFile
@@ -35,6 +34,7 @@ from data_stack.util.forks import ForkLock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
+from data_stack.values.stacking import stack_values
 
 __all__ = [
     "KEY",

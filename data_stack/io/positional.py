@@ -13,7 +13,7 @@ from data_stack.exception import DatasetFileCorruptError, DataStackError, Storag
 from data_stack.io.byte_source import Positioned
 from data_stack.io.location import as_resource
 from data_stack.io.resources import StreamedResource
-from data_stack.util.isolation import ISOLATION, run_apart
+from data_stack.processes.isolation import ISOLATION, run_apart
 from data_stack.util.request_limit import check_request
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def check_apart(file: PositionalFile, function: str, arguments: Sequence[Any], *
 
     Args:
         file: the file.
-        function: ``"module:name"``; see :func:`~data_stack.util.isolation.run_apart`.
+        function: ``"module:name"``; see :func:`~data_stack.processes.isolation.run_apart`.
         arguments: plain JSON data.
         seconds: limit of its CPU time.
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.stacking import Batch, Column, keys_of
 from data_stack.exception import ConfigError
 from data_stack.loader.ragged import Ragged, common_dtype, fill, join, value_arrays
 from data_stack.util.suggestions import did_you_mean
+from data_stack.values.stacking import Batch, Column, keys_of
 
 
 class Collation(ABC):

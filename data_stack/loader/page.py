@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from data_stack.dataset.display.page import IteratorPage
-from data_stack.dataset.reports.markup import Block, Facts, Heading, TextDocument
 from data_stack.loader.orders import Order
 from data_stack.loader.plan import Plan
+from data_stack.show.markup import Block, Facts, Heading, TextDocument
+from data_stack.show.page import IteratorPage
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import AccessedDatasetIterator, DatasetIteratorIF, OneToOneAccess, SampleAccess, access_to
-from data_stack.dataset.iterator.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.mixed import draw_turns, exact_parts
+from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
+from data_stack.dataset.iterator.layers.mixed import draw_turns, exact_parts
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import hash_array, high_product_array
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
@@ -317,7 +317,7 @@ class Mix(_Routed):
 
     Raises:
         ConfigError: ``sources`` is empty, one of them is no source or ends, or the weights are not allowed, see
-            :func:`~data_stack.dataset.iterator.mixed.exact_parts`.
+            :func:`~data_stack.dataset.iterator.layers.mixed.exact_parts`.
     """
 
     _takes_list = True

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.stacking import Column
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader.conversion import NUMBERS, Conversion, map_nested, parts_of_objects, refuse_missing
 from data_stack.loader.ragged import Ragged
+from data_stack.values.stacking import Column
 
 try:
     import tensorflow as tf

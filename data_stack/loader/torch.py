@@ -15,7 +15,6 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.dataset.iterator.indices import check_indices
 from data_stack.dataset.iterator.ownership import detach
-from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader.conversion import (
     NUMBERS,
@@ -28,6 +27,7 @@ from data_stack.loader.conversion import (
     refuse_missing,
 )
 from data_stack.loader.ranks import shard_of_process as shard_of_process
+from data_stack.values.stacking import stack_samples
 
 try:
     import torch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from data_stack.dataset.iterator import SampleAccess, SequenceDatasetIterator
-from data_stack.dataset.iterator.sequence import SequenceAccess
+from data_stack.dataset.iterator.layers.sequence import SequenceAccess
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.torch_tensors import load_tensors
 from data_stack.io.resources import StreamedResource

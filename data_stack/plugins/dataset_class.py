@@ -10,7 +10,7 @@ from data_stack.exception import ConfigError, DataStackError, PluginError, descr
 from data_stack.io.storage_connectors.connector import StorageConnector
 
 if TYPE_CHECKING:
-    from data_stack.dataset.factory import BaseDatasetFactory
+    from data_stack.factories.factory import BaseDatasetFactory
 
 _STORE = "storage_connector"
 

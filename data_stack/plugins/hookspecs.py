@@ -22,9 +22,9 @@ import pluggy
 
 if TYPE_CHECKING:
     from data_stack.codecs import Codec
-    from data_stack.dataset.catalogue import Catalogue
     from data_stack.dataset.encoders import Encoder
-    from data_stack.dataset.engine import PreparationEngine
+    from data_stack.factories.catalogue import Catalogue
+    from data_stack.factories.engine import PreparationEngine
     from data_stack.io.retriever.transfer import Fetch
     from data_stack.io.storage_connectors import StorageConnector
 
@@ -66,7 +66,7 @@ def data_stack_retrievers() -> Mapping[str, Fetch]:
 def data_stack_engines() -> Mapping[str, Callable[..., PreparationEngine]]:
     """Name the engines of preparations this plugin brings, for ``data-stack prepare --engine NAME``, e.g. ``{"spark": engine}``.
 
-    ``engine(master, attempts=3)`` makes a :class:`~data_stack.dataset.engine.PreparationEngine`: ``master`` is the value of
+    ``engine(master, attempts=3)`` makes a :class:`~data_stack.factories.engine.PreparationEngine`: ``master`` is the value of
     ``--master``, the address of a cluster, or None; ``attempts`` how often a task is tried. It contacts nothing yet, and raises
     :class:`~data_stack.exception.ConfigError` for arguments that it cannot use.
 
@@ -106,7 +106,7 @@ def data_stack_codecs() -> Mapping[str, Codec]:
 def data_stack_catalogues() -> Mapping[str, Catalogue]:
     """Name the catalogues this plugin brings, by the scheme of their names, e.g. ``{"hf": HuggingFaceCatalogue()}``.
 
-    Each is an object derived from :class:`~data_stack.dataset.catalogue.Catalogue`: ``data_stack.load("hf:owner/name")`` asks
+    Each is an object derived from :class:`~data_stack.factories.catalogue.Catalogue`: ``data_stack.load("hf:owner/name")`` asks
     the one of ``"hf"`` for a factory. A scheme is lower-case letters, digits and ``-``. Making it contacts nothing. A
     distribution of that name that provides datasets comes first, as in ``distribution:name``.
 

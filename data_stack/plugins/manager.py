@@ -35,10 +35,10 @@ from data_stack.util.logger import logger
 
 if TYPE_CHECKING:
     from data_stack.codecs import Codec
-    from data_stack.dataset.catalogue import Catalogue
     from data_stack.dataset.encoders import Encoder
-    from data_stack.dataset.engine import PreparationEngine
-    from data_stack.dataset.factory import BaseDatasetFactory
+    from data_stack.factories.catalogue import Catalogue
+    from data_stack.factories.engine import PreparationEngine
+    from data_stack.factories.factory import BaseDatasetFactory
     from data_stack.io.retriever.transfer import Fetch
 
 _Value = TypeVar("_Value")
@@ -82,7 +82,7 @@ def _is_codec(name: str, value: Any) -> bool:
 
 
 def _is_catalogue(scheme: str, value: Any) -> bool:
-    from data_stack.dataset.catalogue import Catalogue
+    from data_stack.factories.catalogue import Catalogue
 
     return isinstance(value, Catalogue) and _SCHEME.fullmatch(scheme) is not None
 

@@ -6,8 +6,8 @@ import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from data_stack.dataset.catalogue_name import CatalogueName
 from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError, PluginError
+from data_stack.factories.catalogue_name import CatalogueName
 from data_stack.io.retriever.retriever import is_offline
 from data_stack.plugins.manager import PluginManager, default_manager
 from data_stack.repository.default_storage import Storage, as_storage_connector
@@ -15,8 +15,8 @@ from data_stack.repository.unknown_names import explain_scheme
 from data_stack.util.logger import logger
 
 if TYPE_CHECKING:
-    from data_stack.dataset.catalogue import CatalogueEntry
-    from data_stack.dataset.factory import BaseDatasetFactory
+    from data_stack.factories.catalogue import CatalogueEntry
+    from data_stack.factories.factory import BaseDatasetFactory
 
 _MOST_KEPT = 64
 

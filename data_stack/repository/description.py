@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from data_stack.dataset.reports.markup import Block, Facts, Heading, Paragraph, TextDocument
+from data_stack.show.markup import Block, Facts, Heading, Paragraph, TextDocument
 
 
 @dataclass(frozen=True, slots=True)

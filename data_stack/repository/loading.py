@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.lock import VARIABLE, LockFile, load_by_lock
 from data_stack.repository.repository import DatasetDescription, default_repository
 from data_stack.repository.split_expressions import load_expression
+from data_stack.reproduce.lock import VARIABLE, LockFile, load_by_lock
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import InformedDatasetIteratorIF

@@ -83,7 +83,7 @@ def open_place(
         UnknownSplitError: there is no such split.
         DatasetFileCorruptError: a file is damaged, or of another format.
     """
-    from data_stack.dataset.display.splits import Splits
+    from data_stack.show.splits import Splits
 
     place = location_of_place(source)
     found = find_places(place, format)

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from types import TracebackType
 
-from data_stack.dataset.reports.licences import is_denied, spdx_problem
 from data_stack.exception import ConfigError, LicenceDeniedError
+from data_stack.show.licences import is_denied, spdx_problem
 
 #: Patterns of licences separated by commas, and the word ``allow-unknown``.
 VARIABLE = "DATA_STACK_LICENCE_POLICY"

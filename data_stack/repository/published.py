@@ -10,9 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from data_stack.dataset.manifest import Manifest
-from data_stack.dataset.resource_names import MANIFEST
-from data_stack.dataset.strict_json import MAX_BYTES, JsonObject
 from data_stack.exception import (
     ChecksumMismatchError,
     ConfigError,
@@ -21,6 +18,8 @@ from data_stack.exception import (
     ResourceNotFoundError,
     UnsupportedStorageOperationError,
 )
+from data_stack.factories.manifest import Manifest
+from data_stack.factories.resource_names import MANIFEST
 from data_stack.io.folder import Folder
 from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.integrity import BLOCK_BYTES
@@ -31,6 +30,7 @@ from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, Sto
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.web_files import WebFiles
 from data_stack.util.executor import waiting
+from data_stack.values.strict_json import MAX_BYTES, JsonObject
 
 DESCRIPTION: Final = "data_stack.json"
 FORMAT: Final = 1

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from data_stack.dataset.code_digest import distributions_of
-from data_stack.dataset.manifest import Manifest
 from data_stack.exception import (
     AmbiguousDatasetError,
     ConfigError,
@@ -19,6 +17,8 @@ from data_stack.exception import (
     PluginError,
     RevisionNotFoundError,
 )
+from data_stack.factories.code_digest import distributions_of
+from data_stack.factories.manifest import Manifest
 from data_stack.io.progress import progress_as
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.plugins.dataset_class import check_dataset_class, make_factory
@@ -33,10 +33,10 @@ from data_stack.repository.split_expressions import load_expression
 from data_stack.repository.unknown_names import explain_unknown_dataset, install_command, list_names
 
 if TYPE_CHECKING:
-    from data_stack.dataset.catalogue_name import CatalogueName
-    from data_stack.dataset.factory import BaseDatasetFactory
     from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF
     from data_stack.dataset.meta import IteratorMeta
+    from data_stack.factories.catalogue_name import CatalogueName
+    from data_stack.factories.factory import BaseDatasetFactory
     from data_stack.io.storage_connectors import StorageConnector
     from data_stack.repository.published import PublishedDataset
 
@@ -158,7 +158,7 @@ class DatasetRepository:
 
         def load_split(name: str | None) -> Any:
             if name is None and splits:
-                from data_stack.dataset.display.splits import Splits
+                from data_stack.show.splits import Splits
 
                 return Splits({each: load_split(each) for each in splits})
             with progress_as(progress):
@@ -380,9 +380,9 @@ def default_repository() -> DatasetRepository:
 def _add_meta(
     identifier: str, split: str | None, given: Any, factory: BaseDatasetFactory, *, origin: Mapping[str, Any]
 ) -> InformedDatasetIteratorIF:
-    from data_stack.dataset.declarative import DatasetFactory
     from data_stack.dataset.iterator import InformedDatasetIterator, InformedDatasetIteratorIF
     from data_stack.dataset.meta import IteratorMeta, MetaFactory
+    from data_stack.factories.declarative import DatasetFactory
 
     if isinstance(given, InformedDatasetIteratorIF):
         with contextlib.suppress(TypeError):  # a client's class may have no __dict__
@@ -452,7 +452,7 @@ def _sources(factory: _Factory) -> list[str]:
 
 def _splits(factory: _Factory) -> tuple[str, ...]:
     """The splits that a factory declares on its class; those of an instance may mean something else, except of a catalogue's."""
-    from data_stack.dataset.catalogue import CatalogueDataset
+    from data_stack.factories.catalogue import CatalogueDataset
 
     declares = isinstance(factory, (type, CatalogueDataset))
     splits = getattr(factory if declares else type(factory), "splits", ())

@@ -15,11 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import pytest
 
-from data_stack.dataset.declarative import DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.manifest import ResourceRecord
-from data_stack.dataset.reports.leakage import find_duplicates
-from data_stack.dataset.reports.licences import spdx_problem
 from data_stack.exception import (
     ConfigError,
     CorruptSourceError,
@@ -27,12 +23,16 @@ from data_stack.exception import (
     RetrievalError,
     UnknownSplitError,
 )
+from data_stack.factories.declarative import DatasetFactory
+from data_stack.factories.manifest import ResourceRecord
 from data_stack.io.retriever import retrieve
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.loader import Loader
 from data_stack.repository.default_storage import as_storage_connector
+from data_stack.show.leakage import find_duplicates
+from data_stack.show.licences import spdx_problem
 from data_stack.testing.iterators import DatasetIteratorContract, assert_same
 from data_stack.testing.processes import ChildProcess, call_in_process, find_left_over
 from data_stack.testing.served import ServedDataset, load_split, prepare_dataset, take_fingerprint

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
-from data_stack.dataset.engine import PreparationEngine
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import TaskError
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.factories.engine import PreparationEngine
 from data_stack.io.storage_connectors.file import FileStorageConnector
 
 _TASKS = {f"number {i}": i for i in range(5)}

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import pytest
 
-from data_stack.dataset.declarative import DatasetFactory
 from data_stack.exception import RetrievalError
+from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.retriever import is_offline, retrieve
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector

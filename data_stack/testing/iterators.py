@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView
-from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.exception import ConfigError
+from data_stack.values.stacking import stack_samples
 
 
 class DatasetIteratorContract:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from data_stack.loader.workers.pickling import dump, load
+from data_stack.processes.pickling import dump, load
 
 #: Each process is a fork of a fresh interpreter that has imported data_stack, and nothing else of this one.
 _FORKS = multiprocessing.get_context("forkserver")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from data_stack.dataset.declarative import DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.manifest import ResourceRecord
+from data_stack.factories.declarative import DatasetFactory
+from data_stack.factories.manifest import ResourceRecord
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.repository.repository import DatasetRepository

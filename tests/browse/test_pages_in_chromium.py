@@ -14,7 +14,7 @@ from browse_kit import TOKEN, Samples, Serve, Served
 from data_stack import SequenceDatasetIterator
 from data_stack.dataset.iterator import InformedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta
-from data_stack.dataset.reports.markup import whole_page
+from data_stack.show.markup import whole_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright drives Chromium")
 

@@ -30,9 +30,9 @@ from data_stack_classics.matlab import iterate_arrays
 from scipy.io import savemat
 
 from data_stack import FileStorageConnector
-from data_stack.dataset.reports.licences import spdx_problem
 from data_stack.exception import CorruptSourceError, DatasetFileCorruptError, DataStackError, PreparationError
 from data_stack.formats import write_idx
+from data_stack.show.licences import spdx_problem
 from data_stack.testing.iterators import assert_same
 from data_stack.testing.web_server import ScriptedServer
 

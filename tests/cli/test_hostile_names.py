@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_stack.cli.main import PrintableFormatter
-from data_stack.dataset.reports.markup import printable
+from data_stack.show.markup import printable
 
 HOSTILE = "\x1b[31m\x1b]0;title\x07\u202eevil\rname\x9b2J"
 

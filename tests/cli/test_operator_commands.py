@@ -17,8 +17,8 @@ from plain_connector import PlainConnector
 
 import data_stack
 from data_stack import FileStorageConnector
-from data_stack.repository.inventory import disk_usage
-from data_stack.repository.verification import verify_storage
+from data_stack.stores.inventory import disk_usage
+from data_stack.stores.verification import verify_storage
 
 MiB = 1 << 20
 CANARY = "mongodb://user:canary@127.0.0.1:1/db?timeoutSeconds=0.2"

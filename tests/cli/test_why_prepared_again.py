@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparationReport, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparationReport, PreparedResources, Resources
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.repository.repository import default_repository

@@ -18,8 +18,8 @@ import data_stack
 from data_stack.codecs import JpgCodec, PngCodec, codec_from_json, codec_of
 from data_stack.codecs.images import decode_image
 from data_stack.codecs.registry import type_of_bytes
-from data_stack.dataset.display.kinds import look_at
 from data_stack.formats import ImageFolderIterator, WebDatasetIterator
+from data_stack.show.kinds import look_at
 
 _Array = npt.NDArray[Any]
 RNG = np.random.default_rng(0)

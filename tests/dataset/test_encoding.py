@@ -32,7 +32,7 @@ from data_stack.dataset.iterator import (
     InformedDatasetIteratorIF,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.encoded import EncodedDatasetIterator
+from data_stack.dataset.iterator.layers.encoded import EncodedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError, ModelNotTrainedError
 from data_stack.testing import DatasetIteratorContract

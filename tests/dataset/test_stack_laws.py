@@ -24,8 +24,8 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.stacking import stack_samples, stack_values
 from data_stack.dataset.meta import MetaFactory
+from data_stack.values.stacking import stack_samples, stack_values
 
 Samples = list[Any]
 Stack = tuple[DatasetIteratorIF, Samples]

@@ -24,11 +24,11 @@ from process_census import is_running
 from sharded_dataset import N_SHARDS, Clashing, Random, Sharded
 from sizes import sized
 
-from data_stack.dataset.declarative import DatasetFactory, PreparedResources, Resources, dataset_folder
-from data_stack.dataset.engine import PreparationEngine
-from data_stack.dataset.manifest import ResourceRecord
 from data_stack.distributed import ProcessEngine
 from data_stack.exception import PreparationError, ResourceNotFoundError, StorageFullError, TaskError
+from data_stack.factories.declarative import DatasetFactory, PreparedResources, Resources, dataset_folder
+from data_stack.factories.engine import PreparationEngine
+from data_stack.factories.manifest import ResourceRecord
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import Lease, StorageConnector
 from data_stack.testing import EngineContract
@@ -448,7 +448,7 @@ def test_what_cannot_be_sent_to_processes_is_named(tmp_path: Path) -> None:
 
 SCRIPT = """
 import sys
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory
+from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.distributed import ProcessEngine
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector

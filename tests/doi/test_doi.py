@@ -16,7 +16,6 @@ import pytest
 from data_stack_doi import fetch
 
 import data_stack
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import (
     CatalogueAccessError,
@@ -28,6 +27,7 @@ from data_stack.exception import (
     RetrievalError,
     RevisionNotFoundError,
 )
+from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats import write_npy
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import retrieve

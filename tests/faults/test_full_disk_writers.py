@@ -23,7 +23,7 @@ from data_stack.formats.parquet.metadata_generation import generate_metadata
 from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
 from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.storage_connectors import FileStorageConnector
-from data_stack.repository.splits import save_splits
+from data_stack.stores.splits import save_splits
 
 N_SAMPLES = 120
 IMAGES = np.random.default_rng(0).integers(0, 255, (N_SAMPLES, 16, 16, 3), dtype=np.uint8)

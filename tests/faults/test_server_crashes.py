@@ -15,7 +15,7 @@ from mongodb_server import MongoDBServer
 from sizes import sized
 
 from data_stack.exception import DataStackError, ResourceNotFoundError
-from data_stack.repository.verification import verify_storage
+from data_stack.stores.verification import verify_storage
 
 N_NAMES = 5
 PATIENCE_SECONDS = 60.0

@@ -14,7 +14,6 @@ import pytest
 import torch
 from PIL import Image
 
-from data_stack.dataset.digests import sample_digest
 from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError
@@ -22,6 +21,7 @@ from data_stack.formats import records
 from data_stack.formats.conversion import FORMATS, convert, targets
 from data_stack.formats.records import Column
 from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.values.digests import sample_digest
 
 N = 23
 SPEC: dict[str, str | Column] = {

@@ -28,7 +28,7 @@ from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.loader import Loader
-from data_stack.repository.splits import load_splits, save_splits
+from data_stack.stores.splits import load_splits, save_splits
 
 Array = npt.NDArray[Any]
 N_SAMPLES = 200

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from fuzz_mutations import resealed
 
-from data_stack.dataset.strict_json import seal_json
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import records
 from data_stack.formats.records import RecordWriter
+from data_stack.values.strict_json import seal_json
 
 
 def write(folder: Path, **values: Any) -> Path:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from plain_connector import FilesConnector, PlainConnector
 
-from data_stack.dataset.manifest import ResourceRecord
-from data_stack.dataset.prepared import Resources
 from data_stack.exception import ResourceChangedError
+from data_stack.factories.manifest import ResourceRecord
+from data_stack.factories.prepared import Resources
 from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.io.resources import StreamedResource
 from data_stack.loader import Loader

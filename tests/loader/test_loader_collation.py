@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.dataset.iterator.stacking import stack_samples, stack_values
 from data_stack.exception import ConfigError
 from data_stack.loader import Collation, Concatenated, Loader, Padded, Ragged
+from data_stack.values.stacking import stack_samples, stack_values
 
 TEXTS: list[dict[str, Any]] = [
     {"tokens": np.array([1, 2, 3], np.int32), "text": "abc", "label": 0},

@@ -19,7 +19,7 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.access import SampleAccess
-from data_stack.dataset.iterator.sequence import SequenceAccess
+from data_stack.dataset.iterator.layers.sequence import SequenceAccess
 from data_stack.exception import LoadingError
 from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator

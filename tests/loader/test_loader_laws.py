@@ -16,11 +16,11 @@ from layer_laws import Samples
 from sizes import sized
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.dataset.iterator.stacking import stack_samples
 from data_stack.exception import DatasetOutOfBoundsError
 from data_stack.loader import BlockShuffled, InOrder, Loader, Order, Shuffled
 from data_stack.loader.plan import Uneven
 from data_stack.loader.workers.automatic import WorkerKind
+from data_stack.values.stacking import stack_samples
 
 KINDS: list[WorkerKind] = ["inline", "threads"]
 EXAMPLES = {"inline": sized(40, 400), "threads": sized(15, 150)}

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.factory import BaseDatasetFactory
+
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError, LoaderStateError, RecipeError
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.loader import Loader
 from data_stack.plugins.manager import default_manager
-from data_stack.repository.recipes import from_recipe
 from data_stack.repository.repository import DatasetRepository
-from data_stack.repository.splits import load_splits, save_splits
+from data_stack.reproduce.recipes import from_recipe
+from data_stack.stores.splits import load_splits, save_splits
 
 
 class Clients(DatasetIterator):

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import data_stack
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import CombinedDatasetIterator, SequenceDatasetIterator
-from data_stack.dataset.reports.licences import is_denied, obligations_of
 from data_stack.exception import ConfigError, DatasetNotFoundError, LicenceDeniedError
+from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.repository.policy import VARIABLE
 from data_stack.repository.repository import DatasetRepository
+from data_stack.show.licences import is_denied, obligations_of
 
 
 def dataset_class(name: str, licence: str | None, citation: str | None = None, version: str = "1.0.0") -> type[DatasetFactory]:

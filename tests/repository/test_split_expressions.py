@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from data_stack.dataset.factory import BaseDatasetFactory, DatasetCard, DatasetFactory
 from datasets.arrow_reader import ReadInstruction
 from hypothesis import given
 from hypothesis import strategies as st
 
 import data_stack
-from data_stack.dataset.factory import BaseDatasetFactory, DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.meta import IteratorMeta
-from data_stack.dataset.prepared import Resources
 from data_stack.exception import ConfigError, UnknownSplitError
+from data_stack.factories.prepared import Resources
 from data_stack.repository.repository import DatasetRepository
 from data_stack.repository.split_expressions import load_expression
 
@@ -201,7 +201,7 @@ def test_a_lock_file_knows_the_splits_of_an_expression(tmp_path: Path, monkeypat
     assert [len(each) for each in data_stack.load("digits", split=["test", "train[:1]"], storage=str(store))] == [360, 1]
     with pytest.raises(UnknownSplitError, match=r"no split 'tset'.*the splits are: train, test"):
         data_stack.load("digits", split="tset[:5]", storage=str(store))
-    assert data_stack.repository.lock.LockFile.read(lock).restore(str(store)) == []
+    assert data_stack.reproduce.lock.LockFile.read(lock).restore(str(store)) == []
 
 
 def test_parts_by_counts() -> None:

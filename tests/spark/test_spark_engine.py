@@ -18,10 +18,10 @@ import sharded_dataset
 from process_census import children
 from sharded_dataset import N_SHARDS, Sharded
 
-from data_stack.dataset.declarative import PreparedResources, Resources
-from data_stack.dataset.engine import PreparationEngine
-from data_stack.dataset.manifest import ResourceRecord
 from data_stack.exception import PreparationError, TaskError
+from data_stack.factories.declarative import PreparedResources, Resources
+from data_stack.factories.engine import PreparationEngine
+from data_stack.factories.manifest import ResourceRecord
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.testing import EngineContract

@@ -15,7 +15,7 @@ from data_stack.dataset.iterator import (
     DatasetIteratorView,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.stacking import empty_like, stack_samples
+from data_stack.values.stacking import empty_like, stack_samples
 
 
 class Samples(DatasetIterator):

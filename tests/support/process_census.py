@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data_stack.util import fork_server
+from data_stack.processes import fork_server
 
 
 def children(pid: int | None = None) -> list[int]:

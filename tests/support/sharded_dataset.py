@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.testing import DatasetContract
 

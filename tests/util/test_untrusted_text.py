@@ -95,7 +95,7 @@ LOCK = """
 import resource, sys
 import data_stack
 from data_stack.exception import LockError
-from data_stack.repository.lock import LockFile
+from data_stack.reproduce.lock import LockFile
 
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 try:

@@ -16,7 +16,7 @@ from data_stack.dataset.encoders.columns import Column
 from data_stack.dataset.encoders.encoder import Learner
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
-from data_stack.util.stacked_values import objects
+from data_stack.values.stacked_values import objects
 
 Codes = npt.NDArray[np.intp]
 """Numbers of categories, -1 for other values."""

@@ -15,7 +15,7 @@ from data_stack.dataset.encoders.encoder import Encoder, check_choice
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
-from data_stack.util.stacked_values import objects
+from data_stack.values.stacked_values import objects
 
 
 class ClassMapping(Encoder):

@@ -12,8 +12,8 @@ from data_stack.dataset.encoders.columns import Column, as_floats
 from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
-from data_stack.dataset.moments import RunningMoments
 from data_stack.exception import ConfigError
+from data_stack.values.moments import RunningMoments
 
 _SCALINGS = ("standard", "min_max", "max_abs", "none")
 

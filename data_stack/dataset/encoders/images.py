@@ -11,9 +11,9 @@ import numpy.typing as npt
 from data_stack.dataset.encoders.columns import Column, as_column
 from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.moments import RunningMoments
 from data_stack.exception import ConfigError
-from data_stack.util.stacked_values import stack_values
+from data_stack.values.moments import RunningMoments
+from data_stack.values.stacked_values import stack_values
 
 _BYTE = 1 / 255
 

@@ -13,9 +13,9 @@ from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder, restore
 from data_stack.dataset.encoders.images import ImageEncoder
 from data_stack.dataset.encoders.transformer import SklearnEncoder
 from data_stack.dataset.iterator.registry import store_of
-from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import StorageConnector
+from data_stack.values.strict_json import JsonObject, seal_json
 
 _FORMAT = "data_stack.encoders 2"
 _BUILT_IN: tuple[type[Encoder], ...] = (

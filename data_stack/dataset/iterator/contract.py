@@ -13,11 +13,11 @@ from data_stack.dataset.iterator.deep_stacks import reduce_stack
 from data_stack.dataset.iterator.fluent import ColumnKey, FluentIterator
 from data_stack.dataset.iterator.indices import IndexArray, check_index, check_indices
 from data_stack.dataset.iterator.registry import LAYERS
-from data_stack.dataset.iterator.stacking import Batch, Column
 from data_stack.dataset.iterator.type_variables import IteratorT, SampleT
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
+from data_stack.values.stacking import Batch, Column
 
 __all__ = [
     "AccessedDatasetIterator",

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from data_stack.dataset.iterator.sample_columns import is_plain_tensor
-from data_stack.dataset.iterator.stacking import list_columns, map_columns
-from data_stack.util.large_arrays import has_own_memory
+from data_stack.values.large_arrays import has_own_memory
+from data_stack.values.stacking import list_columns, map_columns
 
 _Batch = TypeVar("_Batch")
 

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from data_stack.dataset.iterator.stacking import Batch, Column, as_array
 from data_stack.exception import MissingDependencyError
+from data_stack.values.stacking import Batch, Column, as_array
 
 _PYTHON_KINDS = {bool: np.bool_, int: np.int64, float: np.float64}
 _SCALAR_KINDS = "biufcmM"  # strings of numpy's are as long as their value, each another dtype

@@ -13,12 +13,11 @@ from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF, _AdaptedIterator, as_iterator
 from data_stack.dataset.iterator.deep_stacks import walk_stack
-from data_stack.dataset.iterator.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
 from data_stack.dataset.recipes.functions import code_content
-from data_stack.dataset.recipes.page import Recipe
 from data_stack.dataset.recipes.recipe_values import (
     class_name,
     content_digest,
@@ -29,6 +28,7 @@ from data_stack.dataset.recipes.recipe_values import (
     write,
 )
 from data_stack.exception import ConfigError
+from data_stack.show.recipe_page import Recipe
 
 RECIPE_VERSION = 2
 

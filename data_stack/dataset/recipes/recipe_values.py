@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.plain_data import canonical_json, to_plain
-from data_stack.dataset.digests import sample_digest
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import ComputedPositions, as_index_array, narrow
 from data_stack.dataset.recipes.functions import describe_unnamed, shorten, write_function
 from data_stack.exception import ConfigError, DataStackError
-from data_stack.util.exact import as_array
+from data_stack.values.digests import sample_digest
+from data_stack.values.exact import as_array
 
 _MOST_COMPUTED_POSITIONS = 1 << 24
 _BYTES_AT_ONCE = 1 << 24

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError
-from data_stack.util.stacked_values import is_missing, missing_in, one_hot_positions
+from data_stack.values.stacked_values import is_missing, missing_in, one_hot_positions
 
 _Integers = npt.NDArray[np.integer[Any]]
 

@@ -9,12 +9,11 @@ from typing import Any, Literal, SupportsIndex, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.display.splits import Splits
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer, operation
-from data_stack.dataset.iterator.view import DatasetIteratorView
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers
@@ -27,6 +26,7 @@ from data_stack.dataset.splits.splitting import (
     positions_of_parts,
 )
 from data_stack.exception import ConfigError
+from data_stack.show.splits import Splits
 from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["Fold", "FoldPartIterator", "PartName", "SplitPartIterator"]

@@ -11,14 +11,14 @@ import numpy as np
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.dataset.iterator.access import NamedAccess, RearrangedAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
-from data_stack.dataset.iterator.informed import InformedDatasetIterator
-from data_stack.dataset.iterator.view import DatasetIteratorView
+from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.positions import Positions, as_index_array, compose, narrow
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.dataset.splits.parts import Fold, add_tag
-from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.util.untrusted_text import parse_json
+from data_stack.values.strict_json import JsonObject, seal_json
 
 FORMAT = 3
 

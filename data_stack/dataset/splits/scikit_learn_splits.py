@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.util.stacked_values import one_hot_positions
+from data_stack.values.stacked_values import one_hot_positions
 
 try:
     from sklearn.model_selection import StratifiedKFold, train_test_split

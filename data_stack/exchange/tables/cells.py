@@ -20,7 +20,7 @@ from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.parquet.schema import Field
 from data_stack.formats.parquet.types import is_list
 from data_stack.formats.parquet.writer_inference import schema_of_columns
-from data_stack.util.stacked_values import objects
+from data_stack.values.stacked_values import objects
 
 _Array = npt.NDArray[Any]
 _UNSUITABLE = (ConfigError, CellValueError, pa.ArrowException, TypeError, ValueError, OverflowError)

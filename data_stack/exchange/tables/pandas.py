@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.stacking import Column, stack_values
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.exchange.arrays import with_target
 from data_stack.exchange.tables.cells import Origin, cells_of
 from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, PlainColumn, TableIterator, check_names
+from data_stack.values.stacking import Column, stack_values
 
 try:
     import pandas as pd

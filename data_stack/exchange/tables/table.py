@@ -17,7 +17,6 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import as_iterator
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.registry import OPERATIONS, layer
-from data_stack.dataset.iterator.stacking import join_columns
 from data_stack.dataset.recipes.recipe import TABLE_FILE
 from data_stack.dataset.recipes.recipe_values import content_digest, content_of
 from data_stack.exception import ConfigError
@@ -28,6 +27,7 @@ from data_stack.formats.named_samples import by_name, samples_at_once
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.io.positional import PositionalFile
 from data_stack.io.url import scheme_of
+from data_stack.values.stacking import join_columns
 
 _ROWS_AT_ONCE = 1 << 16
 #: Types out of which pyarrow takes no rows, and others for their values.

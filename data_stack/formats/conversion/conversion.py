@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.digests import column_digests
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError
 from data_stack.formats.conversion.location import check_format, find_source_format, find_target_format
@@ -23,6 +22,7 @@ from data_stack.formats.records.growing_file import sync_folder
 from data_stack.io.location import Location, location_of
 from data_stack.io.progress import new_bar, shows_progress
 from data_stack.io.storage_errors import storage_errors
+from data_stack.values.digests import column_digests
 
 _Positions = npt.NDArray[np.intp]
 

@@ -16,11 +16,11 @@ from data_stack.codecs.registry import media_types
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import ColumnKey
-from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError
 from data_stack.formats.columns import ColumnsDatasetIterator
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
+from data_stack.values.stacking import as_array
 
 _MOST_LOOKED_AT: Final = 16
 _NUMERIC: Final = "biufc"

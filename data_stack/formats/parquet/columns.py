@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import RequestLimitError
-from data_stack.util.large_arrays import take_values
 from data_stack.util.request_limit import Request, current_request, decoding_for
-from data_stack.util.stacked_values import objects
+from data_stack.values.large_arrays import take_values
+from data_stack.values.stacked_values import objects
+from data_stack.values.stacking import stack_values
 
 #: Allocations from this size on are checked first.
 _LARGE_BYTES = 1 << 26

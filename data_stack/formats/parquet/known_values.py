@@ -20,7 +20,7 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import Predicate
 from data_stack.formats.parquet.selecting.expressions import could_match, is_instant, types_seen
 from data_stack.formats.parquet.selecting.predicate import InstantColumns
-from data_stack.util.stacked_values import objects
+from data_stack.values.stacked_values import objects
 
 #: What Python and pyarrow raise for bounds that a type does not hold, such as dates beyond those of Python.
 _NO_BOUND = (ValueError, TypeError, OverflowError, pa.ArrowException)

@@ -14,12 +14,11 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF, IndexArray, Sample, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import as_iterator
-from data_stack.dataset.iterator.grouped import GroupedDatasetIterator
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.mapped import grow_reads
-from data_stack.dataset.iterator.ordered import missing_values
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.iterator.windowed import (
+from data_stack.dataset.iterator.layers.grouped import GroupedDatasetIterator
+from data_stack.dataset.iterator.layers.mapped import grow_reads
+from data_stack.dataset.iterator.layers.ordered import missing_values
+from data_stack.dataset.iterator.layers.windowed import (
     OffsetsAccess,
     check_gap,
     equals_last,
@@ -28,11 +27,12 @@ from data_stack.dataset.iterator.windowed import (
     starts_after_larger,
     starts_in_runs,
 )
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.schema import match_names
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
-from data_stack.util.stacked_values import objects
+from data_stack.values.stacked_values import objects
 
 Threshold = Union[float, Decimal, timedelta, np.timedelta64]
 

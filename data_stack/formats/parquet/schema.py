@@ -16,9 +16,9 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, cells_of, check_codec, default_codec, read_codec
 from data_stack.formats.parquet.types import FieldLike, check_dtype, dtype_name
-from data_stack.util.named_rows import row_type
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
+from data_stack.values.named_rows import row_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.stacking import Column, stack_values
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.known_values import instants_of, types_of
@@ -19,10 +18,11 @@ from data_stack.formats.parquet.selecting import Predicate, PredicateError
 from data_stack.formats.parquet.selecting.expressions import could_match, suits_bounds_of_floats
 from data_stack.formats.parquet.selecting.predicate import InstantColumns
 from data_stack.io.parallel import Workers
-from data_stack.util.large_arrays import new_array
 from data_stack.util.processors import n_threads
-from data_stack.util.stacked_values import objects
 from data_stack.util.stretches import Stretches
+from data_stack.values.large_arrays import new_array
+from data_stack.values.stacked_values import objects
+from data_stack.values.stacking import Column, stack_values
 
 _Integers = npt.NDArray[np.int64]
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.util.stacked_values import objects
+from data_stack.values.stacked_values import objects
 
 try:
     import pandas as pd

@@ -14,7 +14,7 @@ from data_stack.codecs.fitting import as_dtype, check_shape, fits_shape
 from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, DatasetIteratorIF, IndexArray, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import as_iterator
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.mapped import BatchMapAccess
+from data_stack.dataset.iterator.layers.mapped import BatchMapAccess
 from data_stack.dataset.iterator.ownership import copy_value
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -25,7 +25,7 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.functions import has_parameter
-from data_stack.util.stacked_values import objects
+from data_stack.values.stacked_values import objects
 
 Columns = dict[str, npt.NDArray[Any]]
 

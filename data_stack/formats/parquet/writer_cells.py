@@ -11,12 +11,12 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from data_stack.dataset.iterator.stacking import as_array
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet.codecs import CellValueError, ScalarCodec
 from data_stack.formats.parquet.files import NULL_PARTITION
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.util.suggestions import did_you_mean
+from data_stack.values.stacking import as_array
 
 #: Rows are turned into a batch when so many of them, or so many bytes, have come.
 _MOST_ROWS: Final = 4096

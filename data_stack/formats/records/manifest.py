@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from data_stack.codecs.codec import Column
-from data_stack.dataset.strict_json import JsonObject, seal_json
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, Digest
+from data_stack.values.strict_json import JsonObject, seal_json
 
 MANIFEST = "manifest.json"
 #: Lies beside it as long as files may hold more than it says.

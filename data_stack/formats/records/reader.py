@@ -24,7 +24,6 @@ from data_stack.dataset.iterator import (
 from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.indices import check_index
-from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
 from data_stack.formats.records.columns import Places, ValueColumn, as_places, samples_of, sequences_of
@@ -37,6 +36,7 @@ from data_stack.formats.records.verification import say_uncovered, verify_files,
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
+from data_stack.values.stacking import stack_values
 
 if TYPE_CHECKING:
     from typing_extensions import Self

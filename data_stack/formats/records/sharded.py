@@ -24,9 +24,9 @@ from data_stack.dataset.iterator import (
     access_to,
     sample_or_view,
 )
-from data_stack.dataset.iterator.combined import CombinedAccess
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.indices import check_index, check_integer
+from data_stack.dataset.iterator.layers.combined import CombinedAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import (
     ConfigError,

@@ -10,12 +10,12 @@ from collections import deque
 from typing import Any, Literal, get_args
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.reports.held_memory import HeldMemory
 from data_stack.exception import ConfigError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers.inline import InlineWorkers
 from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.loader.workers.workers import Workers
+from data_stack.show.held_memory import HeldMemory
 from data_stack.util.processors import n_processors
 
 WorkerKind = Literal["auto", "in_process", "inline", "threads", "processes"]

@@ -13,11 +13,11 @@ from typing import Any
 
 from data_stack.exception import ConfigError, LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
-from data_stack.loader.workers.channel import Parcel
-from data_stack.loader.workers.child_process import ChildProcess
-from data_stack.loader.workers.pickling import dump, load
 from data_stack.loader.workers.workers import PrefetchingWorkers
-from data_stack.util.fork_server import hold
+from data_stack.processes.channel import Parcel
+from data_stack.processes.child_process import ChildProcess
+from data_stack.processes.fork_server import hold
+from data_stack.processes.pickling import dump, load
 from data_stack.util.forks import call_in_forks
 
 _WORKER = "data_stack.loader.workers.worker_process"

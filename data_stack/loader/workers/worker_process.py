@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 from data_stack.exception import LoadingError
 from data_stack.loader.jobs import BatchMaker, Job
-from data_stack.loader.workers.channel import Channel, Parcel
-from data_stack.loader.workers.child_process import loaded_modules
-from data_stack.loader.workers.pickling import dump_error
+from data_stack.processes.channel import Channel, Parcel
+from data_stack.processes.child_process import loaded_modules
+from data_stack.processes.pickling import dump_error
 from data_stack.util.processors import be_one_of
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from data_stack.dataset.strict_json import distinct_fields
 from data_stack.exception import DatasetFileCorruptError, MissingDependencyError, MissingFileError
 from data_stack.io.redaction import shorten
 from data_stack.io.resource_definition import ResourceDefinition
@@ -19,6 +18,7 @@ from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.url import StorageURL
 from data_stack.io.web import is_web
+from data_stack.values.strict_json import distinct_fields
 
 try:
     import mlcroissant

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.util.isolation import ISOLATION, run_apart
+from data_stack.processes.isolation import ISOLATION, run_apart
 
 #: Limit of processor time for the texts of one run.
 MAX_SECONDS: Final = 10.0

@@ -14,11 +14,10 @@ import numpy as np
 
 from data_stack.codecs.codec import decode_file
 from data_stack.codecs.registry import codec_of, type_of_bytes
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory
-from data_stack.dataset.display.splits import Splits
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.prepared import PreparedResources, Resources
 from data_stack.exception import ConfigError
+from data_stack.factories.declarative import DatasetCard, DatasetFactory
+from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.io.folder import folder_of
 from data_stack.plugins.manager import default_manager
@@ -28,6 +27,7 @@ from data_stack.repository.croissant.rows import RowReader
 from data_stack.repository.croissant.sources import Sources, slug
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.repository import DatasetRepository
+from data_stack.show.splits import Splits
 
 
 def from_croissant(place: str | os.PathLike[str], storage: Storage | None = None, *, progress: bool | None = None) -> Any:

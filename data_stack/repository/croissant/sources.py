@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from data_stack.dataset.catalogue_name import CatalogueName
 from data_stack.exception import ConfigError, MaliciousFilePathError
+from data_stack.factories.catalogue_name import CatalogueName
 from data_stack.io.redaction import shorten
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.web import WebError, follow, is_web

@@ -13,19 +13,19 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from data_stack.dataset.declarative import DatasetFactory, dataset_folder
 from data_stack.dataset.iterator import DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.manifest import SourceRecord
-from data_stack.dataset.prepared import Resources
-from data_stack.dataset.reports.licences import spdx_problem
 from data_stack.exception import ConfigError
+from data_stack.factories.declarative import DatasetFactory, dataset_folder
+from data_stack.factories.manifest import SourceRecord
+from data_stack.factories.prepared import Resources
 from data_stack.formats.conversion.source import name_of_position
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.repository.croissant.vocabulary import CONFORMS_TO, CONTEXT, FORMATS, describe_type
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import DatasetDescription, default_repository
 from data_stack.repository.search import keywords_of
+from data_stack.show.licences import spdx_problem
 
 _SPLITS, _SPLIT_NAME = "dataset_splits", "dataset_splits/name"
 _IDENTIFIER = re.compile(r"[A-Za-z0-9.+-]+", re.ASCII)

@@ -6,10 +6,10 @@ import gzip
 
 import numpy as np
 import numpy.typing as npt
-
 from data_stack.dataset.factory import DatasetCard, DatasetFactory
+
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.prepared import PreparedResources, Resources
+from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.formats.csv import read_csv_matrix
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
 from data_stack.io.resource_definition import ResourceDefinition

@@ -19,8 +19,8 @@ from data_stack import (
     StorageConnector,
     exception,
 )
-from data_stack.dataset.definition import DatasetDefinition
-from data_stack.dataset.manifest import Manifest, ResourceRecord
+from data_stack.factories.definition import DatasetDefinition
+from data_stack.factories.manifest import Manifest, ResourceRecord
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.retriever import is_offline
 from data_stack_huggingface.columns import encoders_of, features_of_card, features_of_files, parts_of

@@ -17,8 +17,8 @@ from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import CatalogueSchemaError, ConfigError
 from data_stack.formats.parquet import Field, ParquetDataset
-from data_stack.util.stacked_values import stack_values
 from data_stack.util.untrusted_text import parse_json
+from data_stack.values.stacked_values import stack_values
 from data_stack_huggingface.layout import info_of
 
 _NUMBERS = frozenset(f"{kind}{n_bits}" for kind in ("int", "uint", "float") for n_bits in (8, 16, 32, 64)) - {"float8"}

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field
 from data_stack.util.functions import has_parameter
+from data_stack.values.stacking import stack_values
 from data_stack_petastorm.schemas import as_schema
 
 

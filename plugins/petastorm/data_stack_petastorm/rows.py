@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.util import named_rows
+from data_stack.values import named_rows
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.unischema import Unischema
 
@@ -20,7 +20,7 @@ _LARGEST_TEXT, _MOST_PADDING = 64 << 20, 16
 
 
 def row_type(schema_name: str, names: tuple[str, ...]) -> Any:
-    """The class of rows with these fields (:func:`data_stack.util.named_rows.row_type`), by Petastorm's name for it."""
+    """The class of rows with these fields (:func:`data_stack.values.named_rows.row_type`), by Petastorm's name for it."""
     return named_rows.row_type(f"{schema_name}_view", names)
 
 

@@ -20,7 +20,7 @@ from data_stack.formats.parquet import ParquetDataset
 from data_stack.loader import Loader
 from data_stack.loader.ranks import launcher_shard
 from data_stack.util.logger import logger
-from data_stack.util.named_rows import row_type
+from data_stack.values.named_rows import row_type
 from data_stack_spark.cache import delete_folder, files_and_rows, register_delete_dir_handler, write_once
 from data_stack_spark.columns import PRECISIONS, convert_columns
 from data_stack_spark.materialize import writing_settings

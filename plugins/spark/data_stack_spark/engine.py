@@ -15,9 +15,9 @@ from pyspark import InheritableThread, SparkContext
 from pyspark.accumulators import AddingAccumulatorParam
 from pyspark.sql import SparkSession
 
-from data_stack.dataset.engine import PreparationEngine
 from data_stack.distributed.attempts import Failure, pack
 from data_stack.exception import ConfigError
+from data_stack.factories.engine import PreparationEngine
 from data_stack.util.logger import logger
 from data_stack_spark.attempts import attempt_by_spark
 

@@ -13,7 +13,7 @@ from pyspark import RDD, Broadcast
 from pyspark.sql import SparkSession
 
 from data_stack.formats.parquet import Field, ParquetDataset
-from data_stack.util.named_rows import make_row_class
+from data_stack.values.named_rows import make_row_class
 from data_stack_spark.session import readable_source, spark_session
 
 #: Rows that are decoded together: few, because an image of a camera takes megabytes.

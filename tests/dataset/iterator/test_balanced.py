@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
-from data_stack.dataset.iterator.balanced import BalancedDatasetIterator
+from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
 from data_stack.exception import ConfigError
 
 

@@ -13,9 +13,9 @@ from layer_laws import Samples
 
 from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.batched import BatchedDatasetIterator
-from data_stack.dataset.iterator.stacking import stack_samples, stack_values, value_of
+from data_stack.dataset.iterator.layers.batched import BatchedDatasetIterator
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.values.stacking import stack_samples, stack_values, value_of
 
 
 class Counting(SequenceDatasetIterator):

@@ -19,7 +19,7 @@ from PIL import Image
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.cached import CachedDatasetIterator
+from data_stack.dataset.iterator.layers.cached import CachedDatasetIterator
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
 from data_stack.exception import ConfigError
 

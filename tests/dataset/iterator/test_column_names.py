@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from data_stack.dataset.factory import DatasetCard, DatasetFactory
 
 from data_stack import from_recipe
 from data_stack.dataset.encoders import ClassMapping, ContinuousEncoder
-from data_stack.dataset.factory import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     InformedDatasetIteratorIF,
@@ -20,8 +20,8 @@ from data_stack.dataset.iterator import (
     column_names,
 )
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
-from data_stack.dataset.prepared import Resources
 from data_stack.exception import ConfigError
+from data_stack.factories.prepared import Resources
 from data_stack.repository.repository import DatasetRepository
 
 

@@ -15,13 +15,13 @@ from data_stack.dataset.iterator import (
     DatasetIteratorView,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.balanced import BalancedDatasetIterator
-from data_stack.dataset.iterator.interleaved import InterleavedDatasetIterator
-from data_stack.dataset.iterator.mixed import MixedDatasetIterator
-from data_stack.dataset.iterator.repeated import RepeatedDatasetIterator
-from data_stack.dataset.iterator.resampled import ResampledDatasetIterator
-from data_stack.dataset.iterator.sharded import ShardedDatasetIterator
-from data_stack.dataset.iterator.shuffled import ShuffledDatasetIterator
+from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
+from data_stack.dataset.iterator.layers.interleaved import InterleavedDatasetIterator
+from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
+from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
+from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator
+from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
+from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 
 N = 11

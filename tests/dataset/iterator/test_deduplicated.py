@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Columns, Samples
 
-from data_stack.dataset.digests import sample_digest
-from data_stack.dataset.iterator.deduplicated import DeduplicatedDatasetIterator, equal_groups, iterator_digests
+from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator, equal_groups, iterator_digests
 from data_stack.exception import ConfigError
+from data_stack.values.digests import sample_digest
 
 
 def kept(samples: Any, by: Any = None) -> list[int]:

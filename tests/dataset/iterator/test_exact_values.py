@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sizes import sized
 
-from data_stack.dataset.digests import column_digests, sample_digest
 from data_stack.dataset.iterator import (
     DatasetIterator,
     DatasetIteratorIF,
@@ -25,10 +24,11 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
     ZippedDatasetIterator,
 )
-from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.loader import Collation, Concatenated, Loader, Padded
+from data_stack.values.digests import column_digests, sample_digest
+from data_stack.values.stacking import stack_values
 
 PAIRS = st.tuples(*[st.integers(0, len(EXAMPLES) - 1).map(EXAMPLES.__getitem__)] * 2)  # some have no hash
 

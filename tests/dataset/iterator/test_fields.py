@@ -23,7 +23,7 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.fields import (
+from data_stack.dataset.iterator.layers.fields import (
     DictsDatasetIterator,
     FieldsDatasetIterator,
 )

@@ -16,7 +16,7 @@ from data_stack.dataset.iterator import (
     Batch,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.filtered import FilteredDatasetIterator
+from data_stack.dataset.iterator.layers.filtered import FilteredDatasetIterator
 from data_stack.exception import ConfigError
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.dataset.iterator.interleaved import InterleavedDatasetIterator
+from data_stack.dataset.iterator.layers.interleaved import InterleavedDatasetIterator
 from data_stack.exception import ConfigError
 
 

@@ -20,7 +20,7 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.mapped import MappedDatasetIterator
+from data_stack.dataset.iterator.layers.mapped import MappedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.dataset.iterator.mixed import MixedDatasetIterator
+from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
 from data_stack.exception import ConfigError
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.dataset.iterator.ordered import SortedDatasetIterator
+from data_stack.dataset.iterator.layers.ordered import SortedDatasetIterator
 from data_stack.exception import ConfigError
 
 

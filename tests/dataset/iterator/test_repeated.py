@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.dataset.iterator.repeated import RepeatedDatasetIterator
+from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
 
 
 @given(samples=st.lists(st.integers(), max_size=20), times=st.integers(0, 5))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
-from data_stack.dataset.iterator.sharded import ShardedDatasetIterator
+from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
 from data_stack.exception import ConfigError
 
 Uneven = Literal["keep", "pad", "drop"]

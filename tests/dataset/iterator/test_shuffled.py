@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.dataset.iterator.shuffled import ShuffledDatasetIterator
+from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
 
 
 def numbers(n: int) -> SequenceDatasetIterator:

@@ -25,10 +25,11 @@ from hypothesis import strategies as st
 from kept_samples import STRUCTURES, VALUES, Listed, Point, check_equal_to_list, exact
 from sizes import sized
 
-from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator, stored_samples
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
 from data_stack.dataset.iterator.access import brought_access
-from data_stack.dataset.iterator.stored_cache import StoredCacheDatasetIterator
-from data_stack.dataset.iterator.stored_samples import StoredSamples, write_samples
+from data_stack.dataset.iterator.layers import stored_samples
+from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator
+from data_stack.dataset.iterator.layers.stored_samples import StoredSamples, write_samples
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,

@@ -20,9 +20,9 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.stacking import stack_samples, stack_values, value_of
-from data_stack.dataset.iterator.windowed import WindowedDatasetIterator
+from data_stack.dataset.iterator.layers.windowed import WindowedDatasetIterator
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.values.stacking import stack_samples, stack_values, value_of
 
 
 class Counting(SequenceDatasetIterator):

@@ -20,10 +20,10 @@ from data_stack.dataset.iterator import (
     DatasetIteratorView,
     InformedDatasetIterator,
 )
-from data_stack.dataset.iterator.stacking import stack_samples
-from data_stack.dataset.iterator.zipped import ZippedDatasetIterator
+from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
+from data_stack.values.stacking import stack_samples
 
 
 class Recording(Samples):

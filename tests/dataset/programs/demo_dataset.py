@@ -24,8 +24,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector, Lease
 from data_stack.testing.processes import count_changes, find_left_over

@@ -20,10 +20,10 @@ from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.splits.parts import Fold
 from data_stack.dataset.splits.saved_splits import SavedSplits
 from data_stack.dataset.splitter import SplitterFactory
-from data_stack.dataset.strict_json import seal_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.repository.splits import load_splits, save_splits
+from data_stack.stores.splits import load_splits, save_splits
+from data_stack.values.strict_json import seal_json
 
 N = 23
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import s3fs  # noqa: F401
 
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ResourceNotFoundError
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import StorageConnector

@@ -142,7 +142,7 @@ def test_generated_metadata_of_files_of_one_size_replace_those_of_the_files_befo
 
 
 def test_a_manifest_of_an_earlier_version_is_refused_and_made_anew(foreign: Path) -> None:
-    from data_stack.dataset.strict_json import seal_json
+    from data_stack.values.strict_json import seal_json
 
     earlier = pa.schema([], metadata={MANIFEST_KEY: seal_json({"format": "data_stack parquet 3", "files": []})})
     pq.write_metadata(earlier, foreign / "_data_stack_manifest.parquet")

@@ -15,8 +15,8 @@ from sizes import FULL
 
 from data_stack import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.prepared import PreparedResources, Resources
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
+from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetManifest, ParquetWriter, PngCodec, Schema
 from data_stack.formats.parquet.indexes import SingleFieldIndex
 from data_stack.io.folder import folder_of

@@ -18,7 +18,6 @@ from sizes import sized
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.stacking import stack_values
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -30,6 +29,7 @@ from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.testing import DatasetIteratorContract
 from data_stack.testing.iterators import assert_same
+from data_stack.values.stacking import stack_values
 
 SPEC = {"id": Column("i64"), "mat": Column("array", "int16", (2, 3)), "name": Column("utf8"), "ragged": Column("array")}
 

@@ -15,10 +15,10 @@ import pytest
 from layer_laws import as_plain
 from sizes import sized
 
-from data_stack.dataset.strict_json import seal_json
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceNotFoundError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.values.strict_json import seal_json
 
 SPECS: dict[str, dict[str, Any]] = {
     "current": {"id": "i64", "mat": Column("array", "uint8", (2,)), "name": "utf8", "numbers": "int"},

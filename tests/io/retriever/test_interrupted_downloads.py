@@ -22,7 +22,7 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConnector
-from data_stack.repository.removal import collect_garbage
+from data_stack.stores.removal import collect_garbage
 
 if TYPE_CHECKING:
     from data_stack.testing.web_server import ScriptedServer

@@ -25,7 +25,7 @@ from data_stack.exception import (
     StorageUnavailableError,
 )
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
-from data_stack.repository.verification import verify_storage
+from data_stack.stores.verification import verify_storage
 
 CHUNK_BYTES = 65_536
 CONTENT = hashlib.shake_128(b"content").digest(40 * CHUNK_BYTES + 1234)

@@ -29,7 +29,6 @@ from croissant_documents import (
 )
 
 import data_stack
-from data_stack.dataset.declarative import DatasetCard, DatasetFactory
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -38,6 +37,7 @@ from data_stack.exception import (
     PreparationError,
     RetrievalError,
 )
+from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.folder import folder_of
 from data_stack.testing.web_server import ScriptedServer

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.fitting import check_shape, fit_array
-from data_stack.dataset.iterator.stacking import as_array, exact_array
 from data_stack.formats.parquet.types import FieldLike, numpy_dtype
+from data_stack.values.stacking import as_array, exact_array
 
 FieldValues: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
 """Values of a field: one each, or an array of shape ``(n, ...)``."""

@@ -37,7 +37,7 @@ from data_stack.formats.parquet.columns import (
     ObjectColumn,
 )
 from data_stack.formats.parquet.types import FieldLike, describe_type, dtype_name, element_type, is_list, type_described
-from data_stack.util.stacked_values import objects
+from data_stack.values.stacked_values import objects
 
 Nulls = Literal["none", "nan"]
 """What floats without a value are."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from data_stack.formats.parquet.codecs.cells import as_binary, null_mask, numbers, plain_cells
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.types import FieldDtype, dtype_name, is_bytes, is_list, is_text
-from data_stack.util.stacked_values import objects
+from data_stack.values.stacked_values import objects
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from data_stack.dataset.recipes.recipe_values import content_if_known, content_o
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.selecting.expressions import ArrowPredicate
 from data_stack.formats.parquet.selecting.predicate import Bools, Columns, Predicate, PredicateError, as_times, column_of
-from data_stack.util.stacked_values import objects
+from data_stack.values.stacked_values import objects
 
 _N_BUCKETS = 2**63 - 1  # sys.maxsize of the machines that Petastorm runs on
 

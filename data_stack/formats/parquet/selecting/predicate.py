@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError
-from data_stack.util.stacked_values import objects
+from data_stack.values.stacked_values import objects
 
 Bools = npt.NDArray[np.bool_]
 Columns = Mapping[str, npt.NDArray[Any]]

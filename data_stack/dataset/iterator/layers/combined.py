@@ -1,0 +1,287 @@
+"""Several iterators, one after the other."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.access import SampleAccess, access_to, brought_access
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
+    Batch,
+    Column,
+    ColumnKey,
+    DatasetIteratorIF,
+    InformedDatasetIteratorIF,
+    Sample,
+    as_iterator,
+)
+from data_stack.dataset.iterator.layers.sequence import SequenceAccess
+from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
+from data_stack.dataset.positions import IndexArrayOfInts, take
+from data_stack.exception import ConfigError
+from data_stack.values.stacking import join_batches, join_columns
+
+_Positions = npt.NDArray[np.intp]
+
+# A recipe can combine each node with itself: thirty nodes would make a thousand million parts.
+_MOST_PARTS = 1 << 20
+
+# The parts of so many samples can be told apart without a search.
+_BUCKETS_PER_PART = 16
+
+# With fewer wanted samples a part than this, each is copied by itself: one request to a part takes as long as six copies.
+_FEW_SAMPLES_A_PART = 6
+
+
+@layer("combined")
+class CombinedDatasetIterator(AccessedDatasetIterator):
+    """The samples of the first iterator, then those of the second, and so on.
+
+    Lengths are taken once, here: iterators that grow afterwards are not seen to grow. A combination of combinations
+    reads from its innermost parts directly; ``underlying_iterators`` still names the iterators given.
+
+    Args:
+        iterators: any number of iterators, also none, also the same one repeatedly; they stay the caller's to close.
+
+    Raises:
+        ConfigError: they are no iterators, or have more than ``sys.maxsize`` samples or 2**20 parts in all.
+    """
+
+    _takes_list = True
+
+    def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
+        if isinstance(iterators, DatasetIteratorIF):
+            raise ConfigError(f"iterators are combined from a list of them, not from one: write [{iterators!r:.80}, …]")
+        self._iterators = list(iterators)
+        self._take_lengths()
+        brought_access(self)  # now, for combinations of combinations a thousand deep would make theirs by recursion
+
+    def _take_lengths(self) -> None:
+        self._lengths = [len(as_iterator(iterator)) for iterator in self._iterators]
+        if sum(self._lengths) > sys.maxsize:
+            raise ConfigError(f"{len(self._lengths)} iterators have {sum(self._lengths)} samples, more than Python can count")
+
+    def make_access(self) -> SampleAccess:
+        return CombinedAccess([access_to(as_iterator(iterator)) for iterator in self._iterators], self._lengths)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_iterators": self._iterators}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._iterators = state["_iterators"]
+        self._take_lengths()
+        brought_access(self)
+
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        return share_meta(meta, self._iterators)
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterators given."""
+        return self._iterators
+
+
+class CombinedAccess(SampleAccess):
+    """Access to the samples of several, one after the other; of combinations, to those of their parts.
+
+    Args:
+        given: what is combined.
+        lengths: how many samples of each count: it may have grown since they were counted.
+    """
+
+    def __init__(self, given: Sequence[SampleAccess], lengths: Sequence[int]) -> None:
+        self.n_samples = sum(lengths)
+        self.releases_gil = bool(given) and all(part.releases_gil for part in given)
+        self.prefers_blocks = any(part.prefers_blocks for part in given)
+        self.parts: list[tuple[SampleAccess, int]] = []
+        for part, length in zip(given, lengths, strict=True):
+            source, positions = part.unwrap()
+            is_combined = positions is None and isinstance(source, CombinedAccess) and source.n_samples == length
+            self.parts += source.parts if is_combined else [(part, length)]  # type: ignore[attr-defined]  # it is one
+        if len(self.parts) > _MOST_PARTS:
+            raise ConfigError(f"iterators are combined from {_MOST_PARTS:,} parts at most, these are {len(self.parts):,}")
+        self._starts: list[int] = []
+        self._entries: list[tuple[Callable[[int], Sample], int, int]] = []
+        self._buckets: list[tuple[Callable[[int], Sample], int, int]] = []
+        self._shift = 0
+        self._arrays: list[list[Column]] | None = None
+
+    def _all_starts(self) -> list[int]:
+        """Where each part starts, and where all end; not made for a combination that is only part of others."""
+        if not self._starts:
+            self._starts = list(accumulate([length for _, length in self.parts], initial=0))
+        return self._starts
+
+    # ------------------------------------------------------------------ samples
+
+    def sample(self, position: int) -> Sample:
+        if not self._buckets:
+            self._find_buckets()
+        read, start, end = self._buckets[position >> self._shift]
+        if position >= end:
+            # empty parts share their start with the next part; bisect_right passes them by
+            read, start, _ = self._entries[bisect_right(self._starts, position) - 1]
+        return read(position - start)
+
+    def _find_buckets(self) -> None:
+        """What an access looks into first: for the positions from b << shift on, the first part that has any of them."""
+        starts = self._all_starts()
+        self._entries = [(part.sample, start, end) for (part, _), (start, end) in zip(self.parts, pairwise(starts), strict=True)]
+        n_buckets = min(_BUCKETS_PER_PART * len(self.parts), _MOST_PARTS)
+        self._shift = max(0, (self.n_samples // n_buckets).bit_length() - 1)
+        # not arange with a step, which counts in floats
+        buckets = np.arange(-(-self.n_samples >> self._shift), dtype=np.intp) << self._shift
+        # last, for threads: who sees them sees the rest
+        self._buckets = [self._entries[part] for part in np.searchsorted(starts[1:], buckets, side="right").tolist()]
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        samples: list[Sample] = [None] * len(positions)
+        for source, wanted, slots in self._requests(positions):
+            for slot, sample in zip(slots.tolist(), source.samples(wanted), strict=True):
+                samples[slot] = sample
+        return samples
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        if len(positions) == 0:
+            return self.empty_batch()
+        if len(positions) < _FEW_SAMPLES_A_PART * len(self.parts):
+            if self._arrays is None:
+                self._arrays = _arrays_of([part for part, _ in self.parts])
+            if self._arrays:
+                return self._batch_of_arrays(self._arrays, positions)
+        requests = self._requests(positions)
+        slots = [each for _, _, each in requests]
+        return join_batches([source.batch(wanted) for source, wanted, _ in requests], functools.partial(_assemble, slots=slots))
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        if positions is None and self.n_samples:
+            pieces = [[column[:length] for column in part.columns(keys)] for part, length in self.parts if length]
+            return [join_columns(list(each)) for each in zip(*pieces, strict=True)]
+        if positions is None or len(positions) == 0:
+            if not self.n_samples:
+                return [np.empty(0) for _ in keys]
+            return [column[:0] for column in self.columns(keys, np.zeros(1, dtype=np.intp))]
+        requests = self._requests(positions)
+        pieces = [source.columns(keys, wanted) for source, wanted, _ in requests]
+        slots = [each for _, _, each in requests]
+        return [_assemble(each, slots) for each in zip(*pieces, strict=True)]
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        first = 0
+        for part, length in self.parts:
+            if first < stop and first + length > start:
+                yield from part.iterate(max(0, start - first), min(length, stop - first))
+            first += length
+
+    # ------------------------------------------------------------------ what is known of them
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        found = [part.blocks() for part, _ in self.parts]
+        known = [blocks for blocks in found if blocks is not None]
+        return np.concatenate(known) if known and len(known) == len(found) else None
+
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+        for source, wanted, _ in self._requests(positions):
+            source.prefetch(wanted, keys)
+
+    def locate(self, position: int) -> str | None:
+        (part,), (place,) = self._place(np.array([position]))
+        return self.parts[int(part)][0].locate(int(place))
+
+    # ------------------------------------------------------------------ requests
+
+    def _requests(self, positions: IndexArrayOfInts) -> list[tuple[SampleAccess, IndexArrayOfInts, _Positions]]:
+        """What to read from where: (source, positions in it, their places in the batch), each source once."""
+        if len(positions) == 0:
+            return []
+        part_of, places = self._place(positions)
+        parts, by_part = self.parts, np.argsort(part_of, kind="stable")
+        requests: dict[SampleAccess, tuple[list[IndexArrayOfInts], list[_Positions]]] = {}
+        for part, first, end in _runs(part_of[by_part]):
+            source, positions_of_part = parts[part][0].unwrap()
+            slots = by_part[first:end]
+            wanted: IndexArrayOfInts = places[slots]
+            if positions_of_part is not None:
+                wanted = take(positions_of_part, wanted)
+            # several views of one source, such as folds, are read together
+            all_wanted, all_slots = requests.setdefault(source, ([], []))
+            all_wanted.append(wanted)
+            all_slots.append(slots)
+        return [(source, np.concatenate(wanted), np.concatenate(slots)) for source, (wanted, slots) in requests.items()]
+
+    def _place(self, positions: IndexArrayOfInts) -> tuple[_Positions, _Positions]:
+        """In which part each position lies, and where in that."""
+        starts = np.asarray(self._all_starts(), dtype=np.intp)
+        part_of = starts.searchsorted(positions, side="right") - 1
+        return part_of, positions - starts.take(part_of)
+
+    def _batch_of_arrays(self, columns: list[list[Column]], positions: IndexArrayOfInts) -> tuple[Column, ...]:
+        part_of, places = self._place(positions)
+        wanted = list(zip(part_of.tolist(), places.tolist(), strict=True))
+        batch = []
+        for parts in columns:
+            rows = np.empty((len(positions), *parts[0].shape[1:]), dtype=parts[0].dtype)
+            for slot, (part, place) in enumerate(wanted):
+                rows[slot] = parts[part][place]
+            batch.append(rows)
+        return tuple(batch)
+
+
+def share_meta(meta: DatasetMetaIF, iterators: Sequence[Any]) -> DatasetMetaIF:
+    """``meta``, of the first of the iterators, without what those of the others contradict."""
+    shared = MetaFactory.copy_dataset_meta(meta)
+    metas = [each.dataset_meta for each in iterators if isinstance(each, InformedDatasetIteratorIF)]
+    others = [MetaFactory.copy_dataset_meta(each) for each in metas]  # which have what a client's own meta lacks
+    contradicted: dict[str, Any] = {
+        name: None
+        for name in ("target_kind", "class_names", "feature_names", "column_names", "column_kinds")
+        if any(getattr(other, name) != getattr(shared, name) for other in others)
+    }
+    return replace(shared, **contradicted)
+
+
+def _arrays_of(parts: Sequence[SampleAccess]) -> list[list[Column]]:
+    """For each column the array of each part, where all parts are arrays of one shape and dtype; nothing otherwise."""
+    sources = [part for part in parts if isinstance(part, SequenceAccess)]
+    if len(sources) < len(parts) or len({len(source.arrays) for source in sources}) != 1:
+        return []
+    columns = [list(column) for column in zip(*[source.arrays for source in sources], strict=True)]
+    for column in columns:
+        if any(type(array) is not np.ndarray or array.dtype == object for array in column):
+            return []
+        if len({(array.dtype, array.shape[1:]) for array in column}) != 1:
+            return []
+    return columns
+
+
+def _runs(values: _Positions) -> Iterator[tuple[int, int, int]]:
+    """The runs of equal values in a sorted array that is not empty: (value, first, end)."""
+    firsts = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist()]
+    return zip(values.take(firsts).tolist(), firsts, [*firsts[1:], len(values)], strict=True)
+
+
+def _assemble(pieces: Sequence[Column], slots: Sequence[_Positions]) -> Column:
+    """The rows of all pieces in their places, written there at once where the pieces have one dtype and shape."""
+    first = pieces[0]
+    slot_of_row = slots[0] if len(slots) == 1 else np.concatenate(slots)
+    if len(pieces) > 1 and first.dtype != object and len({(piece.dtype, piece.shape[1:]) for piece in pieces}) == 1:
+        column: Column = np.empty((len(slot_of_row), *first.shape[1:]), first.dtype)
+        for piece, places in zip(pieces, slots, strict=True):
+            column[places] = piece
+        return column
+    joined = join_columns(pieces)
+    if bool((np.diff(slot_of_row) > 0).all()):
+        return joined
+    order = np.empty_like(slot_of_row)
+    order[slot_of_row] = np.arange(len(slot_of_row))
+    return joined[order]

@@ -1,0 +1,380 @@
+"""Samples with some of an iterator's columns, under other names, as tuples or as dicts."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Union
+
+import numpy as np
+
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, brought_access
+from data_stack.dataset.iterator.contract import (
+    Batch,
+    Column,
+    ColumnKey,
+    DatasetIteratorIF,
+    LayerDatasetIterator,
+    Sample,
+    column_key,
+    column_names,
+)
+from data_stack.dataset.iterator.declared_column import DeclaredColumn
+from data_stack.dataset.iterator.registry import layer, operation
+from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
+from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.exception import ConfigError
+from data_stack.util.suggestions import did_you_mean
+from data_stack.values.stacking import column_of
+
+_Form = Union[int, tuple[ColumnKey, ...]]
+"""The columns of a sample or batch: how many a tuple has, or which keys a dict has."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Where the columns of this layer come from.
+
+    Attributes:
+        keys: the columns below, in the order of the columns here.
+        names: their keys here; None: the samples are tuples.
+        n_below: number of columns below.
+    """
+
+    keys: tuple[ColumnKey, ...]
+    names: tuple[ColumnKey, ...] | None
+    n_below: int
+
+    def put_together(self, columns: Sequence[Any]) -> Any:
+        """A sample of values, or a batch of columns."""
+        return tuple(columns) if self.names is None else dict(zip(self.names, columns, strict=True))
+
+    def key_below(self, key: ColumnKey) -> ColumnKey:
+        """The key below of a column of this layer."""
+        if self.names is not None and key in self.names:
+            return self.keys[self.names.index(key)]
+        if self.names is None and hasattr(key, "__index__") and -len(self.keys) <= operator.index(key) < len(self.keys):
+            return self.keys[operator.index(key)]
+        raise ConfigError(
+            f"samples have no column {key!r}: {_describe(len(self.keys) if self.names is None else self.names, key)}"
+        )
+
+
+_Planner = Callable[[_Form], _Plan]
+"""Plans what to make of samples of a form."""
+
+
+class _ColumnsLayer(LayerDatasetIterator):
+    """Other columns of the same samples: which, a subclass plans from the columns below.
+
+    Names, a schema or sample 0 tell which columns there are. This is looked up when a column is named by a string, or for a meta.
+    """
+
+    def __init__(
+        self, dataset_iterator: DatasetIteratorIF, planner: _Planner, called: Iterable[ColumnKey] = (), **made_with: Any
+    ) -> None:
+        super().__init__(dataset_iterator, **made_with)
+        self._planner = planner
+        if any(isinstance(column, str) for column in called):
+            self._plan_now()
+
+    def make_access(self) -> _ColumnsAccess:
+        return _ColumnsAccess(self._below(), self._planner)
+
+    def _plan_now(self) -> tuple[_Form, _Plan] | None:
+        """The columns below and the plan for them; None for an empty iterator."""
+        access: Any = brought_access(self)  # that of this class
+        if not access.n_samples:
+            return None
+        form = len(column_names(self._dataset_iterator)) or access.form()
+        return form, self._planner(form)
+
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        derived = MetaFactory.copy_dataset_meta(meta)
+        found = self._plan_now()
+        if found is None:
+            return replace(derived, column_names=None)
+        form, plan = found
+        known = tuple(range(form)) if isinstance(form, int) else form
+        positions: list[ColumnKey] = []
+        for role, position in (("sample", meta.sample_pos), ("target", meta.target_pos), ("tag", meta.tag_pos)):
+            is_from_end = isinstance(form, int) and not isinstance(position, str) and -form <= position < 0
+            key = position + form if is_from_end else position
+            if key in plan.keys:
+                place = plan.keys.index(key)
+                positions.append(place if plan.names is None else plan.names[place])
+                continue
+            # the position of a column that is left out would name another one
+            positions.append(position if isinstance(position, str) or key not in known else role)
+            if key in known and role == "sample":
+                derived = replace(derived, feature_names=None)
+            elif key in known and role == "target":
+                derived = replace(derived, target_kind=None, class_names=None)
+        below: tuple[Any, ...] = column_names(self._dataset_iterator) if isinstance(form, int) else form
+        names: list[Any] = [below[known.index(key)] for key in plan.keys] if below else []
+        is_named = plan.names is None and bool(names) and all(isinstance(name, str) for name in names)
+        derived = replace(derived, iterator_meta=IteratorMeta(*positions), column_names=tuple(names) if is_named else None)
+        called = dict(zip(names or plan.keys, plan.names or names or range(len(plan.keys)), strict=True))
+        kinds = tuple((called[key], kind) for key, kind in derived.column_kinds or () if key in called)
+        return replace(derived, column_kinds=kinds or None)
+
+
+@layer("fields")
+class FieldsDatasetIterator(_ColumnsLayer):
+    """Samples of only the columns ``columns``, in that order: of tuples tuples, of dicts dicts.
+
+    The other columns are not read where the iterator below can read columns by themselves. To know whether samples are tuples
+    or dicts, sample 0 is read once, when a column or batch is read for the first time.
+
+    Columns may be given by their names where the dataset declares them. A name or key that there is not is an error now, not when
+    samples are read: where no schema and no names tell what columns there are, sample 0 is read for that.
+
+    An iterator's meta follows: positions are those in the new samples. The position of a column that is left out becomes the
+    word ``"sample"``, ``"target"`` or ``"tag"``, a key stays as it is: both name no column, so that asking for it is a
+    ConfigError; what was known of its values (target kind, class names, feature names) is dropped with it. Where neither
+    names nor a schema tell what columns there are, sample 0 is read for the meta when this is made.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        columns: positions of tuple samples (negative ones count from the end) or keys of dict samples; at least one.
+
+    Raises:
+        ConfigError: no columns, or one twice. When reading: the samples have no such column, or are neither tuples nor dicts.
+    """
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey]) -> None:
+        keys = _check_columns(dataset_iterator, columns)
+        if not keys:
+            raise ConfigError("samples need at least one column; none was selected")
+        super().__init__(dataset_iterator, partial(_choose, keys, False), keys, columns=list(keys))
+
+
+@layer("renamed")
+class RenamedDatasetIterator(_ColumnsLayer):
+    """Dict samples with new names for some of their keys; the order of the columns stays. An iterator's meta follows.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        names: ``{"old": "new"}``. Two columns may swap their names.
+
+    Raises:
+        ConfigError: two columns would get the same name. When reading: there is no column to rename, a new name is another
+            column's, or the samples are not dicts.
+    """
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, names: Mapping[str, str]) -> None:
+        if not isinstance(names, Mapping):
+            raise ConfigError(f'names must be a mapping such as {{"old": "new"}}, got {names!r}')
+        _check_names(list(names.values()))
+        super().__init__(dataset_iterator, partial(_rename, dict(names)), names, names=dict(names))
+
+
+@layer("dicts")
+class DictsDatasetIterator(_ColumnsLayer):
+    """Tuple samples as dicts. An iterator's meta follows: its positions become names.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        names: one key for each column, in their order.
+
+    Raises:
+        ConfigError: no names, or one twice. When reading: not as many names as columns, or the samples are not tuples.
+    """
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, names: Sequence[str]) -> None:
+        if isinstance(names, str) or not names:
+            raise ConfigError(f"a dict needs a list of names, one for each column; got {names!r}")
+        _check_names(list(names))
+        super().__init__(dataset_iterator, partial(_name, list(names)), names=list(names))
+
+
+@layer("tuples")
+class TuplesDatasetIterator(_ColumnsLayer):
+    """Samples as tuples of ``columns``, in that order; of dict samples without any, of all keys in the order of sample 0.
+
+    Columns that are left out are not read where that is possible, and an iterator's meta follows, both as of
+    ``FieldsDatasetIterator``. Sample 0 is read once, when the first sample is, to know the order of the keys.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        columns: keys of dict samples, or positions of tuple samples (negative ones count from the end); none for all.
+
+    Raises:
+        ConfigError: a column twice. When reading: the samples have no such column, or are neither tuples nor dicts.
+    """
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey] = ()) -> None:
+        keys = _check_columns(dataset_iterator, columns)
+        super().__init__(dataset_iterator, partial(_choose, keys, True), keys, columns=list(keys))
+
+
+@operation
+def list_column_names(iterator: DatasetIteratorIF) -> list[ColumnKey]:
+    """``iterator.column_names``."""
+    if names := column_names(iterator):
+        return list(names)
+    samples = access_to(iterator)
+    declared = samples.declare_columns()
+    if declared is not None or not samples.n_samples:
+        return list(declared or ())
+    sample = samples.sample(0)
+    form = _form_of(sample) if isinstance(sample, (Mapping, tuple, list)) else ()
+    return list(range(form) if isinstance(form, int) else form)
+
+
+def _choose(columns: tuple[ColumnKey, ...], as_tuples: bool, form: _Form) -> _Plan:
+    everything = tuple(range(form)) if isinstance(form, int) else form
+    keys = _find(columns, form) if columns else everything
+    return _Plan(keys, None if as_tuples or isinstance(form, int) else keys, len(everything))
+
+
+def _rename(names: Mapping[str, str], form: _Form) -> _Plan:
+    if isinstance(form, int):
+        raise ConfigError(f"samples are tuples of {form} columns without names to change; name them by as_dict() first")
+    _find(list(names), form)
+    kept = set(form) - set(names)
+    for old, new in names.items():
+        if new in kept:
+            raise ConfigError(f"column {old!r} cannot be renamed to {new!r}: there is such a column; rename or drop it too")
+    return _Plan(form, tuple([names.get(key, key) if isinstance(key, str) else key for key in form]), len(form))
+
+
+def _name(names: Sequence[str], form: _Form) -> _Plan:
+    if not isinstance(form, int):
+        raise ConfigError(f"samples are dicts already: {_describe(form)}; rename() gives them other names")
+    if form != len(names):
+        raise ConfigError(f"samples of {form} columns were given {len(names)} names: {_list(names)}")
+    return _Plan(tuple(range(form)), tuple(names), form)
+
+
+class _ColumnsAccess(OneToOneAccess):
+    """Access to some columns of the same samples, under other names.
+
+    Args:
+        below: the samples, which all have the columns of the first.
+        planner: plans the columns.
+    """
+
+    def __init__(self, below: SampleAccess, planner: _Planner) -> None:
+        super().__init__(below, keeps_values=True)
+        self._planner = planner
+        self._form: _Form | None = None
+        self._plan: _Plan | None = None
+
+    def sample(self, position: int) -> Sample:
+        return self._rearrange(self.below.sample(position))
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        return list(map(self._rearrange, self.below.samples(positions))) if len(positions) else []
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        plan = self._find_plan()
+        if plan is None:
+            return ()
+        if self.n_samples and len(plan.keys) < plan.n_below:
+            return plan.put_together(self.below.columns(plan.keys, positions))  # type: ignore[no-any-return]  # a batch
+        return self._rearrange(self.below.batch(positions))  # type: ignore[no-any-return]  # a batch
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        plan = self._find_plan()
+        if plan is None:
+            return [np.empty(0) for _ in keys]
+        if not self.n_samples:
+            batch: Any = self.batch(np.empty(0, dtype=np.intp))
+            return [column_of(batch, key) for key in keys]
+        return self.below.columns([plan.key_below(key) for key in keys], positions)
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        return map(self._rearrange, self.below.iterate(start, stop))
+
+    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
+        declared, plan = self.below.declare_columns(), self._find_plan()
+        if declared is None or plan is None or plan.names is None:
+            return None
+        return {str(name): declared[str(key)] for name, key in zip(plan.names, plan.keys, strict=True)}
+
+    def form(self) -> _Form | None:
+        """The columns below, by a schema, sample 0, or an empty batch; None where nothing tells."""
+        if self._form is None:
+            declared = self.below.declare_columns()
+            if declared is not None:
+                self._form = tuple(declared)
+            elif self.n_samples:
+                self._form = _form_of(self.below.sample(0))
+            else:
+                empty = self.below.batch(np.empty(0, dtype=np.intp))
+                self._form = _form_of(empty) or None if isinstance(empty, (Mapping, tuple)) else None
+        return self._form
+
+    def _find_plan(self) -> _Plan | None:
+        if self._plan is None and (form := self.form()) is not None:
+            self._plan = self._planner(form)
+        return self._plan
+
+    def _rearrange(self, sample: Any) -> Any:
+        """A sample, or a batch, below as one of this layer."""
+        plan: Any = self._plan or self._find_plan()
+        try:
+            if len(sample) == plan.n_below:
+                return plan.put_together([sample[key] for key in plan.keys])
+        except (LookupError, TypeError):
+            pass
+        raise ConfigError(
+            f"samples differ in their columns: for one {_describe(self.form())}, for another {_describe(_form_of(sample))}"
+        )
+
+
+def _form_of(sample: Any) -> _Form:
+    """The columns of a sample or a batch."""
+    if isinstance(sample, Mapping):
+        return tuple(sample)
+    if isinstance(sample, (tuple, list)):
+        return len(sample)
+    raise ConfigError("samples have no columns to choose from or to name: they are bare values, neither tuples nor dicts")
+
+
+def _find(columns: Sequence[ColumnKey], form: _Form) -> tuple[ColumnKey, ...]:
+    """``columns`` as samples of that form have them: keys, or positions from 0 on."""
+    found: list[ColumnKey] = []
+    for column in columns:
+        place = column
+        if isinstance(form, int) and not isinstance(column, str):
+            place = column + form if column < 0 else column
+        if place not in (range(form) if isinstance(form, int) else form):
+            raise ConfigError(f"samples have no column {column!r}: {_describe(form, column)}")
+        if place in found:
+            raise ConfigError(f"column {column!r} of {form} is column {place!r}, which is selected twice")
+        found.append(place)
+    return tuple(found)
+
+
+def _describe(form: _Form | Sequence[ColumnKey] | None, wrong: ColumnKey | None = None) -> str:
+    if isinstance(form, int):
+        return f"they have the columns 0 to {form - 1}" if form else "they have no columns"
+    return f"they have the columns {_list(form or ())}{did_you_mean(wrong, form or ())}"
+
+
+def _list(names: Sequence[ColumnKey]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _check_columns(iterator: Any, columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
+    """Columns with positions for the names that a meta has."""
+    if isinstance(columns, (str, bytes)) or hasattr(columns, "__index__"):
+        raise ConfigError(f"columns must be a list of positions or keys, got {columns!r}; one column is [{columns!r}]")
+    checked: list[ColumnKey] = []
+    for column in columns:
+        if not isinstance(column, str) and not hasattr(column, "__index__"):
+            raise ConfigError(f"a column is named by a position or a key, not by {column!r}")
+        key = column_key(iterator, column if isinstance(column, str) else operator.index(column))
+        if key in checked:
+            raise ConfigError(f"column {key!r} is selected twice, among {_list(columns)}")
+        checked.append(key)
+    return tuple(checked)
+
+
+def _check_names(names: Sequence[Any]) -> None:
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ConfigError(f"the names of columns are strings, no two the same, got {_list(names)}")

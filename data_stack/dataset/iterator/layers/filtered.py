@@ -1,0 +1,128 @@
+"""The samples of an iterator for which a predicate is true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.blocks import in_blocks
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.positions import narrow
+from data_stack.exception import ConfigError
+from data_stack.util.functions import check_takes
+from data_stack.values.stacking import as_array, keys_of, list_values
+
+
+@layer("filtered")
+class FilteredDatasetIterator(DatasetIteratorView):
+    """The samples of ``dataset_iterator`` for which ``predicate`` is true, in their order.
+
+    They are found when this is made: every sample is read once, from first to last, in blocks of a few MiB; with ``column`` only
+    those columns are read. Then 4 bytes are kept for each sample found (8 in an iterator of more than 2**31). A pickle carries
+    the positions, so another process does not read again; a predicate that cannot be pickled, such as a lambda, stays behind.
+
+    Args:
+        dataset_iterator: the iterator looked through; it stays the caller's to close.
+        predicate: tells whether a sample stays: a bool, or what ``bool()`` takes.
+
+            * With one ``column``, it is given that column's value. Numbers arrive as Python's, so that
+              ``lambda label: label in {1, 2}`` works; numpy times as ``datetime64``; values with a shape as arrays (not to be
+              written to); everything else as it is in the sample.
+            * With a list of columns, it is given their values, one argument each.
+            * ``batched``, it is given many samples at once: the batch as ``read_batch`` gives it; with ``column`` that column, or
+              those columns one argument each. It gives a bool for each sample: an array, tensor or list, shape ``(n,)``. It is
+              called once for each block, so one sample's answer must not depend on the others.
+        column: what to read; None for whole samples.
+        batched: whether the predicate takes many samples at once.
+
+    Raises:
+        ConfigError: there is no such column, or a batched predicate did not give one bool per sample. Errors of the predicate
+            are not changed; from Python 3.11 on they have a note of the position.
+    """
+
+    def __init__(
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        predicate: Callable[..., Any],
+        *,
+        column: ColumnKey | Sequence[ColumnKey] | None = None,
+        batched: bool = False,
+    ) -> None:
+        if not callable(predicate):
+            raise ConfigError(f"a predicate is a function, got {predicate!r:.80}")
+        receives = ["a batch" if batched else "a sample"] if column is None else [f"column {key!r}" for key in keys_of(column)]
+        check_takes(predicate, receives, 'Name the columns that it looks at: filter(predicate, column=["height", "width"])')
+        found = list(_find(access_to(as_iterator(dataset_iterator)), predicate, column, batched))
+        super().__init__(dataset_iterator, np.concatenate(found) if found else np.empty(0, dtype=np.intp))
+        self._made_with = {"predicate": predicate, "column": column, "batched": batched}
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        predicate = self._made_with["predicate"]
+        if _is_local(predicate):
+            name = f"{predicate.__module__}.{predicate.__qualname__}"
+            stand_in = f"{name}, which stayed in another process; define it at the top of a module"
+            state["_made_with"] = {**self._made_with, "predicate": stand_in}
+        return state
+
+
+def _is_local(function: Any) -> bool:
+    return "<lambda>" in getattr(function, "__qualname__", "") or "<locals>" in getattr(function, "__qualname__", "")
+
+
+def _find(
+    source: SampleAccess, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None, batched: bool
+) -> Iterator[npt.NDArray[np.integer[Any]]]:
+    """The positions of the samples that stay, block by block."""
+    keys = [] if column is None else keys_of(column)
+    if column is not None and not keys:
+        raise ConfigError("a filter reads at least one column; for whole samples leave `column` out")
+
+    def read(positions: npt.NDArray[np.intp]) -> tuple[Any, int]:
+        if column is None:
+            return (source.batch(positions) if batched else source.samples(positions)), len(positions)
+        return source.columns(keys, positions), len(positions)
+
+    for start, (block, length) in in_blocks(source.n_samples, read):
+        if batched:
+            stays: Sequence[bool] | npt.NDArray[np.bool_] = _mask(predicate, [block] if column is None else block, start, length)
+        else:
+            arguments = zip(block) if column is None else zip(*map(list_values, block), strict=True)
+            stays = _ask_each(predicate, arguments, start)
+        yield narrow(start + np.flatnonzero(stays), source.n_samples)
+
+
+def _ask_each(predicate: Callable[..., Any], arguments: Iterable[Any], start: int) -> list[bool]:
+    stays: list[bool] = []
+    try:
+        stays.extend(bool(predicate(*values)) for values in arguments)  # up to the one that fails
+    except Exception as error:
+        _note(error, f"while the predicate looked at position {start + len(stays)}")
+        raise
+    return stays
+
+
+def _mask(predicate: Callable[..., Any], arguments: Sequence[Any], start: int, length: int) -> npt.NDArray[np.bool_]:
+    where = f"for the samples {start} to {start + length - 1}"
+    try:
+        mask = as_array(predicate(*arguments))
+    except Exception as error:
+        _note(error, f"{where}, while the batched predicate looked at them")
+        raise
+    if mask.dtype != bool or mask.shape != (length,):
+        raise ConfigError(
+            f"{where} the batched predicate must give an array of bools of shape ({length},); "
+            f"it gave shape {mask.shape} and dtype {mask.dtype}"
+        )
+    return mask
+
+
+def _note(error: Exception, note: str) -> None:
+    if hasattr(error, "add_note"):  # from Python 3.11 on
+        error.add_note(note)

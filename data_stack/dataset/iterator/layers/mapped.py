@@ -1,0 +1,416 @@
+"""A function of each sample of an iterator, or of one of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.access import OneToOneAccess, RearrangedAccess, SampleAccess, stack_columns
+from data_stack.dataset.iterator.contract import (
+    Batch,
+    Column,
+    ColumnKey,
+    DatasetIteratorIF,
+    LayerDatasetIterator,
+    Sample,
+    column_key,
+)
+from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.layers.encoded import EncodedAccess, follow_columns
+from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
+from data_stack.dataset.positions import IndexArrayOfInts, Positions, take
+from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
+from data_stack.exception import ConfigError
+from data_stack.util.functions import check_takes
+from data_stack.values.stacking import (
+    as_array,
+    column_of,
+    exact_array,
+    join_columns,
+    list_samples,
+    list_values,
+    objects,
+    stack_values,
+    value_of,
+)
+
+# So many samples at once are read and mapped for a column: enough to make batches worth it, few enough to be held.
+_SAMPLES_AT_ONCE = 1024
+# Iterating over a batched map reads ahead up to so many samples.
+_MOST_READ_AHEAD = 256
+
+
+@layer("mapped")
+class MappedDatasetIterator(LayerDatasetIterator):
+    """Sample ``i`` is ``function`` of sample ``i`` below, called whenever the sample is read; nothing is kept.
+
+    The function may give anything that is a sample: a tuple, a dict, a bare value. It must not modify its
+    argument in place, which may be the memory of the dataset. Its exceptions are not changed. To reach a worker process by
+    pickling it must be a function or method that pickle finds by its name, so no lambda.
+
+    A batched function takes and gives columns: what ``read_batch`` gives, so that its cost is shared by many samples::
+
+        iterator.map(lambda batch: (batch[0] / np.float32(255), batch[1]), batched=True)
+
+    It must treat each row by itself, for rows come in batches of any size: ``iterator[i]`` is row 0 of the function of a
+    batch of one, so a number in it is a numpy scalar. It is never called with an empty batch. It gives a tuple or dict of
+    columns, or one column of bare values; a column is an array, a tensor or a list with one element for each row.
+
+    A random function asks for a ``seed``. As its second argument it then gets a ``numpy.random.Generator`` made for
+    this sample, or if ``batched`` a list of them, one for each row. Each depends on seed, epoch and the sample's position in
+    this iterator alone: a sample does not depend on order, batch, worker or process, and differs from epoch to
+    epoch. (A generator takes 4 µs to make.)
+
+    An empty request for columns calls the function for sample 0, to know what columns there are; an empty iterator has none.
+
+    With a ``column`` the function takes and gives the values of that column only; the others pass through, and reading them
+    does not call it. Values arrive as a filter's do: numbers as Python's, values with a shape as arrays, times as numpy's, all
+    others as they are in the sample. A batched function takes and gives the column. All columns keep their names; if the column
+    is the target, its class names and kind are dropped from the meta, and if it is the sample proper, its feature names.
+
+    A function of whole samples may move columns, so that they lose their names, and the sample proper those of its features,
+    unless ``names`` declares the new ones. Sample, target and tag are then where the columns of their names are. Without
+    ``names`` the meta's positions, classes and target kind stay: where the function changes what the target is, or where, say so
+    with an ``InformedDatasetIterator`` around this one.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        function: ``(sample) -> sample``, or with ``batched`` ``(batch) -> batch``; with ``seed`` of two arguments.
+        batched: which of the two.
+        seed: an int for a random function, otherwise None.
+        epoch: an int; without a seed it has no meaning.
+        column: position, name or key of the only column to map; None for whole samples.
+        names: of the columns of the tuples that the function gives; None if they are unknown.
+
+    Raises:
+        ConfigError: ``function`` cannot be called with one argument (with ``seed``, two), ``seed`` or ``epoch`` is no integer,
+            ``names`` are not distinct strings or given together with ``column``. When reading: a batched function gave no
+            columns, or columns of another length than its batch; samples are not tuples of as many columns as ``names``.
+    """
+
+    def __init__(
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        function: Callable[..., Any],
+        *,
+        batched: bool = False,
+        seed: int | None = None,
+        epoch: int = 0,
+        column: ColumnKey | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        if not callable(function):
+            raise ConfigError(f"a map needs a function of a sample, got {function!r}")
+        if isinstance(column, (list, tuple)):
+            raise ConfigError(
+                f"column= names one column, got {column!r:.80}. A function of several takes the sample, with columns="
+            )
+        what = ("a sample" if column is None else "a value") if not batched else "a batch" if column is None else "a column"
+        check_takes(function, [what] if seed is None else [what, "a random generator"], _how_to_call(column, seed))
+        super().__init__(dataset_iterator, function=function, batched=bool(batched))
+        if column is not None:
+            self._made_with = {**self._made_with, "column": column_key(dataset_iterator, column)}
+        if names is not None:
+            self._made_with = {**self._made_with, "names": _check_names(names, column)}
+        checked_epoch = check_integer("epoch", epoch)
+        self._mixed_seed: int | None = None
+        if seed is not None:  # without a seed each epoch is the same
+            checked_seed = check_integer("seed", seed)
+            self._made_with = {**self._made_with, "seed": checked_seed, "epoch": checked_epoch}
+            self._mixed_seed = derive_seed("mapped", checked_seed, checked_epoch)
+
+    def make_access(self) -> SampleAccess:
+        function, batched = self._made_with["function"], self._made_with["batched"]
+        if (column := self._made_with.get("column")) is not None:
+            return _ColumnMapAccess(self._below(), column, function, batched, self._mixed_seed)
+        if (names := self._made_with.get("names")) is not None:
+            function = partial(_call_named, function, names)
+        return (BatchMapAccess if batched else _MapAccess)(self._below(), function, self._mixed_seed)
+
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        derived, names = MetaFactory.copy_dataset_meta(meta), self._made_with.get("names")
+        if (column := self._made_with.get("column")) is not None:
+            columns, sample_pos, target_pos = follow_columns(self._dataset_iterator, meta, {column: None})
+            if sample_pos in columns:
+                derived = replace(derived, feature_names=None)
+            return replace(derived, target_kind=None, class_names=None) if target_pos in columns else derived
+        before = derived.column_names or ()
+        kinds = tuple(pair for pair in derived.column_kinds or () if pair[0] not in before or pair[0] in (names or ()))
+        lost = () if before or derived.column_names == () else None
+        derived = replace(derived, feature_names=None, column_names=lost if names is None else names, column_kinds=kinds or None)
+        if names is None:
+            return derived
+        roles = {"sample": meta.sample_pos, "target": meta.target_pos, "tag": meta.tag_pos}
+        positions = IteratorMeta(*[_follow(role, at, before, names) for role, at in roles.items()])
+        if positions.target_pos == "target":
+            derived = replace(derived, target_kind=None, class_names=None)
+        return replace(derived, iterator_meta=positions)
+
+
+def _follow(role: str, position: ColumnKey, before: Sequence[str], names: Sequence[str]) -> ColumnKey:
+    """Where the sample, the target or the tag is after a map that gives columns of these ``names``."""
+    if isinstance(position, str):
+        return names.index(position) if position in names else role  # of dicts before
+    width = len(before) or len(names)
+    position = position + width if -width <= position < 0 else position
+    if position < len(before) and before[position] in names:
+        return names.index(before[position])
+    is_free = 0 <= position < len(names) and names[position] not in before
+    return position if is_free else role  # the role's word names no column
+
+
+def _check_names(names: Any, column: ColumnKey | None) -> tuple[str, ...]:
+    if column is not None:
+        raise ConfigError("a map of one column keeps the names of all; columns= declares those after a map of whole samples")
+    if isinstance(names, str) or not names or not all(isinstance(name, str) and name for name in names):
+        raise ConfigError(f"columns= takes the names of the mapped columns, such as ['image', 'label'], got {names!r:.80}")
+    if len(set(names)) < len(names):
+        raise ConfigError(f"the names of columns are distinct, got {names!r:.80}")
+    return tuple(names)
+
+
+def _how_to_call(column: ColumnKey | None, seed: int | None) -> str:
+    how = (
+        []
+        if column is not None
+        else [
+            "Take the sample apart inside: image, label = sample",
+            "Or map one column: map(function, column=…)",
+        ]
+    )
+    how += [] if seed is not None else ["A random function needs a seed: map(function, seed=7)"]
+    return ". ".join(how)
+
+
+def _call_named(function: Callable[..., Any], names: Sequence[str], sample: Any, *random: Any) -> Any:
+    """What ``function`` gives, checked to be as many columns as there are names."""
+    mapped = function(sample, *random)
+    if not isinstance(mapped, (tuple, list)) or len(mapped) != len(names):
+        what = f"{len(mapped)} columns" if isinstance(mapped, (tuple, list)) else f"a {type(mapped).__name__}"
+        raise ConfigError(f"a map with columns={[*names]} must give tuples of {len(names)} columns; its function gave {what}")
+    return mapped
+
+
+class _MapAccess(OneToOneAccess):
+    """Access to what a function gives for each sample.
+
+    Of maps on maps, also with views between them, the top one calls all functions in a loop, for thousands would exceed Python's
+    limit of recursion.
+
+    Args:
+        below: the samples.
+        function: of a sample, and where there is a seed of a generator of random numbers.
+        mixed_seed: of the draws; None for a function without.
+    """
+
+    def __init__(self, below: SampleAccess, function: Callable[..., Any], mixed_seed: int | None) -> None:
+        source, positions = below.unwrap()
+        self._next: tuple[_MapAccess, Positions | None] | None = None
+        if isinstance(source, _MapAccess) and type(source) is type(self) and "_apply" in vars(type(self)):
+            self._next = source, positions
+            below = source.below if positions is None else RearrangedAccess(source.below, positions)
+        super().__init__(below)
+        self._function, self._mixed_seed = function, mixed_seed
+
+    def sample(self, position: int) -> Sample:
+        if self._next is not None:
+            return self.samples(np.array([position], dtype=np.intp))[0]
+        if self._mixed_seed is None:
+            return self._function(self.below.sample(position))
+        return self._function(self.below.sample(position), derive_generator(self._mixed_seed, position))
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        samples: list[Sample] = self._map(self._bottom().samples, positions) if len(positions) else []
+        return samples
+
+    def _map(self, read: Callable[[IndexArrayOfInts], Any], positions: IndexArrayOfInts) -> Any:
+        """What the functions of this map and of those below it give for what ``read`` gives from under all of them."""
+        maps = []
+        access: _MapAccess | None = self
+        while access is not None:
+            maps.append((access, positions))
+            access, inner = access._next or (None, None)
+            positions = positions if inner is None else take(inner, positions)
+        given = read(positions)
+        for each, at in reversed(maps):
+            given = each._apply(given, at)
+        return given
+
+    def _bottom(self) -> SampleAccess:
+        access = self
+        while access._next is not None:
+            access = access._next[0]
+        return access.below
+
+    def _apply(self, samples: Any, positions: IndexArrayOfInts) -> Any:
+        function, mixed_seed = self._function, self._mixed_seed
+        if mixed_seed is None:
+            return [function(sample) for sample in samples]
+        places = positions.tolist()
+        return [function(sample, derive_generator(mixed_seed, at)) for at, sample in zip(places, samples, strict=True)]
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        n_positions = self.n_samples if positions is None else len(positions)
+        if n_positions == 0:
+            at_first = np.zeros(1, dtype=np.intp)
+            return [column[:0] for column in self.columns(keys, at_first)] if self.n_samples else [np.empty(0) for _ in keys]
+        blocks = []
+        for start in range(0, n_positions, _SAMPLES_AT_ONCE):
+            stop = min(start + _SAMPLES_AT_ONCE, n_positions)
+            wanted = np.arange(start, stop, dtype=np.intp) if positions is None else positions[start:stop]
+            blocks.append(self._some_columns(keys, wanted))
+        return [join_columns(pieces) for pieces in zip(*blocks, strict=True)]
+
+    def _some_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts) -> list[Column]:
+        return stack_columns(self.samples(positions), keys, self)
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        if self._next is not None:
+            yield from map(self.sample, range(start, stop))
+            return
+        function, mixed_seed = self._function, self._mixed_seed
+        for position, sample in enumerate(self.below.iterate(start, stop), start):
+            yield function(sample) if mixed_seed is None else function(sample, derive_generator(mixed_seed, position))
+
+
+class BatchMapAccess(_MapAccess):
+    """Access to what a function gives for batches; there is never an empty one."""
+
+    def sample(self, position: int) -> Sample:
+        return list_samples(self.map_batch(np.array([position], dtype=np.intp)))[0]
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        return list_samples(self.map_batch(positions)) if len(positions) else []
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        return self.map_batch(positions) if len(positions) else self.empty_batch()
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        return grow_reads(self.samples, start, stop)
+
+    def _some_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts) -> list[Column]:
+        batch = self.map_batch(positions)
+        return stack_columns(batch, keys, self) if isinstance(batch, np.ndarray) else [column_of(batch, key) for key in keys]
+
+    def map_batch(self, positions: IndexArrayOfInts) -> Batch:
+        """What the function gives for the samples at one position or more."""
+        mapped: Batch = self._map(self._bottom().batch, positions)
+        return mapped
+
+    def _apply(self, batch: Any, positions: IndexArrayOfInts) -> Batch:
+        if self._mixed_seed is None:
+            mapped = self._function(batch)
+        else:
+            mapped = self._function(batch, [derive_generator(self._mixed_seed, at) for at in positions.tolist()])
+        return self._check(mapped, len(positions))
+
+    def _check(self, mapped: Any, n_rows: int) -> Batch:
+        """What a batched function gave as a batch of ``n_rows``."""
+        if isinstance(mapped, Mapping) and mapped:
+            return {key: self._check_column(column, n_rows, f" in column {key!r}") for key, column in mapped.items()}
+        if isinstance(mapped, tuple) and mapped:
+            return tuple([self._check_column(column, n_rows, f" in column {i}") for i, column in enumerate(mapped)])
+        return self._check_column(mapped, n_rows, "")
+
+    def _check_column(self, values: Any, n_rows: int, where: str) -> Column:
+        return _check_column(values, n_rows, where, self._function)
+
+
+class _ColumnMapAccess(EncodedAccess):
+    """Access to samples with a function of one column.
+
+    Args:
+        below: the samples.
+        key: of the column.
+        function: of a value, or ``batched`` of a column; where there is a seed, also of a random generator, or one for each.
+        batched: which of the two.
+        mixed_seed: of the draws; None for a function without.
+    """
+
+    def __init__(
+        self, below: SampleAccess, key: ColumnKey, function: Callable[..., Any], batched: bool, mixed_seed: int | None
+    ) -> None:
+        super().__init__(below, {key: function})
+        self._key, self._function, self._batched, self._mixed_seed = key, function, batched, mixed_seed
+
+    def sample(self, position: int) -> Sample:
+        return super().sample(position) if self._batched else self._map(self.below.sample(position), position)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        if self._batched:
+            return super().samples(positions)
+        return list(map(self._map, self.below.samples(positions), positions.tolist()))
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        if self._batched:
+            return grow_reads(self.samples, start, stop)
+        return map(self._map, self.below.iterate(start, stop), range(start, stop))
+
+    def _map(self, sample: Any, position: int) -> Sample:
+        structure = self._structure_of(sample)
+        key = structure.normal(self._key)
+        return structure.make_like(sample, {key: self._call(_natural(value_of(sample, key)), position)})
+
+    def _call(self, value: Any, position: int) -> Any:
+        if self._mixed_seed is None:
+            return self._function(value)
+        return self._function(value, derive_generator(self._mixed_seed, position))
+
+    def _transform(self, key: ColumnKey, encoder: Any, column: Column, positions: IndexArrayOfInts | None) -> Column:
+        if not len(column):
+            return np.empty(0, object)
+        places = range(len(column)) if positions is None else positions.tolist()
+        if not self._batched:
+            return objects(list(map(self._call, map(_natural, list_values(column)), places)))
+        random = () if self._mixed_seed is None else ([derive_generator(self._mixed_seed, at) for at in places],)
+        return _check_column(self._function(column, *random), len(column), f" for column {key!r}", self._function)
+
+
+def _natural(value: Any) -> Any:
+    """A value of a sample as a column has it: numbers as Python's, lists and tensors of numbers as arrays."""
+    array = None if isinstance(value, np.ndarray) else exact_array(value)
+    if array is None or array.dtype.kind in "mMV":
+        return value
+    return array if array.ndim else array.item()
+
+
+def _check_column(values: Any, n_rows: int, where: str, function: Callable[..., Any]) -> Column:
+    column = _as_column(values)
+    if column is None or len(column) != n_rows:
+        what = f"a {type(values).__name__}" if column is None else f"{len(column)} values"
+        raise ConfigError(
+            f"a batched map gave {what}{where}; expected an array, tensor or list of {n_rows} values, one for each sample of "
+            f"the batch (a list is one column, several columns are a tuple): its function is {function!r}"
+        )
+    return column
+
+
+def grow_reads(read: Callable[[IndexArrayOfInts], list[Sample]], start: int, stop: int) -> Iterator[Sample]:
+    """Samples one after the other, read in batches that grow from 1, so that the first one comes soon."""
+    n_ahead = 1
+    while start < stop:
+        end = min(start + n_ahead, stop)
+        yield from read(np.arange(start, end, dtype=np.intp))
+        start, n_ahead = end, min(2 * n_ahead, _MOST_READ_AHEAD)
+
+
+def _as_column(values: Any) -> Column | None:
+    """Values as :func:`stack_values` would stack them one by one; None if they are no sequence of values."""
+    if isinstance(values, (str, bytes, Mapping)):
+        return None
+    if hasattr(values, "__array__"):
+        try:
+            array: npt.NDArray[Any] = as_array(values)
+        except TypeError:  # a tensor of a dtype that numpy lacks
+            return stack_values(list(values))
+        if array.ndim == 0:
+            return None
+        # of these kinds single values are Python objects, and objects may be numbers
+        return stack_values(array.tolist()) if array.ndim == 1 and array.dtype.kind in "OSU" else array
+    return stack_values(list(values)) if isinstance(values, (Sequence, range)) else None

@@ -1,0 +1,52 @@
+"""All samples of an iterator, several times over."""
+
+from __future__ import annotations
+
+import sys
+from typing import SupportsIndex
+
+import numpy as np
+
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
+from data_stack.exception import ConfigError
+
+
+@layer("repeated")
+class RepeatedDatasetIterator(DatasetIteratorView):
+    """The samples of ``dataset_iterator`` ``times`` times, one pass after the other, all in the same order.
+
+    For another order in each pass, combine ``iterator.shuffle(seed, epoch=pass)``.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close. Nothing is read or kept.
+        times: number of passes; 0 gives an empty iterator, as an empty iterator does any number of times.
+
+    Raises:
+        ConfigError: ``times`` is no integer or negative, or there would be more than ``sys.maxsize`` samples.
+    """
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, times: SupportsIndex) -> None:
+        n_passes = check_integer("the times of a repeated iterator", times, at_least=0)
+        n_samples = len(as_iterator(dataset_iterator))
+        if n_samples * n_passes > sys.maxsize:
+            raise ConfigError(f"{n_samples} samples {n_passes} times are more than Python can count; repeat them less often")
+        once = n_passes <= 1 or n_samples == 0
+        super().__init__(dataset_iterator, range(n_samples * n_passes) if once else _Repeated(n_samples, n_passes))
+        self._made_with = {"times": n_passes}
+
+
+class _Repeated(ComputedPositions):
+    """``range(n_samples)`` again and again."""
+
+    def __init__(self, n_samples: int, times: int) -> None:
+        self._n_samples, self._length = n_samples, n_samples * times
+
+    def __len__(self) -> int:
+        return self._length
+
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        return indices.astype(np.intp, copy=False) % self._n_samples

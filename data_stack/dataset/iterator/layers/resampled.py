@@ -1,0 +1,119 @@
+"""Samples of an iterator drawn with replacement."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
+from data_stack.dataset.randomness.keyed import hash_array, high_product_array
+from data_stack.dataset.randomness.seeds import derive_seed
+from data_stack.exception import ConfigError
+from data_stack.values.stacking import as_array
+
+
+@layer("resampled")
+class ResampledDatasetIterator(DatasetIteratorView):
+    """``n_samples`` samples of ``dataset_iterator`` drawn with replacement, each draw independent of the others.
+
+    Which sample stands at a position is decided by seed, epoch and position alone: the first draws of a longer iterator are
+    those of a shorter one. Without weights, every sample has the same probability, up to n / 2**64, and nothing is kept. With
+    weights, its probability is its weight's part of their sum, in float64, and a sample of weight 0 is never drawn; 8 bytes a
+    sample are kept besides the weights.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close. Nothing is read.
+        n_samples: number of draws; it may be more than there are samples.
+        seed: any integer.
+        weights: one number for each sample, shape ``(len(dataset_iterator),)``, finite and not negative, of positive sum; they
+            need not sum to 1. They are copied. None: all samples alike.
+        epoch: which of the drawings of that seed, from 0 on; see ``at_epoch``.
+
+    Raises:
+        ConfigError: ``n_samples`` is negative, or positive where there is nothing to draw; weights are too many or too few, or
+            one of them is not allowed; it is named with its position.
+    """
+
+    def __init__(
+        self,
+        dataset_iterator: DatasetIteratorIF,
+        n_samples: SupportsIndex,
+        seed: SupportsIndex,
+        *,
+        weights: npt.ArrayLike | None = None,
+        epoch: SupportsIndex = 0,
+    ) -> None:
+        n_drawn = check_integer("the n_samples of a resampled iterator", n_samples, at_least=0, at_most=sys.maxsize)
+        checked_seed = check_integer("the seed of a resampled iterator", seed)
+        checked_epoch = check_integer("the epoch of a resampled iterator", epoch, at_least=0)
+        n_below = len(as_iterator(dataset_iterator))
+        checked_weights = None if weights is None else _check_weights(weights, n_below)
+        if n_drawn and n_below == 0:
+            raise ConfigError(f"{n_drawn} samples cannot be drawn from an empty iterator")
+        if n_drawn and checked_weights is not None and not checked_weights.any():
+            raise ConfigError(f"all {n_below} weights are 0: at least one must be positive, or no sample can be drawn")
+        key = derive_seed("resampled", checked_seed, checked_epoch)
+        if n_drawn == 0:
+            super().__init__(dataset_iterator, range(0))
+        elif checked_weights is None:
+            super().__init__(dataset_iterator, _Drawn(n_below, n_drawn, key))
+        else:
+            super().__init__(dataset_iterator, _DrawnByWeight(checked_weights, n_drawn, key))
+        self._made_with = {"n_samples": n_drawn, "seed": checked_seed, "weights": checked_weights, "epoch": checked_epoch}
+
+
+def _check_weights(weights: npt.ArrayLike, n_samples: int) -> npt.NDArray[Any]:
+    try:
+        array = as_array(weights).astype(np.float64, casting="same_kind")
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"weights must be numbers, one for each sample: {error}") from error
+    if array.shape != (n_samples,):
+        raise ConfigError(f"weights must be one number for each of {n_samples} samples, shape ({n_samples},), not {array.shape}")
+    wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
+    if len(wrong):
+        raise ConfigError(f"weights must be finite and not negative; that of sample {wrong[0]} is {array[wrong[0]]}")
+    array.setflags(write=False)
+    return array
+
+
+class _Drawn(ComputedPositions):
+    """Draws from ``range(n_below)``, all alike."""
+
+    def __init__(self, n_below: int, n_drawn: int, key: int) -> None:
+        self._n_below, self._n_drawn, self._key = n_below, n_drawn, key
+
+    def __len__(self) -> int:
+        return self._n_drawn
+
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        return high_product_array(hash_array(self._key, indices), np.uint64(self._n_below)).astype(np.intp)
+
+
+class _DrawnByWeight(ComputedPositions):
+    """Draws of positions in proportion to their weights, by the inverse of the cumulative sum."""
+
+    def __init__(self, weights: npt.NDArray[Any], n_drawn: int, key: int) -> None:
+        self._n_drawn, self._key = n_drawn, key
+        # Scaled by a power of two, which changes no proportion: the sum neither overflows nor gets so small that it rounds.
+        _, exponent = math.frexp(float(weights.max()))
+        self._sums = np.cumsum(np.ldexp(weights, -exponent))
+
+    def __len__(self) -> int:
+        return self._n_drawn
+
+    # Of a number in [0, 1) with 53 bits, the product with the total is below the total, also when it is rounded. The first sum
+    # above it is that of a positive weight.
+
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        uniform = (hash_array(self._key, indices) >> np.uint64(11)).astype(np.float64)
+        uniform *= 2.0**-53
+        uniform *= float(self._sums[-1])
+        return np.asarray(self._sums.searchsorted(uniform, side="right"), dtype=np.intp)

@@ -1,0 +1,125 @@
+"""Samples whose columns lie in sequences: lists, numpy arrays, tensors."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Column, ColumnKey, IndexArray, Sample
+from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.sample_columns import sample_reader
+from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.exception import ConfigError
+from data_stack.values.stacking import as_array, stack_values
+
+
+@layer("sequence")
+class SequenceDatasetIterator(AccessedDatasetIterator):
+    """Sample ``i`` is the tuple of the ``i``-th elements of all sequences.
+
+    Args:
+        dataset_sequences: one sequence for each column, all of one length: lists, tuples, numpy arrays, torch tensors,
+            h5py datasets, pandas Series (by position, not by label), or anything with ``len`` and ``[int]``.
+            They are not copied.
+
+    Raises:
+        ConfigError: no list of sequences, or of different lengths.
+    """
+
+    def __init__(self, dataset_sequences: Sequence[Any]) -> None:
+        is_list = not isinstance(dataset_sequences, (str, Mapping)) and hasattr(dataset_sequences, "__iter__")
+        columns = tuple(map(_by_position, dataset_sequences)) if is_list else ()
+        if not columns or not all(hasattr(column, "__len__") for column in columns):
+            raise ConfigError(
+                f"a SequenceDatasetIterator takes a list of columns, at least one, such as [samples, targets], "
+                f"not {dataset_sequences!r:.80}"
+            )
+        lengths = [len(column) for column in columns]
+        if len(set(lengths)) > 1:
+            raise ConfigError(f"the sequences of a SequenceDatasetIterator must be of one length; theirs are {lengths}")
+        self._dataset_sequences = dataset_sequences
+        self._columns = columns
+
+    if TYPE_CHECKING:  # samples are tuples
+
+        def read_batch(self, indices: IndexArray) -> tuple[Column, ...]: ...
+
+    def make_access(self) -> SampleAccess:
+        return SequenceAccess(self._columns)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"dataset_sequences": list(self._dataset_sequences)}
+
+
+class SequenceAccess(SampleAccess):
+    """Access to columns that are sequences; arrays and tensors are indexed once for a batch.
+
+    Args:
+        columns: of one length, at least one.
+    """
+
+    def __init__(self, columns: tuple[Any, ...]) -> None:
+        self.arrays = columns
+        self.n_samples = len(columns[0])
+        # of a list of numbers, say, the batches with a float have another dtype than those without
+        self.fixed_columns = all(type(column) is np.ndarray for column in columns)
+        self.sample = sample_reader(columns)  # type: ignore[method-assign, assignment]  # a closure takes half the time of a method
+
+    def sample(self, position: int) -> Sample:
+        return tuple([column[position] for column in self.arrays])
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        rows = positions.tolist()
+        return list(zip(*[[column[row] for row in rows] for column in self.arrays], strict=True))
+
+    def batch(self, positions: IndexArrayOfInts) -> tuple[Column, ...]:
+        return tuple([_read(column, positions) for column in self.arrays])
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        n_columns, found = len(self.arrays), []
+        for key in keys:
+            if not hasattr(key, "__index__") or not -n_columns <= operator.index(key) < n_columns:
+                raise ConfigError(f"samples have no column {key!r}: they have the columns 0 to {n_columns - 1}")
+            found.append(_read(self.arrays[operator.index(key)], positions))
+        return found
+
+
+def _by_position(sequence: Any) -> Any:
+    """``sequence`` such that ``[i]`` is its i-th element: a pandas Series looks its labels up instead."""
+    if not hasattr(sequence, "iloc"):
+        return sequence
+    if sequence.ndim != 1:
+        raise ConfigError("a table is no sequence of values; give its columns, or table.to_numpy() for its rows")
+    return sequence.array
+
+
+def _read(column: Any, positions: IndexArrayOfInts | None) -> Column:
+    if type(column) is np.ndarray:
+        return column if positions is None else column.take(positions, axis=0)
+    if isinstance(column, np.ndarray) or hasattr(column, "detach"):
+        try:
+            array = as_array(column)
+        except TypeError:  # a tensor of a dtype that numpy lacks
+            return _stack(column, positions)
+        return array if positions is None else array.take(positions, axis=0)
+    if positions is None:
+        positions = np.arange(len(column), dtype=np.intp)
+    if hasattr(column, "dtype") and hasattr(column, "shape") and _is_run(positions):
+        values = column[int(positions[0]) : int(positions[-1]) + 1]  # h5py and its like: one read
+        return values if isinstance(values, np.ndarray) and values.dtype != object else stack_values(list(values))
+    return _stack(column, positions)
+
+
+def _stack(column: Any, positions: IndexArrayOfInts | None) -> Column:
+    """Values read one by one; for no positions with the dtype and shape of the first."""
+    rows = range(len(column)) if positions is None else positions.tolist()
+    return stack_values([column[row] for row in rows or [0] * bool(len(column))])[: len(rows)]
+
+
+def _is_run(positions: IndexArrayOfInts) -> bool:
+    """Whether the positions follow each other."""
+    return len(positions) > 0 and bool((np.diff(positions) == 1).all())

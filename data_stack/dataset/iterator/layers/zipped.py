@@ -1,0 +1,201 @@
+"""The columns of several iterators side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
+    Batch,
+    Column,
+    ColumnKey,
+    DatasetIteratorIF,
+    Sample,
+    as_iterator,
+    column_names,
+)
+from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
+from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.exception import ConfigError
+from data_stack.util.suggestions import did_you_mean
+from data_stack.values.stacking import column_of
+
+_Place = tuple[int, "ColumnKey | None"]
+"""Where a column is: the number of the iterator, and its key there; None: the iterator's samples are bare values."""
+
+
+@layer("zipped")
+class ZippedDatasetIterator(AccessedDatasetIterator):
+    """Sample ``i`` has the columns of sample ``i`` of the first iterator, then those of the second, and so on.
+
+    Tuples are joined end to end, a bare value being a tuple of one column; dicts are united. Dicts and tuples do not mix:
+    name the tuples' columns first, by ``as_dict``. A batch is read by one request to each iterator; a single column by
+    one to the iterator that has it, for which sample 0 of all is read once, to know where which column is.
+
+    The meta is that of the first iterator, whose columns keep their positions; columns have names where those of all iterators
+    have, and no two the same. If its meta counts from the end, its sample 0 is read when this is made: the end is another now.
+
+    Args:
+        iterators: at least one, all of one length, which is taken here; they stay the caller's to close.
+
+    Raises:
+        ConfigError: none, or of different lengths. When reading: two have a column of the same key, or some give dicts and
+            others do not.
+    """
+
+    _takes_list = True
+
+    def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
+        self._iterators = list(iterators)
+        if not self._iterators:
+            raise ConfigError("there is nothing to zip: give at least one iterator")
+        lengths = [len(as_iterator(iterator)) for iterator in self._iterators]
+        if len(set(lengths)) > 1:
+            raise ConfigError(f"iterators can be zipped if they are equally long; their lengths are {lengths}")
+        self._n_samples = lengths[0]
+
+    def make_access(self) -> SampleAccess:
+        return _ZippedAccess([access_to(as_iterator(iterator)) for iterator in self._iterators], self._n_samples)
+
+    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+        positions: list[ColumnKey] = [meta.sample_pos, meta.target_pos, meta.tag_pos]
+        if self._n_samples and any(not isinstance(position, str) and position < 0 for position in positions):
+            first = access_to(as_iterator(self._iterators[0])).sample(0)
+            width = len(first) if isinstance(first, (tuple, list, Mapping)) else 1
+            positions = [
+                position if isinstance(position, str) or not -width <= position < 0 else position + width
+                for position in positions
+            ]
+        names = [column_names(iterator) for iterator in self._iterators]
+        all_names = tuple(name for each in names for name in each)
+        is_named = all(names) and len(set(all_names)) == len(all_names)
+        return replace(
+            MetaFactory.copy_dataset_meta(meta),
+            iterator_meta=IteratorMeta(*positions),
+            column_names=all_names if is_named else None,
+        )
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterators given."""
+        return self._iterators
+
+
+class _ZippedAccess(SampleAccess):
+    """Access to the columns of several side by side; ``n_samples`` of each."""
+
+    def __init__(self, parts: Sequence[SampleAccess], n_samples: int) -> None:
+        self._parts, self.n_samples = parts, n_samples
+        self.releases_gil = any(part.releases_gil for part in parts)
+        self.prefers_blocks = any(part.prefers_blocks for part in parts)
+        self._places: dict[ColumnKey, _Place] | None = None
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        return next((blocks for part in self._parts if (blocks := part.blocks()) is not None), None)
+
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+        for part in self._parts:
+            part.prefetch(positions)
+
+    def locate(self, position: int) -> str | None:
+        return " and ".join(place for part in self._parts if (place := part.locate(position)) is not None) or None
+
+    def sample(self, position: int) -> Sample:
+        return _side_by_side([part.sample(position) for part in self._parts])
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        if not len(positions):
+            return []
+        return [_side_by_side(samples) for samples in zip(*[part.samples(positions) for part in self._parts], strict=True)]
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        return map(_side_by_side, zip(*[part.iterate(start, stop) for part in self._parts], strict=True))
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        batches = [part.batch(positions) for part in self._parts]
+        if self.n_samples == 0:  # () tells nothing of the columns
+            batches = [batch for batch in batches if not (isinstance(batch, tuple) and not batch)]
+        return _side_by_side(batches) if batches else ()
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        if self.n_samples == 0:
+            batch: Any = self.batch(np.empty(0, dtype=np.intp))
+            # () does not tell which columns there would be
+            return [column_of(batch, key) for key in keys] if len(batch) else [np.empty(0) for _ in keys]
+        wanted: dict[int, list[tuple[int, ColumnKey | None]]] = {}
+        for slot, key in enumerate(keys):
+            number, key_there = self._place_of(key)
+            wanted.setdefault(number, []).append((slot, key_there))
+        columns: dict[int, Column] = {}
+        for number, slots in wanted.items():
+            found = self._read_from(number, [key for _, key in slots], positions)
+            columns.update(zip([slot for slot, _ in slots], found, strict=True))
+        return [columns[slot] for slot in range(len(keys))]
+
+    def _read_from(self, number: int, keys: Sequence[ColumnKey | None], positions: IndexArrayOfInts | None) -> list[Column]:
+        part, named = self._parts[number], [key for key in keys if key is not None]
+        if named:
+            columns = part.columns(named, positions)
+            return [column[: self.n_samples] for column in columns] if positions is None else columns
+        batch = part.batch(np.arange(self.n_samples, dtype=np.intp) if positions is None else positions)
+        if not isinstance(batch, np.ndarray):
+            raise ConfigError(f"iterator {number} gave bare values first, and other samples later; they cannot be zipped")
+        return [batch] * len(keys)
+
+    def _place_of(self, key: ColumnKey) -> _Place:
+        places = self._places
+        if places is None:
+            places = self._places = _places_of([part.sample(0) for part in self._parts])
+        if key not in places:
+            raise ConfigError(
+                f"samples have no column {key!r}{did_you_mean(key, places)}: they have the columns {', '.join(map(repr, places))}"
+            )
+        return places[key]
+
+
+def _side_by_side(samples: Sequence[Any]) -> Any:
+    """One sample of several, one from each iterator; or one batch of several."""
+    if any(isinstance(sample, Mapping) for sample in samples):
+        united: dict[Any, Any] = {}
+        for sample in samples:
+            if not isinstance(sample, Mapping) or not united.keys().isdisjoint(sample):
+                _places_of(samples)  # raises
+            united.update(sample)
+        return united
+    columns: list[Any] = []
+    for sample in samples:
+        if isinstance(sample, (tuple, list)):
+            columns += sample
+        else:
+            columns.append(sample)
+    return tuple(columns)
+
+
+def _places_of(samples: Sequence[Any]) -> dict[ColumnKey, _Place]:
+    """Where which column is, from a sample of each iterator; columns of tuples by their positions, also from the end."""
+    places: dict[ColumnKey, _Place] = {}
+    are_dicts = [isinstance(sample, Mapping) for sample in samples]
+    if any(are_dicts) and not all(are_dicts):
+        raise ConfigError(
+            f"dicts cannot be zipped with tuples or bare values: iterator {are_dicts.index(False)} does not give dicts; "
+            f"name its columns by as_dict()"
+        )
+    for number, sample in enumerate(samples):
+        if not isinstance(sample, Mapping):
+            keys: list[ColumnKey | None] = [*range(len(sample))] if isinstance(sample, (tuple, list)) else [None]
+            places.update({len(places) + place: (number, key) for place, key in enumerate(keys)})
+            continue
+        for key in sample:
+            if key in places:
+                raise ConfigError(
+                    f"iterators {places[key][0]} and {number} both have a column {key!r}; rename or drop one before zipping"
+                )
+            places[key] = (number, key)
+    return places if all(are_dicts) else {**places, **{key - len(places): place for key, place in places.items()}}  # type: ignore[operator]

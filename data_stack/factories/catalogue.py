@@ -1,0 +1,105 @@
+"""Catalogues: datasets that others publish, by name, without a package for each."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from data_stack.exception import CatalogueError
+from data_stack.factories.base_factory import BaseDatasetFactory
+from data_stack.factories.catalogue_name import CatalogueName
+from data_stack.factories.declarative import DatasetCard, DatasetFactory
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.storage_connectors.connector import StorageConnector
+
+__all__ = ["Catalogue", "CatalogueDataset", "CatalogueEntry", "CatalogueName"]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """A dataset that a catalogue lists.
+
+    Attributes:
+        name: to load it by, with the scheme: ``"hf:owner/name"``.
+        title: a line that says what it is; may be empty.
+        license: an SPDX identifier, or as the catalogue says it; None if unknown.
+        size: in bytes; None if unknown.
+    """
+
+    name: str
+    title: str = ""
+    license: str | None = None
+    size: int | None = None
+
+
+class Catalogue(ABC):
+    """Datasets by names such as ``hf:owner/name``; plugins bring one by the hook ``data_stack_catalogues``.
+
+    Making a catalogue contacts nothing; :meth:`find` and :meth:`search` do. It pickles as its configuration, threads may share
+    it, and it never shows a password or token, in a repr, an error, a recipe or a log line.
+
+    Both methods raise :class:`~data_stack.exception.CatalogueError` and the errors derived from it.
+    """
+
+    @abstractmethod
+    def find(self, name: CatalogueName, store: StorageConnector | None = None) -> BaseDatasetFactory:
+        """The factory of a dataset, e.g. a :class:`CatalogueDataset`: what is known of it before anything of it is retrieved.
+
+        Its ``card.version`` is exact: the same version always means the same bytes. A name with such a version must find it
+        again. ``card.name`` is ``name.folder``.
+
+        Args:
+            name: of the dataset; its version may be missing, or move, such as a branch.
+            store: where the dataset may have been prepared before: without network (``data_stack.io.retriever.is_offline()``),
+                the catalogue may read there what it has stored.
+
+        Returns:
+            A factory that has no store and pickles; copies of it get one.
+
+        Raises:
+            DatasetNotFoundError: there is no such dataset; the message offers near names. RevisionNotFoundError, which is one:
+                there is no such version or part.
+        """
+
+    @abstractmethod
+    def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
+        """Datasets that match some words, the best first.
+
+        Args:
+            text: what the user asks for.
+            limit: how many at most.
+        """
+
+    def list_files(self, name: CatalogueName) -> Mapping[str, ResourceDefinition]:
+        """The files of a repository by their paths, for documents that name files in it, such as those of Croissant.
+
+        Args:
+            name: of the repository; its version may be a branch.
+
+        Returns:
+            What to retrieve, of exactly one version; the identifiers are the caller's to replace.
+
+        Raises:
+            CatalogueError: as for :meth:`find`; also where the catalogue has no files by paths.
+        """
+        raise CatalogueError(f"the catalogue of {name.scheme}: does not list the files of {name}: update its package")
+
+
+class CatalogueDataset(DatasetFactory):
+    """A dataset of a catalogue: a factory whose objects, not classes, declare what they are; override ``open`` in a subclass.
+
+    Args:
+        card: its name (``CatalogueName.folder``), version, licence and origin.
+        splits: their names.
+        sources: what to retrieve.
+        description: what it is; the first line is its title.
+    """
+
+    _is_base_of_authors = True
+
+    def __init__(
+        self, card: DatasetCard, splits: Sequence[str], sources: Sequence[ResourceDefinition] = (), description: str = ""
+    ) -> None:
+        super().__init__(None)
+        vars(self).update(card=card, splits=tuple(splits), sources=tuple(sources), __doc__=description)

@@ -1,0 +1,349 @@
+"""Datasets that declare their sources and splits; retrieval, storage, crash safety and readiness are ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.meta import IteratorMeta
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceChangedError, ResourceNotFoundError
+from data_stack.factories.base_factory import BaseDatasetFactory
+from data_stack.factories.code_digest import code_digest
+from data_stack.factories.definition import DatasetCard, DatasetDefinition
+from data_stack.factories.engine import PreparationEngine
+from data_stack.factories.manifest import Manifest
+from data_stack.factories.preparation import Preparation, PreparationReport
+from data_stack.factories.prepared import PreparedResources, Resources
+from data_stack.factories.resource_names import MANIFEST
+from data_stack.factories.shards import EnginePreparation, prepare_in_turn
+from data_stack.factories.stored import Finding, Readiness, StoredDataset
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.storage_connectors.connector import StorageConnector
+
+__all__ = [
+    "DatasetCard",
+    "DatasetFactory",
+    "Finding",
+    "PreparationReport",
+    "PreparedResources",
+    "Readiness",
+    "Resources",
+    "dataset_folder",
+]
+
+_ATTEMPTS = 3
+_LEASE_TIMEOUT_SECONDS = 600.0
+
+
+class DatasetFactory(BaseDatasetFactory):
+    """A dataset described by its author, who subclasses this, declares attributes, and overrides ``preprocess`` and ``open``.
+
+    ::
+
+        class DigitsFactory(DatasetFactory):
+            \"\"\"Handwritten digits of the UCI repository, 8 × 8 pixels.\"\"\"
+
+            card = DatasetCard(name="digits", version="1.0.0", license="CC-BY-4.0")
+            sources = [ResourceDefinition("raw/digits.csv.gz", "https://…", sha256="…", mirrors=("https://…",))]
+            splits = ("train", "test")
+
+            def preprocess(self, raw, prepared):           # bytes in, bytes out
+                with raw["raw/digits.csv.gz"] as source, prepared.create("preprocessed/digits.npy") as file:
+                    ...
+
+            def open(self, split, prepared, *, scaled=False):   # bytes in, samples out
+                return ...
+
+    Users call ``DigitsFactory(storage_connector).get_dataset_iterator({"split": "test", "scaled": True})``: the keyword
+    parameters of ``open`` are the configuration keys.
+
+    All resources are stored below ``card.name/card.version``, so several versions coexist. A dataset is *ready* when its
+    ``manifest.json`` is valid: it has this name and version, was prepared from sources of these digests, and all resources that
+    it lists are stored. Otherwise the first use, or :meth:`prepare`, prepares it. A preparation that died resumes at its step
+    if the code is the same; sources are not fetched again.
+
+    Without ``preprocess``, ``open`` reads the sources; without sources either, nothing is stored.
+
+    Attributes:
+        card: name, version, licence, homepage, citation.
+        sources: what to retrieve.
+        splits: names of the splits; the first is the default.
+        prepared_resources: names of all resources that ``preprocess`` creates. If declared, a store that has all of them but
+            no manifest, as the original DataStack left it, is adopted: each split's first and last sample are read, and
+            the manifest is written with ``adopted``.
+        columns: names of the columns of tuple samples, in their order, e.g. ``("image", "label", "tag")``; usable in place of
+            positions.
+        iterator_meta: where a sample has its parts: positions, names out of ``columns``, or keys of dict samples.
+        class_names: of the classes of targets, in the order of their numbers.
+        feature_names: of the values in the sample proper.
+        column_kinds: what columns are shown as where their values do not tell it, e.g. ``{"boxes": "boxes", "sound":
+            "audio 16000"}``, see ``DatasetMetaIF.column_kinds``.
+
+    Args:
+        storage_connector: the store; not needed for a dataset that stores nothing.
+    """
+
+    card: ClassVar[DatasetCard]
+    sources: ClassVar[Sequence[ResourceDefinition]] = ()
+    splits: ClassVar[Sequence[str]]
+    prepared_resources: ClassVar[Sequence[str] | None] = None
+    columns: ClassVar[Sequence[str] | None] = None
+    iterator_meta: ClassVar[IteratorMeta] = IteratorMeta(sample_pos=0, target_pos=1, tag_pos=2)
+    class_names: ClassVar[Sequence[str] | None] = None
+    feature_names: ClassVar[Sequence[str] | None] = None
+    column_kinds: ClassVar[Mapping[int | str, str] | None] = None
+
+    #: The digest of an author's code covers the classes that are derived from this one.
+    _is_base_of_authors = True
+
+    # Of a complete dataset in a read-only store. On the class, as a subclass need not call our __init__.
+    _unwritten_manifest: Manifest | None = None
+    #: Of the split opened last, for recipes.
+    _opened_manifest: Manifest | None = None
+
+    def __init__(self, storage_connector: StorageConnector | None = None) -> None:
+        super().__init__(storage_connector)
+
+    # ------------------------------------------------------------------ the author's part
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        """Make the prepared resources from the raw ones; override it, or :meth:`preparation_shards` and :meth:`prepare_shard`.
+
+        A resource exists once its ``with prepared.create(name)`` block has ended. Steps of ``prepared.steps(names)`` are not
+        repeated after a crash. An exception reaches the user as PreparationError, and no resource is left half written.
+
+        Args:
+            raw: the sources, verified, by the names of their definitions.
+            prepared: stores what ``open`` reads.
+        """
+        prepare_in_turn(self, raw, prepared)
+
+    def preparation_shards(self, raw: Resources) -> Sequence[Any]:
+        """Name independent parts of the work, in place of ``preprocess``; override it together with :meth:`prepare_shard`.
+
+        Processes of this machine or a Spark cluster prepare them concurrently (``prepare(engine=...)``); without an engine they
+        are prepared one after the other.
+
+        Args:
+            raw: the sources, verified, by the names of their definitions.
+
+        Returns:
+            Plain JSON values, each different, e.g. ``[{"file": "raw/part-0.csv"}, ...]``; the same at each call.
+        """
+        raise NotImplementedError
+
+    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
+        """Make the resources of one shard, and no others; override it together with :meth:`preparation_shards`.
+
+        It may run in any process, on any machine, several times, even concurrently; the resources of one complete run count.
+        It does not see the resources of other shards.
+
+        Args:
+            shard: one of the values of ``preparation_shards``.
+            raw: the sources, verified, by the names of their definitions.
+            prepared: stores what ``open`` reads, under names that no other shard uses.
+        """
+        raise NotImplementedError
+
+    def finish_preparation(self, raw: Resources, prepared: PreparedResources) -> None:
+        """Make what needs all shards, such as an index; optional.
+
+        Args:
+            raw: the sources.
+            prepared: has the resources of all shards, and stores more.
+        """
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        """Return the samples of one split; override it, with a keyword parameter for each option.
+
+        Args:
+            split: one of ``splits``.
+            prepared: the resources of ``preprocess``; without ``preprocess``, the sources.
+        """
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ the user's part
+
+    def get_dataset_iterator(self, config: Mapping[str, Any] | None = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
+        """The samples of one split; the dataset is prepared first if it is not ready.
+
+        Args:
+            config: ``"split"`` (default: the first), and the options of this dataset's ``open``.
+
+        Raises:
+            UnknownSplitError, ConfigError: the dataset has no such split or option, or needs a storage connector.
+            RetrievalError, StorageError, PreparationError: as for :meth:`prepare`.
+        """
+        definition = self._check_definition()
+        split, options = definition.check_config(config)
+        stored = self._find_stored()
+        if stored is None:
+            return self._open_split(definition, split, Resources(None, definition.folder, ()), options), definition.iterator_meta
+        attempts_left = _ATTEMPTS
+        damaged: DatasetFileCorruptError | None = None
+        while True:
+            attempts_left -= 1
+            try:
+                manifest = self._intact_unwritten_manifest(stored) or self._make_ready(stored)[0]
+            except DataStackError as error:
+                if damaged is None or error.__cause__ is not None:
+                    raise
+                raise error from damaged
+            resources = Resources(stored.connector, stored.definition.folder, manifest.prepared)
+            try:
+                iterator = self._open_split(definition, split, resources, options)
+            except (ResourceChangedError, ResourceNotFoundError):
+                if not attempts_left or (self._is_current(stored, manifest) and stored.damage(manifest) is None):
+                    raise
+            except DatasetFileCorruptError as error:
+                if not attempts_left or (damage := stored.damage_behind(error)) is None:
+                    raise
+                stored.outdated, stored.why_outdated, damaged = manifest, damage, error
+            else:
+                # A preparation removes the manifest before it replaces a resource: the opened resources belong together.
+                if not attempts_left or self._is_current(stored, manifest):
+                    self._opened_manifest = manifest
+                    return iterator, definition.iterator_meta
+
+    def prepare(
+        self,
+        *,
+        offline: bool | None = None,
+        progress: bool | None = None,
+        lease_timeout_seconds: float = _LEASE_TIMEOUT_SECONDS,
+        engine: PreparationEngine | None = None,
+        again: bool = False,
+        keep_steps: bool = False,
+    ) -> PreparationReport:
+        """Retrieve and preprocess the dataset unless it is ready. Of several concurrent processes, one does the work.
+
+        Args:
+            offline: use no network; None reads ``DATA_STACK_OFFLINE``.
+            progress: show progress bars; None shows them on a terminal and in a notebook.
+            lease_timeout_seconds: how long to wait for another process that is preparing; then prepare too, which is safe but
+                does its work twice.
+            engine: where to prepare the shards, e.g. :class:`data_stack.distributed.ProcessEngine`; None: in this process. A
+                dataset without shards is one task.
+            again: prepare a ready dataset again from the stored sources, e.g. after a fix in ``preprocess``; the old resources
+                stay in use until that is done.
+            keep_steps: keep finished steps and shards when the author's code raises, and take over those that other code than
+                this finished. The author answers for their contents.
+
+        Raises:
+            ConfigError: the class contradicts itself, or needs a storage connector.
+            RetrievalError: a source did not arrive; those that arrived are kept.
+            StorageError: a resource could not be stored; finished work is kept.
+            PreparationError: the author's code failed, see its cause. After an error in ``preprocess`` or one of its parts, only
+                the sources are kept, unless ``keep_steps``; after one in ``open``, all is kept.
+        """
+        stored = self._find_stored()
+        if stored is None:
+            return PreparationReport((), adopted=False, already_ready=True)
+        options = {"offline": offline, "progress": progress, "again": again, "keep_steps": keep_steps}
+        return self._make_ready(stored, lease_timeout_seconds, engine=engine, **options)[1]
+
+    def is_ready(self) -> bool:
+        """Whether the dataset can be used without preparing it.
+
+        A complete store without a manifest becomes ready when its first use adopts it.
+        """
+        return self._find_stored() is None or self.manifest() is not None
+
+    def readiness(self) -> Readiness:
+        """Whether the dataset is ready, and if not, why its stored resources cannot be used."""
+        stored = self._find_stored()
+        if stored is None:
+            return Readiness()
+        unwritten = self._intact_unwritten_manifest(stored)
+        return Readiness(unwritten) if unwritten is not None else stored.readiness(lambda: code_digest(self))
+
+    def manifest(self) -> Manifest | None:
+        """The resources of the dataset and its sources; None if it is not ready, or stores nothing."""
+        stored = self._find_stored()
+        return None if stored is None else stored.ready_manifest() or self._intact_unwritten_manifest(stored)
+
+    def verify(self, deep: bool = True) -> list[Finding]:
+        """Compare the stored resources with the manifest.
+
+        Args:
+            deep: read every byte; otherwise only sizes and recorded digests are compared.
+
+        Returns:
+            The differences. Sources that were not kept are listed, but are not a fault.
+        """
+        stored = self._find_stored()
+        if stored is None:
+            return []
+        manifest = stored.manifest() or self._unwritten_manifest
+        if manifest is None:
+            problem = stored.readiness(lambda: code_digest(self)).reason or "the dataset is not prepared: it has no manifest"
+            return [Finding(stored.identifier(MANIFEST), problem)]
+        return stored.verify(manifest, deep)
+
+    # ------------------------------------------------------------------ inside
+
+    def _check_definition(self) -> DatasetDefinition:
+        return DatasetDefinition.of(self, DatasetFactory)
+
+    def _find_stored(self) -> StoredDataset | None:
+        """The dataset in its store; None if it stores nothing."""
+        definition = self._check_definition()
+        if not definition.needs_store:
+            return None
+        if self.storage_connector is None:
+            raise ConfigError(
+                f"dataset {definition.card.name!r} needs a store: {type(self).__name__}(FileStorageConnector(folder)), "
+                f"or data_stack.load({definition.card.name!r}), which has a default"
+            )
+        return StoredDataset(self.storage_connector, definition)
+
+    def _make_ready(
+        self,
+        stored: StoredDataset,
+        lease_timeout_seconds: float = _LEASE_TIMEOUT_SECONDS,
+        *,
+        engine: PreparationEngine | None = None,
+        **options: Any,
+    ) -> tuple[Manifest, PreparationReport]:
+        preprocess: Callable[[Resources, PreparedResources], None] = self.preprocess
+        if engine is not None:
+            preprocess = EnginePreparation(self, engine, has_shards=stored.definition.has_shards)
+        preparation = Preparation(
+            stored, preprocess, self._read_ends, lambda: code_digest(self), may_be_staged=engine is not None, **options
+        )
+        manifest, report = preparation.run(lease_timeout_seconds)
+        self._unwritten_manifest = manifest if manifest.adopted and not stored.has_manifest() else None
+        return manifest, report
+
+    def _intact_unwritten_manifest(self, stored: StoredDataset) -> Manifest | None:
+        manifest = self._unwritten_manifest
+        if manifest is None or stored.has_manifest() or (stored.difference(manifest) or stored.damage(manifest)) is not None:
+            return None
+        return manifest
+
+    def _is_current(self, stored: StoredDataset, manifest: Manifest) -> bool:
+        return (stored.manifest() or self._unwritten_manifest) == manifest
+
+    def _open_split(
+        self, definition: DatasetDefinition, split: str, resources: Resources, options: Mapping[str, Any]
+    ) -> DatasetIteratorIF:
+        iterator = self.open(split, resources, **options)
+        if not hasattr(iterator, "__getitem__"):
+            raise ConfigError(f"open() of {definition.factory} must return a dataset iterator, got {iterator!r:.80}")
+        return iterator
+
+    def _read_ends(self, split: str, resources: Resources) -> None:
+        """Read the first and last sample of a split."""
+        definition = self._check_definition()
+        if any(definition.options.values()):
+            return  # open() has a required option
+        iterator = self._open_split(definition, split, resources, {})
+        n_samples = len(iterator)
+        for index in {0, n_samples - 1} if n_samples else ():
+            definition.check_sample(iterator[index])
+
+
+def dataset_folder(factory: DatasetFactory) -> str:
+    """The folder of a factory's dataset in its store: ``name/version``, or ``name`` if the dataset keeps no versions."""
+    return factory._check_definition().folder

@@ -1,0 +1,222 @@
+"""What the author of a dataset declares, checked before it is used."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from data_stack.dataset.iterator.names_of_others import LOAD_ARGUMENTS, explain
+from data_stack.dataset.meta import IteratorMeta
+from data_stack.exception import ConfigError, MalformedIdentifierError, UnknownSplitError
+from data_stack.factories.resource_names import JOURNAL, MANIFEST, SAMPLE_DIGESTS, STAGED, ResourceNames
+from data_stack.io.identifiers import check_identifier
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.util.suggestions import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetCard:
+    """Name, version, licence and origin of a dataset.
+
+    Args:
+        name: its folder in every store: one segment of an identifier, e.g. ``"digits"``.
+        version: of the prepared data, e.g. ``"1.0.0"``: the folder below that, one segment too.
+        license: an SPDX identifier such as ``"CC-BY-4.0"``, or a sentence.
+        homepage: its web page.
+        citation: how to cite it.
+        keeps_versions: False for a dataset that is stored in ``name/`` itself, as by the original DataStack; then each version
+            replaces the one before.
+    """
+
+    name: str
+    version: str
+    license: str | None = None
+    homepage: str | None = None
+    citation: str | None = None
+    keeps_versions: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetDefinition:
+    """A dataset as its factory declares it, checked for consistency.
+
+    Attributes:
+        card: its name and version.
+        factory: the class, ``"module:QualifiedName"``.
+        sources: what is retrieved, named relative to the dataset.
+        splits: their names; the first is the default.
+        columns: names of the columns of tuple samples, if declared.
+        iterator_meta: where a sample has its parts; positions in place of the names of columns.
+        prepared_resources: names of the resources of preprocessing, if declared.
+        has_preprocess: False if ``open`` reads the sources, or nothing is stored.
+        has_shards: whether it is prepared in independent parts.
+        options: name of each configuration key but ``split``, with whether it is required.
+        takes_any_option: whether ``open`` has ``**options``.
+        folder: the dataset's folder in a store.
+    """
+
+    card: DatasetCard
+    factory: str
+    sources: tuple[ResourceDefinition, ...]
+    splits: tuple[str, ...]
+    columns: tuple[str, ...] | None
+    iterator_meta: IteratorMeta
+    prepared_resources: tuple[str, ...] | None
+    has_preprocess: bool
+    has_shards: bool
+    options: Mapping[str, bool]
+    takes_any_option: bool
+    folder: str
+
+    @classmethod
+    def of(cls, factory: Any, base: type) -> DatasetDefinition:
+        """Read and check what ``factory``, an instance of a subclass of ``base``, declares.
+
+        Raises:
+            ConfigError: a part is missing or contradicts another; the message names the class and the part.
+        """
+        subclass = type(factory)
+        who = subclass.__qualname__
+        card = _check_card(getattr(factory, "card", None), who)
+        if subclass.open is base.open:  # type: ignore[attr-defined]  # subclass of base
+            raise ConfigError(f"{who} must override open(self, split, prepared) to say how its samples are read")
+        options, takes_any_option = _check_options(factory.open, who)
+        has_shards = _overrides(subclass, base, "prepare_shard")
+        if has_shards != _overrides(subclass, base, "preparation_shards"):
+            raise ConfigError(f"{who} must override both preparation_shards and prepare_shard, or neither")
+        has_preprocess = has_shards or _overrides(subclass, base, "preprocess")
+        if not isinstance(factory.sources, Sequence) or not all(isinstance(each, ResourceDefinition) for each in factory.sources):
+            raise ConfigError(f"{who}.sources must be a list of ResourceDefinition, got {factory.sources!r:.80}")
+        sources = tuple(factory.sources)
+        declared = factory.prepared_resources
+        if declared is not None:
+            declared = _check_strings(declared, f"{who}.prepared_resources")
+        folder = f"{card.name}/{card.version}" if card.keeps_versions else card.name
+        try:
+            names = ResourceNames(folder, (source.identifier for source in sources))
+            for name in declared or () if has_preprocess else ():
+                names.take(name)
+        except MalformedIdentifierError as error:
+            raise ConfigError(f"{who} names a resource that cannot be stored: {error}") from error
+        columns = None if factory.columns is None else _check_strings(factory.columns, f"{who}.columns")
+        return cls(
+            card=card,
+            factory=f"{subclass.__module__}:{subclass.__qualname__}",
+            sources=sources,
+            splits=_check_strings(getattr(factory, "splits", ()), f"{who}.splits"),
+            columns=columns,
+            iterator_meta=_by_position(factory.iterator_meta, columns),
+            prepared_resources=declared,
+            has_preprocess=has_preprocess,
+            has_shards=has_shards,
+            options=options,
+            takes_any_option=takes_any_option,
+            folder=folder,
+        )
+
+    @property
+    def needs_store(self) -> bool:
+        """False for a dataset in memory."""
+        return self.has_preprocess or bool(self.sources) or bool(self.prepared_resources)
+
+    @property
+    def retrieval_jobs(self) -> list[ResourceDefinition]:
+        """The sources under the identifiers that they have in the store."""
+        return [replace(source, identifier=f"{self.folder}/{source.identifier}") for source in self.sources]
+
+    def check_sample(self, sample: Any) -> None:
+        """Check that a sample has the columns that ``columns`` and ``iterator_meta`` name.
+
+        Defaults of IteratorMeta are not checked: not every dataset has targets and tags.
+
+        Raises:
+            ConfigError: it lacks one; the message lists the columns.
+        """
+        n_columns = len(sample) if isinstance(sample, (tuple, list)) else 1
+        known: list[Any] = list(sample) if isinstance(sample, Mapping) else list(range(-n_columns, n_columns))
+        there = f"the keys {', '.join(map(repr, known))}" if isinstance(sample, Mapping) else f"{n_columns} columns"
+        if self.columns is not None and (isinstance(sample, Mapping) or n_columns != len(self.columns)):
+            raise ConfigError(f"columns of {self.factory} names {', '.join(self.columns)}, but its samples have {there}")
+        for part in fields(IteratorMeta):
+            key = getattr(self.iterator_meta, part.name)
+            if key != part.default and key not in known:
+                names = [name for name in (*known, *(self.columns or ())) if isinstance(name, str)]
+                raise ConfigError(
+                    f"{part.name}={key!r} in iterator_meta of {self.factory} names no column of its samples"
+                    f"{did_you_mean(key, names)}; they have {there}"
+                )
+
+    def check_config(self, config: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+        """The split and the options of a configuration.
+
+        Raises:
+            UnknownSplitError: there is no such split.
+            ConfigError: a key is unknown, or a required key is missing.
+        """
+        if not isinstance(config, Mapping | None):
+            raise ConfigError(f"the configuration of dataset {self.card.name!r} must be a mapping, got {config!r:.80}")
+        options = dict(config or {})
+        split = options.pop("split", None)
+        if split is None:
+            split = self.splits[0]
+        if not isinstance(split, str) or split not in self.splits:
+            raise UnknownSplitError(
+                f"dataset {self.card.name!r} has no split {split!r:.80}{did_you_mean(split, self.splits)}; "
+                f"it has: {', '.join(self.splits)}"
+            )
+        for key in () if self.takes_any_option else options.keys() - self.options.keys():
+            known = ["split", *self.options]
+            raise ConfigError(
+                f"dataset {self.card.name!r} has no configuration key {key!r:.80}"
+                f"{explain(key, LOAD_ARGUMENTS) or did_you_mean(key, known)}; it has: {', '.join(known)}"
+            )
+        for key, required in self.options.items():
+            if required and key not in options:
+                raise ConfigError(f"dataset {self.card.name!r} needs the configuration key {key!r}, which has no default")
+        return self.splits[self.splits.index(split)], options
+
+
+def _by_position(meta: IteratorMeta, columns: tuple[str, ...] | None) -> IteratorMeta:
+    """``meta`` with positions in place of the names of columns."""
+    if columns is None:
+        return meta
+    keys = {part.name: getattr(meta, part.name) for part in fields(IteratorMeta)}
+    return replace(meta, **{name: columns.index(key) for name, key in keys.items() if key in columns})
+
+
+def _overrides(subclass: type, base: type, method: str) -> bool:
+    return getattr(subclass, method) is not getattr(base, method)
+
+
+def _check_card(card: object, who: str) -> DatasetCard:
+    if not isinstance(card, DatasetCard):
+        raise ConfigError(f'{who} must declare card = DatasetCard(name="…", version="…"), got {card!r:.80}')
+    for what, name in (("name", card.name), ("version", card.version)):
+        try:
+            if "/" in check_identifier(name):
+                raise MalformedIdentifierError("it must not contain '/'")
+        except MalformedIdentifierError as error:
+            raise ConfigError(f"{who} cannot have the {what} {name!r:.80}, which names a folder of the store: {error}") from error
+    if card.version.casefold() in (MANIFEST, JOURNAL, SAMPLE_DIGESTS) or card.version.casefold().startswith(STAGED):
+        raise ConfigError(f"{who} cannot have the version {card.version!r:.80}, which is reserved")
+    return card
+
+
+def _check_strings(values: object, what: str) -> tuple[str, ...]:
+    names = () if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise ConfigError(f'{what} must be a tuple of names such as ("train", "test"), got {values!r:.80}')
+    if len(set(names)) != len(names):
+        raise ConfigError(f"{what} names one twice: {names!r:.200}")
+    return names
+
+
+def _check_options(opener: Any, who: str) -> tuple[dict[str, bool], bool]:
+    parameters = list(inspect.signature(opener).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(positional) < 2 or any(p.kind is p.POSITIONAL_ONLY for p in positional[2:]):
+        raise ConfigError(f"{who}.open must be declared as open(self, split, prepared, *, option=default)")
+    options = {p.name: p.default is p.empty for p in parameters[2:] if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    return options, any(p.kind is p.VAR_KEYWORD for p in parameters)

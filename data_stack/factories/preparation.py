@@ -1,0 +1,441 @@
+"""Prepares a dataset from its sources up to its manifest; safe against crashes and concurrent processes.
+
+The order of writes makes it safe: sources; journal; removal of an old manifest; prepared resources, each stored
+atomically; manifest; removal of the journal. A valid manifest implies a complete dataset, so a crash at any point
+leaves a dataset that is ready or that the next preparation completes. The lease only avoids duplicate work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from data_stack.exception import (
+    DatasetFileCorruptError,
+    MissingDependencyError,
+    PreparationError,
+    RetrievalError,
+    StorageError,
+    TaskError,
+    UnsupportedStorageOperationError,
+)
+from data_stack.factories.code_digest import distribution_of
+from data_stack.factories.journal import WHOLE, Journal, fingerprint
+from data_stack.factories.manifest import Manifest, ResourceRecord, SourceRecord
+from data_stack.factories.prepared import PreparedResources, Resources, Superseded
+from data_stack.factories.resource_names import MANIFEST
+from data_stack.factories.stored import StoredDataset
+from data_stack.io.progress import with_bar
+from data_stack.io.retriever import retrieve
+from data_stack.io.storage_connectors.connector import Lease
+from data_stack.util.logger import logger
+
+_ATTEMPTS = 4
+_LONGEST_PAUSE_SECONDS = 1.0
+_COPY_ADVICE = "bring an intact copy: data-stack copy --deep INTACT_STORE THIS_STORE"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparationReport:
+    """What :meth:`DatasetFactory.prepare` did.
+
+    Attributes:
+        steps: (name, seconds) in order: ``"retrieve"``, each step of ``preprocess()``, and ``"preprocess"`` for the rest of it.
+            Empty if the dataset was ready.
+        adopted: the store was complete without a manifest, and was adopted.
+        already_ready: there was nothing to do.
+        reason: why stored data of the dataset could not be used as it was; None if there was none, or nothing to do.
+    """
+
+    steps: tuple[tuple[str, float], ...]
+    adopted: bool
+    already_ready: bool
+    reason: str | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Duration of all steps."""
+        return sum(seconds for _, seconds in self.steps)
+
+
+@dataclass
+class Preparation:
+    """One attempt to make a dataset ready.
+
+    Args:
+        stored: the dataset in its store.
+        preprocess: the author's code, from raw to prepared resources.
+        read_ends: opens a split and reads its first and last sample, or raises.
+        code: returns the digest of the author's code.
+        may_be_staged: whether ``preprocess`` may store resources under temporary names.
+        again: prepare a ready dataset again.
+        keep_steps: keep finished steps when the author's code raises, and take over steps of other code.
+        offline: use no network; None reads the environment.
+        progress: show progress bars; None shows them on a terminal.
+    """
+
+    stored: StoredDataset
+    preprocess: Callable[[Resources, PreparedResources], None]
+    read_ends: Callable[[str, Resources], None]
+    code: Callable[[], str]
+    may_be_staged: bool = False
+    again: bool = False
+    keep_steps: bool = False
+    offline: bool | None = None
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        self._definition, self._connector = self.stored.definition, self.stored.connector
+        self._name = self._definition.card.name
+        self._timings: list[tuple[str, float]] = []
+        self._was_damaged = False  # then the sources may be damaged, too
+
+    def run(self, lease_timeout_seconds: float) -> tuple[Manifest, PreparationReport]:
+        """Make the dataset ready if it is not.
+
+        Returns:
+            The manifest, which is stored unless the store cannot be written, and the report.
+
+        Raises:
+            RetrievalError, StorageError: a source did not arrive, or something could not be stored.
+            PreparationError: the author's code failed.
+        """
+        manifest = self.stored.ready_manifest()
+        if self.again:
+            self.stored.outdated, manifest = manifest, None
+        if manifest is not None:
+            self.tidy_up()
+            return manifest, PreparationReport((), manifest.adopted, already_ready=True)
+        with self._connector.lease(self.stored.identifier(MANIFEST)) as lease:
+            manifest = self._wait_for(lease, lease_timeout_seconds)
+            if manifest is not None:
+                return manifest, PreparationReport((), manifest.adopted, already_ready=True)
+            self._connector.remove_abandoned(f"{self._definition.folder}/")
+            readiness = self.stored.readiness(None if self.keep_steps else self.code)
+            self._was_damaged = readiness.is_damaged
+            if readiness.reason is not None and not readiness.resumes:
+                advice = f"; if that fails, {_COPY_ADVICE} {self._name}" if readiness.is_damaged else ""
+                logger.warning("dataset %r is prepared again: %s%s", self._name, readiness.reason, advice)
+            wait = 0.0
+            for attempt in range(_ATTEMPTS):
+                # Without a lease, other processes may replace a resource meanwhile. Each then waits for a random time, so that
+                # one of them finishes undisturbed.
+                started = time.monotonic()
+                time.sleep(wait)
+                manifest = self.stored.ready_manifest() or self._adopt() or self._prepare()
+                if manifest is not None and self.stored.damage(manifest) is None:
+                    return manifest, PreparationReport(
+                        tuple(self._timings), manifest.adopted, already_ready=False, reason=readiness.reason
+                    )
+                wait = random.SystemRandom().uniform(0.5, 2 * 3.0**attempt) * (time.monotonic() - started - wait)
+        raise PreparationError(
+            f"dataset {self._name!r} was prepared {_ATTEMPTS} times, and each time another process replaced a part of it in "
+            f"{self._connector!r}; stop what else writes below {self._definition.folder!r}, and prepare it again"
+        )
+
+    def tidy_up(self) -> None:
+        """Clean up after a preparation that died between its last two operations, the manifest and the end of the journal."""
+        journal = self.stored.journal()
+        manifest = self.stored.manifest() if journal is not None else None
+        if journal is not None and manifest is not None and journal.fingerprint == self._fingerprint(manifest.sources):
+            self._end()
+
+    def _end(self) -> None:
+        """Remove temporary resources, and the journal last."""
+        self.stored.remove_staged()
+        self._connector.remove_abandoned(f"{self._definition.folder}/")
+        self.stored.remove_journal()
+
+    # ------------------------------------------------------------------ alone or not
+
+    def _wait_for(self, lease: Lease, timeout_seconds: float) -> Manifest | None:
+        """Wait for the lease, or for another process to make the dataset ready."""
+        started, pause = time.monotonic(), 0.02
+        while not lease.acquire():
+            manifest = self.stored.ready_manifest()
+            if manifest is not None:
+                return manifest
+            left = started + timeout_seconds - time.monotonic()
+            if left <= 0:
+                logger.warning(
+                    "dataset %r: another process has been preparing it for %.0f s; preparing it too",
+                    self._name,
+                    timeout_seconds,
+                )
+                break
+            logger.debug("dataset %r: waiting for another process that is preparing it", self._name)
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
+        return self.stored.ready_manifest()
+
+    # ------------------------------------------------------------------ adoption
+
+    def _adopt(self) -> Manifest | None:
+        """A manifest for a complete store without one, as the original DataStack left it."""
+        declared = self._definition.prepared_resources
+        if declared is None or self.stored.was_begun():
+            return None
+        try:
+            found = [(name, self.stored.stat(name)) for name in declared]
+        except DatasetFileCorruptError as error:
+            self._refuse_to_adopt(error)
+            return None
+        records = [ResourceRecord(name, info.size, info.sha256) for name, info in found if info is not None]
+        if len(records) < len(found):
+            return None
+        started = time.perf_counter()
+        sources = []
+        for source in self._definition.sources:
+            info = self.stored.stat(source.identifier)
+            size = None if info is None else info.size
+            sources.append(SourceRecord(source.identifier, size, source.sha256, source.md5_sum, verified=False, origin=None))
+        try:
+            for split in self._definition.splits:
+                self.read_ends(split, Resources(self._connector, self._definition.folder, records))
+        except Exception as error:  # noqa: BLE001  # damaged files make the author's open() fail in any way
+            self._refuse_to_adopt(error)
+            return None
+        manifest = self._manifest(sources, records, adopted=True)
+        try:
+            with self._connector.create(self.stored.identifier(MANIFEST)) as file:
+                manifest = replace(manifest, prepared=tuple(self._verify(records)))
+                file.write(manifest.to_json())
+        except DatasetFileCorruptError as error:
+            self._refuse_to_adopt(error)
+            return None
+        except StorageError as error:
+            logger.info("dataset %r: found complete without a manifest, and used without one: %s", self._name, error)
+        else:
+            logger.info("dataset %r: found complete without a manifest in %r, and adopted", self._name, self._connector)
+        self._timings.append(("adopt", time.perf_counter() - started))
+        return manifest
+
+    def _refuse_to_adopt(self, error: Exception) -> None:
+        logger.warning(
+            "dataset %r: found complete but damaged in %r (%s: %s); preparing it again",
+            self._name,
+            self._connector,
+            type(error).__name__,
+            error,
+        )
+
+    def _verify(self, records: list[ResourceRecord]) -> Iterator[ResourceRecord]:
+        """The records with digests of what is stored."""
+        for record in with_bar(records, self.progress, desc=f"{self._name}: computing checksums", unit="resource"):
+            try:
+                info = self._connector.verify_resource(self.stored.identifier(record.identifier), record.sha256)
+            except StorageError as error:  # a read error must not look like a store that cannot be written
+                raise DatasetFileCorruptError(str(error)) from error
+            yield ResourceRecord(record.identifier, info.size, info.sha256)
+
+    # ------------------------------------------------------------------ preparation
+
+    def _prepare(self) -> Manifest | None:
+        """Prepare the dataset; None if another process interfered."""
+        if not self._definition.has_preprocess:
+            self.stored.invalidate()  # open() reads the sources, which are about to be replaced
+        journal = None if self.stored.outdated is not None else self.stored.journal()
+        sources = self._retrieve()
+        raw = [ResourceRecord(source.identifier, source.size or 0, source.sha256) for source in sources]
+        try:
+            if self._definition.has_preprocess:
+                raw = self._run_preprocess(sources, raw, journal)
+            if (problem := self._incompleteness(raw)) is not None:
+                raise PreparationError(
+                    f"could not prepare dataset {self._name!r} {self._definition.card.version} of {self._definition.factory}: "
+                    f"{problem}"
+                )
+            self._check_opens(raw)
+            manifest = self.stored.ready_manifest()
+        except Superseded:
+            manifest = self.stored.ready_manifest()
+            if manifest is None:
+                return None
+        if manifest is not None:
+            logger.info("dataset %r: another process has prepared it", self._name)
+            return manifest
+        manifest = self._manifest(sources, raw, adopted=False)
+        self.stored.write(MANIFEST, manifest.to_json())  # from now on the dataset is ready
+        self.stored.outdated = None
+        if self.may_be_staged or journal is not None:
+            self._end()
+        else:
+            self.stored.remove_journal()
+        logger.info("dataset %r %s is ready in %r", self._name, manifest.version, self._connector)
+        return manifest
+
+    def _retrieve(self) -> list[SourceRecord]:
+        if not self._definition.sources:
+            return []
+        started = time.perf_counter()
+        self.stored.take_over_sources()
+        how: dict[str, Any] = {"offline": self.offline, "progress": self.progress, "verify_stored": self._was_damaged}
+        arrived = retrieve(self._definition.retrieval_jobs, self._connector, **how)
+        self._timings.append(("retrieve", time.perf_counter() - started))
+        sources = []
+        for definition, resource in zip(self._definition.sources, arrived, strict=True):
+            sha256 = resource.sha256 or self._connector.verify_resource(resource.identifier).sha256
+            sources.append(
+                SourceRecord(
+                    definition.identifier,
+                    resource.size,
+                    sha256,
+                    definition.md5_sum,
+                    verified=resource.verified,
+                    origin=resource.source,
+                )
+            )
+        return sources
+
+    def _run_preprocess(
+        self, sources: list[SourceRecord], raw: list[ResourceRecord], journal: Journal | None
+    ) -> list[ResourceRecord]:
+        journal = self._resume(sources, journal)
+        earlier = self.stored.manifest()
+        in_use = earlier is not None and self.stored.difference(earlier) is not None and self.stored.damage(earlier) is None
+        prepared = PreparedResources(self.stored, journal, hold=in_use, progress=self.progress)
+        made = prepared.step_that_made(WHOLE)
+        if made is not None and not any(made.staged) and self._incompleteness(list(made.resources)) is None:
+            logger.info("dataset %r: all resources were prepared before", self._name)
+            return list(made.resources)
+        started = time.perf_counter()
+        try:
+            self.preprocess(Resources(self._connector, self._definition.folder, raw), prepared)
+            prepared.publish()
+            if (problem := self._incompleteness(list(prepared.records()))) is not None:
+                raise PreparationError(problem)
+            prepared.note_whole()
+        except (StorageError, RetrievalError):
+            raise
+        except Superseded:
+            prepared.discard()
+            raise
+        except TaskError as error:
+            if isinstance(error.__cause__, (StorageError, RetrievalError)):
+                raise error.__cause__ from error
+            raise self._failure(prepared, error, has_died=not error.traceback_text) from error
+        except Exception as error:
+            raise self._failure(prepared, error) from error
+        finally:
+            prepared.discard(keep_steps=True)
+            elapsed = time.perf_counter() - started
+            self._timings += [*prepared.timings, ("preprocess", elapsed - sum(seconds for _, seconds in prepared.timings))]
+        return list(prepared.records())
+
+    def _resume(self, sources: list[SourceRecord], journal: Journal | None) -> Journal:
+        """The journal to continue: the stored one if the same code began it, otherwise a new one."""
+        own, code = self._fingerprint(sources), self.code()
+        is_of_others = journal is None or journal.fingerprint != own
+        if journal is None or is_of_others or (journal.codes != (code,) and not self.keep_steps):
+            if self.stored.was_begun():
+                self.stored.remove_staged()  # shards of another preparation, while its journal still lists them
+            journal = Journal(own, codes=(code,))
+        else:
+            self._warn_of_other_code(journal, code)
+            if code in journal.codes:
+                return journal
+            journal = replace(journal, codes=(*journal.codes, code))
+        self.stored.write_journal(journal)
+        return journal
+
+    def _warn_of_other_code(self, journal: Journal, code: str) -> None:
+        if not journal.steps or journal.codes == (code,):
+            return
+        names = [repr(step.name) for step in journal.steps]
+        logger.warning(
+            "dataset %r mixes results of different code: keep_steps kept %s%s. To make all of it by the present code, prepare it "
+            "again without keep_steps: data-stack prepare %s --again",
+            self._name,
+            ", ".join(names[:5]),
+            f" and {len(names) - 5} more" if len(names) > 5 else "",
+            self._name,
+        )
+
+    def _failure(self, prepared: PreparedResources, error: Exception, *, has_died: bool = False) -> PreparationError:
+        """The error for a failure of the author's code; removes what that code made, which may be wrong too."""
+        where = f"step {prepared.current_step!r} of preprocess()" if prepared.current_step else "preprocess()"
+        reason = f"{where} of {self._definition.factory} failed with {type(error).__name__}: {error}"
+        if isinstance(error, TaskError):
+            reason = f"{error}\n"
+        elif isinstance(error, PreparationError):
+            reason = f"{self._definition.factory}: {error}"
+        if has_died or self.keep_steps:
+            kept = "The retrieved sources and all finished steps and shards are kept"
+            kept += "." if has_died else "; with keep_steps=True or --keep-steps it resumes from there, also with other code."
+        else:
+            self._forget(prepared)
+            kept = "The retrieved sources are kept, and nothing else."
+        return PreparationError(
+            f"could not prepare dataset {self._name!r} {self._definition.card.version}: {reason}\n"
+            f"Fix the cause and prepare it again (data-stack prepare {self._name}). {kept}"
+        )
+
+    def _forget(self, prepared: PreparedResources) -> None:
+        """Remove what a failed preparation made; an empty journal stays, so that no incomplete store is adopted."""
+        names = {record.identifier for step in prepared.journal.steps for record in step.resources}
+        names.update(record.identifier for record in prepared.records())
+        manifest = self.stored.manifest()
+        in_use = set() if manifest is None else {record.identifier for record in manifest.prepared}
+        if self.stored.ready_manifest() is not None:
+            return  # the work of another process
+        with contextlib.suppress(StorageError, UnsupportedStorageOperationError):
+            self.stored.write_journal(replace(prepared.journal, steps=()))
+            self.stored.remove_staged()
+            for name in sorted(names - in_use):
+                self.stored.delete(name)
+
+    def _incompleteness(self, made: list[ResourceRecord]) -> str | None:
+        """Which resources are missing, if any."""
+        names = {record.identifier for record in made}
+        missing = [name for name in self._definition.prepared_resources or () if name not in names]
+        if not self._definition.has_preprocess:
+            if made:
+                return None
+            return f"it is not in {self._connector!r}, and has neither sources nor preprocess()"
+        if missing:
+            return f"preprocess() has not created {', '.join(missing)}, which prepared_resources declares"
+        return None if made else "preprocess() has created nothing; store what open() reads with prepared.create()"
+
+    def _check_opens(self, made: list[ResourceRecord]) -> None:
+        """Open each split before the dataset counts as ready."""
+        resources = Resources(self._connector, self._definition.folder, made)
+        for split in self._definition.splits:
+            try:
+                self.read_ends(split, resources)
+            except MissingDependencyError as error:  # other machines may have it
+                logger.warning("dataset %r: could not check that split %r opens: %s", self._name, split, error)
+            except Exception as error:
+                if not all(self.stored.holds(record) for record in made):
+                    raise Superseded from error  # another process that works without a lease is replacing it
+                if isinstance(error, StorageError):
+                    raise
+                raise PreparationError(
+                    f"dataset {self._name!r} {self._definition.card.version} is prepared, but its split {split!r} cannot be "
+                    f"opened: open() of {self._definition.factory}, or reading its first or last sample, failed with "
+                    f"{type(error).__name__}: {error}\nFix open() and prepare it again (data-stack prepare {self._name}). The "
+                    f"prepared resources are kept; if preprocess() stays as it is, --keep-steps (keep_steps=True) reuses them."
+                ) from error
+
+    # ------------------------------------------------------------------ provenance
+
+    def _fingerprint(self, sources: list[SourceRecord] | tuple[SourceRecord, ...]) -> str:
+        return fingerprint(self._name, self._definition.card.version, self._definition.factory, sources)
+
+    def _manifest(self, sources: list[SourceRecord], prepared: list[ResourceRecord], *, adopted: bool) -> Manifest:
+        return Manifest(
+            name=self._name,
+            version=self._definition.card.version,
+            factory=self._definition.factory,
+            distribution=distribution_of(self._definition.factory),
+            sources=tuple(sources),
+            prepared=tuple(prepared),
+            adopted=adopted,
+            created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            framework=distribution_of(__name__),
+            seconds=None if adopted else round(sum(seconds for _, seconds in self._timings), 3),
+        )

@@ -1,0 +1,342 @@
+"""The resources of one dataset, as the author's code uses them."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NoReturn, TypeVar
+
+from data_stack.exception import (
+    ConfigError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    StorageError,
+    UnpicklableResourceError,
+    UnsupportedStorageOperationError,
+)
+from data_stack.factories.journal import WHOLE, Journal, Step
+from data_stack.factories.manifest import ResourceRecord
+from data_stack.factories.resource_names import STAGED, ResourceNames
+from data_stack.factories.stored import StoredDataset
+from data_stack.io.lent_resources import LentResources
+from data_stack.io.parallel import Workers
+from data_stack.io.progress import shows_progress, with_bar
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.writer import ResourceWriter
+from data_stack.util.logger import logger
+from data_stack.util.suggestions import did_you_mean
+
+Default = TypeVar("Default")
+
+#: Renaming a resource takes a few requests to a server, or a copy.
+_MOVING_THREADS = 8
+
+
+class Resources(LentResources):
+    """The stored resources of one dataset by their names relative to the dataset.
+
+    ``resources["raw/digits.csv.gz"]`` returns a resource that opens when it is first read; the caller closes it. If it was
+    replaced since the preparation, reading it is an error. Pickles with its storage connector.
+
+    Args:
+        storage_connector: the store; None for a dataset that stores nothing.
+        dataset: the folder of its resources, ``name/version``.
+        records: the resources as they were stored.
+    """
+
+    def __init__(self, storage_connector: StorageConnector | None, dataset: str, records: Iterable[ResourceRecord]) -> None:
+        self._storage_connector, self._dataset = storage_connector, dataset
+        self._records = {record.identifier: record for record in records}
+
+    def __getitem__(self, name: str) -> StreamedResource:
+        """Open a resource, lazily.
+
+        Raises:
+            ResourceNotFoundError: the dataset has no resource of that name, or the store has lost it.
+            ResourceChangedError: it was replaced since the dataset was found ready.
+        """
+        info = self.stat(name)
+        resource: Any = self._connector.get_resource(info.identifier)
+        # Pinned, as it is opened later. A third party's connector may return another kind of stream.
+        if isinstance(resource, StreamedResource):
+            resource.reopen_by(self._connector).pin(info.sha256)
+        opened: StreamedResource = resource
+        return opened
+
+    def stat(self, name: str) -> ResourceInfo:
+        """Size and digest of a resource, without opening it.
+
+        Raises:
+            ResourceNotFoundError, ResourceChangedError: as for ``resources[name]``.
+        """
+        identifier = self._identifier(name)
+        record = self._records[name]
+        info = self._connector.stat(identifier)
+        for expected, actual in ((record.size, info.size), (record.sha256, info.sha256)):
+            if None not in (expected, actual) and expected != actual:
+                raise ResourceChangedError(identifier, str(expected), str(actual))
+        return ResourceInfo(identifier, info.size, info.sha256 or record.sha256, info.modified)
+
+    @property
+    def checks_reads(self) -> bool:
+        """Whether the store checks each read against digests."""
+        return getattr(self._storage_connector, "checks_reads", False)
+
+    # Mapping builds these on KeyError, which ResourceNotFoundError is not.
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._records
+
+    def get(self, name: str, default: Default | None = None) -> StreamedResource | Default | None:  # type: ignore[override]
+        """The resource, or ``default`` if the dataset has no such name."""
+        return self[name] if name in self else default  # noqa: SIM401  # this is get
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._records))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._dataset!r}: {', '.join(self) or 'none'}>"
+
+    @property
+    def _connector(self) -> StorageConnector:
+        if self._storage_connector is None:
+            raise ResourceNotFoundError(f"dataset {self._dataset!r} has no store")
+        return self._storage_connector
+
+    def _identifier(self, name: str) -> str:
+        if name not in self:
+            raise ResourceNotFoundError(
+                f"dataset {self._dataset!r} has no resource {name!r:.80}{did_you_mean(name, self)}; "
+                f"it has: {', '.join(self) or 'none'}"
+            )
+        return f"{self._dataset}/{name}"
+
+
+class Superseded(BaseException):
+    """Another process has made the dataset ready, so this preparation stops.
+
+    Not an Exception, so that ``except Exception`` in an author's code does not catch it. Never leaves this package.
+    """
+
+
+class PreparedResources(Resources):
+    """The resources that ``preprocess()`` has made so far; creates more.
+
+    ::
+
+        for split in prepared.steps(self.splits):                      # finished steps are not repeated after a crash
+            with prepared.create(f"preprocessed/{split}.npy") as file:  # stored when the block ends without error
+                numpy.save(file, ...)
+
+    Threads may create resources concurrently. It does not pickle; send ``raw`` to workers, and create from their results.
+
+    Args:
+        stored: the dataset in its store.
+        journal: the finished steps.
+        hold: store all resources under temporary names until :meth:`publish`, because the earlier ones are in use.
+        progress: show a bar over the steps; None shows it on a terminal and in a notebook.
+
+    Attributes:
+        current_step: the step whose body is running.
+        timings: (step, seconds), in order.
+    """
+
+    def __init__(self, stored: StoredDataset, journal: Journal, *, hold: bool, progress: bool | None) -> None:
+        super().__init__(stored.connector, stored.definition.folder, ())
+        self.stored, self.journal = stored, journal
+        self._names = ResourceNames(self._dataset, (source.identifier for source in stored.definition.sources))
+        self._staged: dict[str, str] = {}  # identifiers of resources with temporary names
+        self._hold = hold
+        self.shows_progress = shows_progress(progress)
+        self._lock = threading.RLock()
+        self.current_step: str | None = None
+        self._made_in_step: list[str] = []
+        self._seen_steps: list[str] = []
+        self._next_note = 0.0
+        self.timings: list[tuple[str, float]] = []
+
+    # ------------------------------------------------------------------ for authors
+
+    @contextlib.contextmanager
+    def create(self, name: str) -> Iterator[ResourceWriter]:
+        """Write a resource as a file that can also read and seek: ``with prepared.create("preprocessed/a.h5") as file: …``.
+
+        It is stored when the block ends without error.
+
+        Raises:
+            MalformedIdentifierError: the name is outside of the grammar of identifiers.
+            ConfigError: a source, another resource, the manifest or the journal has that name.
+            StorageError: it could not be written.
+        """
+        with self._lock:
+            self._names.take(name)
+        try:
+            stored_as = f"{STAGED}{secrets.token_hex(16)}" if self._hold else name
+            with self._connector.create(f"{self._dataset}/{stored_as}") as writer:
+                yield writer
+                self.check_wanted()
+            with self._lock:
+                self._records[name] = ResourceRecord(name, writer.digest.size, writer.digest.sha256)
+                self._made_in_step.append(name)
+                if self._hold:
+                    self._staged[name] = f"{self._dataset}/{stored_as}"
+        except BaseException:
+            with self._lock:
+                self._names.give_back(name)
+            raise
+
+    def steps(self, names: Iterable[str]) -> Iterator[str]:
+        """Iterate over the steps that are not finished; a step is finished when the loop's body ends without error.
+
+        A finished step is repeated only if its resources were lost or changed.
+
+        Raises:
+            ConfigError: a name occurs twice, or is not a string.
+        """
+        if isinstance(names, str):
+            raise ConfigError(
+                f'steps() of dataset {self._dataset!r} needs several names such as ("train", "test"), got {names!r}'
+            )
+        given: Iterable[Any] = names
+        for name in with_bar(given, self.shows_progress, desc=f"{self.stored.definition.card.name}: preparing", unit="step"):
+            if not isinstance(name, str) or name in self._seen_steps or name == WHOLE:
+                raise ConfigError(
+                    f"steps of dataset {self._dataset!r} need distinct names other than {WHOLE!r}, got {name!r:.80}"
+                )
+            self._seen_steps.append(name)
+            if self.take_over(name):
+                logger.info("dataset %r: step %r was finished before", self._dataset, name)
+                continue
+            self.current_step, self._made_in_step = name, []
+            started = time.perf_counter()
+            yield name
+            self.timings.append((name, time.perf_counter() - started))
+            self.current_step = None
+            self._note_step(name, self._made_in_step)
+
+    # ------------------------------------------------------------------ for the preparation
+
+    def note_whole(self) -> None:
+        """Record that all resources are published."""
+        self.journal = replace(self.journal, steps=())
+        self._note_step(WHOLE, self._records)
+
+    def step_that_made(self, name: str) -> Step | None:
+        """A finished step with the current places of its resources; None if it is not finished, or lost a resource."""
+        done = self.journal.step(name)
+        if done is None:
+            return None
+        where: list[str | None] = []
+        for record, staged in zip(done.resources, done.staged, strict=True):
+            if staged is not None and self.stored.holds(record, staged):
+                where.append(staged)
+            elif self.stored.holds(record):  # renamed before the interruption
+                where.append(None)
+            else:
+                return None
+        return replace(done, staged=tuple(where))
+
+    def note(self, done: Step) -> None:
+        """Record a finished step; the store is written a twentieth of the time at most."""
+        self.journal = self.journal.with_step(done)
+        started = time.monotonic()
+        if started >= self._next_note:
+            self.stored.write_journal(self.journal)
+            self._next_note = time.monotonic() + 20 * (time.monotonic() - started)
+
+    def take_over(self, name: str) -> bool:
+        """Take over the resources of a finished step; those with temporary names are renamed by :meth:`publish`.
+
+        Raises:
+            ConfigError: a name is used already.
+        """
+        done = self.step_that_made(name)
+        if done is None:
+            return False
+        for record, staged in zip(done.resources, done.staged, strict=True):
+            self._names.take(record.identifier)
+            self._records[record.identifier] = record
+            if staged is not None:
+                self._staged[record.identifier] = f"{self._dataset}/{staged}"
+        return True
+
+    def is_whole(self) -> bool:
+        """Whether all resources are still there."""
+        waiting = {name: staged.removeprefix(f"{self._dataset}/") for name, staged in self._staged.items()}
+        return all(self.stored.holds(record, waiting.get(name)) for name, record in self._records.items())
+
+    def publish(self) -> None:
+        """Rename resources from their temporary names."""
+        with self._lock:
+            if self._staged:
+                self._make_way()
+                Workers(self._staged.items(), lambda item: self._move(*item), _MOVING_THREADS).run()
+            self._staged.clear()
+            self._hold = False
+
+    def discard(self, *, keep_steps: bool = False) -> None:
+        """Remove resources with temporary names; if that fails, they are removed when the dataset is ready.
+
+        Args:
+            keep_steps: keep those of finished steps.
+        """
+        steps = self.journal.steps if keep_steps else ()
+        kept = {f"{self._dataset}/{staged}" for step in steps for staged in step.staged}
+        while self._staged:
+            staged = self._staged.popitem()[1]
+            with contextlib.suppress(ResourceNotFoundError, StorageError, UnsupportedStorageOperationError):
+                if staged not in kept:
+                    self._connector.delete_resource(staged)
+
+    def records(self) -> tuple[ResourceRecord, ...]:
+        """All resources, of this attempt and of earlier ones."""
+        return tuple(self._records.values())
+
+    # ------------------------------------------------------------------ inside
+
+    def _identifier(self, name: str) -> str:
+        return self._staged.get(name) or super()._identifier(name)
+
+    def __reduce__(self) -> NoReturn:
+        raise UnpicklableResourceError(
+            f"prepared resources of {self._dataset!r} cannot be sent to another process; "
+            f"send the raw resources, and create the prepared ones from the results of the workers"
+        )
+
+    def check_wanted(self) -> None:
+        """Called before a resource is stored; without temporary names it is about to replace an older one."""
+        if not self._hold:
+            self._make_way()
+
+    def _make_way(self) -> None:
+        """Called before a resource is replaced: stops if the dataset has become ready, otherwise removes an old manifest."""
+        if self.stored.ready_manifest() is not None:
+            raise Superseded
+        self.stored.invalidate()
+
+    def _move(self, name: str, staged: str) -> None:
+        try:
+            with contextlib.suppress(UnsupportedStorageOperationError):  # copied, but not deleted
+                self._connector.move_resource(staged, f"{self._dataset}/{name}")
+        except ResourceNotFoundError:
+            if not self.stored.holds(self._records[name]):
+                raise Superseded from None  # another process has finished and cleaned up
+
+    def _note_step(self, name: str, made: Iterable[str]) -> None:
+        self._next_note = 0.0
+        self.note(self.step_of(name, made))
+
+    def step_of(self, name: str, made: Iterable[str]) -> Step:
+        """A finished step with these resources."""
+        records = tuple(self._records[each] for each in made)
+        waiting = [self._staged.get(record.identifier) for record in records]
+        staged = tuple(None if each is None else each.removeprefix(f"{self._dataset}/") for each in waiting)
+        return Step(name, records, staged)

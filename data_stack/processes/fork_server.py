@@ -1,0 +1,343 @@
+"""Starts processes as forks of a fork server, a process that holds imports: a start takes milliseconds.
+
+The server is a fresh interpreter without threads of its own, so forking it is safe whatever this process does. It starts with
+the first process and ends with this one, and so do the processes. A fork of this process has its own server.
+
+Each process has a channel of its own to the server: a socket on which the server sends the process id, the new process receives
+what to do, and the server sends the exit status. So threads, signal handlers and finalizers never wait for each other.
+
+multiprocessing's fork server would import the user's script again, which then needs a main guard, and it holds the modules
+that it was started with, no later ones.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from data_stack.exception import ConfigError
+from data_stack.processes.fork_serving import ENDED, STARTED
+from data_stack.util.logger import logger
+
+_PROGRAM: Final = (
+    "import sys; descriptor = int(sys.argv[1]); sys.path[:] = sys.argv[2:]; "
+    "from data_stack.processes.fork_serving import serve; serve(descriptor)"
+)
+_ANSWER_SECONDS: Final = 60.0  # then another server takes its place
+_QUIET_SECONDS: Final = 10.0  # then a warning says what is waited for
+_GRACE_SECONDS: Final = 1.0  # for the server to end by itself
+_MAX_VARIABLE_BYTES: Final = 1 << 16  # a larger one, which Linux may refuse, is sent with each process
+
+#: Variables that libraries read when they are imported: the server has imported them, so a change needs another server.
+_READ_AT_IMPORT: Final = re.compile("(ARROW|BLIS|CUDA|GOTO|KMP|LD|MALLOC|MKL|OMP|OPENBLAS|OPENCV|PYTHON|PYTORCH|TORCH)_?.*")
+
+# Held while this process forks: a fork in between would inherit a socket of the server, and hide the end of this process.
+# A signal handler or finalizer may fork while its own thread holds it.
+_lock = threading.RLock()
+
+
+class ForkedProcess:
+    """A process with this one's ``sys.path``, current folder, environment, processors and output. Ctrl-C does not reach it.
+
+    Its priority, file mode mask and limits of resources are those that this process had when the server started.
+
+    Args:
+        function: ``"module:name"``, called with the numbers of its descriptors, and with the arguments.
+        arguments: plain JSON data.
+        descriptors: to hand over.
+        output: a file for its standard output; None: this process's.
+
+    Raises:
+        ConfigError: there is no interpreter to run.
+        OSError: no process can be started.
+
+    Attributes:
+        pid: its process id.
+        returncode: None before :meth:`poll` or :meth:`wait` saw its end; then as of :class:`subprocess.Popen`.
+    """
+
+    def __init__(self, function: str, arguments: Sequence[Any] = (), descriptors: Sequence[int] = (), output: Any = None) -> None:
+        self.returncode: int | None = None
+        request: dict[str, Any] = {
+            "function": function,
+            "arguments": list(arguments),
+            "path": list(map(os.fspath, sys.path)),
+            "folder": _current_folder(),
+            "processors": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [],
+        }
+        with open(os.devnull, "wb") as nothing:
+            outputs = [_open_or(nothing.fileno(), 1 if output is None else output.fileno()), _open_or(nothing.fileno(), 2)]
+            self._server, self._channel, self.pid = _start([*outputs, *descriptors])
+        request["changes"] = self._server.changes()
+        _send_all(self._channel, request)
+
+    def poll(self) -> int | None:
+        """Its exit status, or minus the signal that killed it; None while it runs."""
+        return self._look(0)
+
+    def wait(self, timeout: float) -> int:
+        """Wait for its end, and return what :meth:`poll` does.
+
+        Args:
+            timeout: in seconds.
+
+        Raises:
+            TimeoutError: it still runs.
+        """
+        end = time.monotonic() + timeout
+        while (status := self._look(max(0.0, end - time.monotonic()))) is None:
+            if time.monotonic() >= end:
+                raise TimeoutError(f"process {self.pid} still runs after {timeout:g} s")
+        return status
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def forget(self) -> None:
+        """In a fork of this process, leave it to the parent."""
+        self._note(0)
+
+    def _look(self, seconds: float) -> int | None:
+        if self.returncode is None and _is_readable(self._channel, seconds):
+            status = b""
+            with contextlib.suppress(ConnectionError):
+                status = self._channel.recv(ENDED.size, socket.MSG_PEEK)  # for other threads, too
+            self._note(ENDED.unpack(status)[0] if status else -signal.SIGKILL)  # a process ends with its server
+        return self.returncode
+
+    def _note(self, status: int) -> None:
+        self.returncode = status
+        self._channel.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_channel"):
+            self._channel.close()
+
+
+def hold(modules: Iterable[str]) -> None:
+    """Let the server import modules, without waiting for it; it starts if it does not run. A module that fails is left out."""
+    with contextlib.suppress(OSError):
+        with _lock:
+            server = _running_server()
+            names = server.missing(modules)
+            channel = server.connect(b"hold") if names else None
+        if channel is not None:
+            with channel:
+                _send_all(channel, names)
+
+
+class _Server:
+    """This process's end of a server.
+
+    Raises:
+        OSError: it cannot be started.
+
+    Attributes:
+        pid: its process id.
+    """
+
+    def __init__(self) -> None:
+        self._environment = {
+            name: value
+            for name, value in os.environ.items()
+            if len(os.fsencode(value)) <= _MAX_VARIABLE_BYTES or _READ_AT_IMPORT.fullmatch(name)
+        }
+        self._held: set[str] = set()
+        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._connection.settimeout(_ANSWER_SECONDS)
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing does
+        with contextlib.closing(theirs):
+            self._process = subprocess.Popen(  # noqa: S603  # our own program
+                [sys.executable, *flags, "-u", "-c", _PROGRAM, str(theirs.fileno()), *map(os.fspath, sys.path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=self._environment,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C does not reach it
+            )
+        self.pid = self._process.pid
+        _servers.add(self)
+
+    def changes(self) -> dict[str, str | None]:
+        """The variables of the environment that have changed since it started; None for those that are no more."""
+        before, now = self._environment, os.environ
+        names = [name for name in {*before, *now} if before.get(name) != now.get(name)]
+        return {name: now.get(name) for name in names}
+
+    def missing(self, modules: Iterable[str]) -> list[str]:
+        """Those of the modules that it was not asked to hold before."""
+        names = sorted(set(modules) - self._held)
+        self._held.update(names)
+        return names
+
+    def connect(self, request: bytes, descriptors: Sequence[int] = ()) -> socket.socket:
+        """Make a channel to the server, which reads ``request`` first.
+
+        Raises:
+            OSError: the server has ended, or does not read.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                socket.send_fds(self._connection, [request], [theirs.fileno(), *descriptors])
+        except BaseException:
+            ours.close()
+            raise
+        return ours
+
+    def await_start(self, channel: socket.socket) -> tuple[int, int]:
+        """The process id that arrives on a channel, or 0 and an error number.
+
+        Raises:
+            OSError: the server has ended, or does not answer.
+        """
+        if not _is_readable(channel, _QUIET_SECONDS):
+            logger.warning(
+                "no process could be started for %g s, because the fork server, process %d, does not answer: it was stopped, "
+                "or it is importing modules. If it was stopped, `kill -CONT %d` lets it go on",
+                _QUIET_SECONDS, self.pid, self.pid,
+            )  # fmt: skip
+            if not _is_readable(channel, _ANSWER_SECONDS - _QUIET_SECONDS):
+                raise TimeoutError(f"the fork server, process {self.pid}, has not answered for {_ANSWER_SECONDS:g} s")
+        started = channel.recv(STARTED.size)
+        if not started:
+            raise ConnectionResetError(f"the fork server, process {self.pid}, has ended")
+        pid, number = STARTED.unpack(started)
+        return pid, number
+
+    def close(self) -> None:
+        """End it, and the processes that it forked."""
+        self._connection.close()
+        try:
+            self._process.wait(_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:  # it imports
+            self._process.kill()
+            self._process.wait()
+
+    def forget(self) -> None:
+        """In a fork of this process, leave it to the parent."""
+        self._connection.close()
+        self._process.returncode = 0  # else Popen warns that the process was not waited for
+
+    def __del__(self) -> None:
+        if hasattr(self, "_process"):
+            self.close()
+
+
+_servers: weakref.WeakSet[_Server] = weakref.WeakSet()
+_server: _Server | None = None
+
+
+def _running_server() -> _Server:
+    global _server
+    if _server is None or any(map(_READ_AT_IMPORT.fullmatch, _server.changes())):
+        if not sys.executable or getattr(sys, "frozen", False):
+            raise ConfigError("there is no Python interpreter here that other processes could run")
+        _server = _Server()  # processes of the former one keep it
+    return _server
+
+
+def _start(descriptors: Sequence[int]) -> tuple[_Server, socket.socket, int]:
+    """Fork a server that answers: its channel, which waits for what to do, and its process id."""
+    global _server
+    for is_last in (False, True):
+        with _lock:
+            server = _running_server()
+            try:
+                channel = server.connect(b"fork", descriptors)
+            except OSError:  # it was killed
+                _server = None
+                if is_last:
+                    raise
+                continue
+        try:
+            pid, number = server.await_start(channel)
+        except OSError:
+            channel.close()
+            with _lock:
+                if _server is server:  # where it was only stopped, its processes keep it
+                    _server = None
+            if is_last:
+                raise
+            continue
+        except BaseException:
+            channel.close()
+            raise
+        if number:
+            channel.close()
+            raise OSError(number, os.strerror(number))
+        return server, channel, pid
+    raise AssertionError
+
+
+def _send_all(channel: socket.socket, data: Any) -> None:
+    with contextlib.suppress(ConnectionError):  # its reader was killed, which its status says
+        try:
+            channel.sendall(json.dumps(data).encode())
+        finally:
+            channel.shutdown(socket.SHUT_WR)  # a fork of this process may hold the socket open
+
+
+def _is_readable(channel: socket.socket, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def _current_folder() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return None
+
+
+def _open_or(other: int, descriptor: int) -> int:
+    """The descriptor, or another one if it is closed."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return other
+    return descriptor
+
+
+def _end_all() -> None:
+    for server in list(_servers):
+        server.close()
+
+
+def _before_fork() -> None:
+    _lock.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _server, _lock
+    _lock = threading.RLock()
+    for server in list(_servers):
+        server.forget()
+    _servers.clear()
+    _server = None
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where no process forks
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+atexit.register(_end_all)

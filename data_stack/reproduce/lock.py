@@ -1,0 +1,441 @@
+"""A lock file: the exact datasets and stacks of a piece of work, to be had again on another machine."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from data_stack.codecs.plain_data import canonical_json, shorten, to_plain
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.positions import take
+from data_stack.dataset.recipes.recipe import DATASET, list_origins
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DatasetNotFoundError,
+    LockError,
+    PluginError,
+    PreparationError,
+    RecipeError,
+    RetrievalError,
+    RevisionNotFoundError,
+)
+from data_stack.factories.declarative import DatasetFactory
+from data_stack.io.folder import LocalFolder
+from data_stack.io.progress import progress_as
+from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.lock_paths import absolute_from, check_places, missing_file_advice, moved, relative_to
+from data_stack.repository.repository import DatasetRepository, default_repository
+from data_stack.reproduce.libraries import libraries_of
+from data_stack.reproduce.lock_differences import (
+    Chosen,
+    Difference,
+    advise_code,
+    differing_samples,
+    differing_sources,
+    prepared_of,
+    sources_of,
+    unreadiness,
+    without_none,
+)
+from data_stack.reproduce.locked_samples import SampleDigests
+from data_stack.reproduce.recipes import from_recipe
+from data_stack.util.suggestions import did_you_mean
+from data_stack.util.untrusted_text import MAX_BYTES, parse_json, parse_toml
+
+LOCK_FILE = "data_stack.lock"
+#: The lock file of ``data_stack.load``.
+VARIABLE = "DATA_STACK_LOCK"
+#: ``0``: do not compare samples where the prepared bytes are those of the lock.
+SAMPLES_VARIABLE = "DATA_STACK_LOCK_SAMPLES"
+_FORMAT = 1
+_HEADER = "# Which data this work uses. Made by `data-stack lock`; commit it, do not edit it.\n\n"
+
+
+class LockFile:
+    """The contents of a lock file. Reading and checking it never change the file.
+
+    Paths of files in recipes are relative to the lock file on disk, and absolute here.
+
+    Args:
+        datasets: of each its version, plugin and libraries, sources, prepared resources, and for each configuration digests of
+            its samples.
+        stacks: of each its recipe as JSON text, fingerprint, number of samples, and the digest of its indices.
+        folder: of the lock file; None for the current folder.
+    """
+
+    def __init__(
+        self,
+        datasets: Mapping[str, Any] | None = None,
+        stacks: Mapping[str, Any] | None = None,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self._folder = os.path.abspath(folder or os.curdir)
+        self.datasets: dict[str, Any] = dict(datasets or {})
+        self.stacks: dict[str, Any] = _with_recipes(stacks or {}, functools.partial(absolute_from, self._folder))
+
+    # ------------------------------------------------------------------ the file
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> LockFile:
+        """Read a lock file.
+
+        Raises:
+            LockError: there is none, or it is damaged or of another format.
+        """
+        try:
+            with open(path, "rb") as file:
+                fields = parse_toml(file.read(MAX_BYTES + 1))
+        except FileNotFoundError as error:
+            raise LockError(f"there is no lock file {str(path)!r}; make one with `data-stack lock add NAME`") from error
+        except (OSError, ValueError) as error:
+            raise LockError(
+                f"the lock file {str(path)!r} cannot be read: {error!s:.200}. Restore it from version control"
+            ) from error
+        if fields.get("format") != _FORMAT:
+            raise LockError(
+                f"the lock file {str(path)!r} has format {shorten(fields.get('format'))}; this data_stack reads {_FORMAT}"
+            )
+        datasets, stacks = fields.get("datasets", {}), fields.get("stacks", {})
+        if not all(isinstance(each, dict) for group in (datasets, stacks) for each in (group, *getattr(group, "values", list)())):
+            raise LockError(
+                f"the lock file {str(path)!r} is damaged: datasets and stacks are tables. Restore it from version control"
+            )
+        if not all(_is_entry(each) for each in datasets.values()):
+            raise LockError(
+                f"the lock file {str(path)!r} has datasets without configurations: it is damaged, or an earlier data_stack made "
+                f"it. Restore it from version control, or delete it and lock again"
+            )
+        return cls(datasets, stacks, os.path.dirname(os.path.abspath(path)))
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the file, sorted, so that version control shows what changed; a crash leaves the old one."""
+        folder, name = os.path.split(os.path.abspath(path))
+        stacks = _with_recipes(self.stacks, functools.partial(relative_to, folder))
+        fields = {"format": _FORMAT, "datasets": _sort(self.datasets), "stacks": _sort(stacks)}
+        try:
+            text = _HEADER + tomli_w.dumps(fields, multiline_strings=False)
+        except TypeError as error:
+            raise ConfigError(
+                f"an option of a dataset cannot be locked, as TOML has no such value: {error}; leave it out"
+            ) from error
+        with LocalFolder(folder).create(name) as file:
+            file.write(text.encode())
+
+    # ------------------------------------------------------------------ adding
+
+    def add(
+        self, name: str, *, storage: Storage | None = None, repository: DatasetRepository | None = None, **config: Any
+    ) -> None:
+        """Add a dataset in a configuration, or renew its entry; it is prepared first if necessary, and all samples are read once.
+
+        Other configurations of it stay in the lock; their samples are read again unless the store remembers their digests.
+
+        Args:
+            name: of the dataset, also ``name@version``.
+            storage: where it is kept; None for the default store.
+            repository: knows the dataset; None for the default one.
+            config: its options.
+
+        Raises:
+            DatasetNotFoundError, ConfigError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
+        """
+        known = repository or default_repository()
+        name = known.pin(name, storage)
+        splits = _splits_of(known.load(name, None, storage, **config))
+        origin = list_origins(next(iter(splits.values())))[0][0]
+        factory = known.get_factory(name, storage)
+        plugin = [origin["distribution"], known.describe(name).distribution_version] if origin["distribution"] else None
+        digests, wanted = SampleDigests(origin["name"], factory, origin["distribution"]), canonical_json(config)
+        locked = [{"config": dict(config), "splits": {key: digests.read(config, key, split) for key, split in splits.items()}}]
+        for each in self.datasets.get(origin["name"], {}).get("configurations", ()):
+            other: dict[str, Any] = each["config"]
+            if canonical_json(other) != wanted:  # in TOML tuples are lists
+                opened = _splits_of(known.load(name, None, storage, **other))
+                found = {key: digests.of(other, key, functools.partial(opened.__getitem__, key)) for key in opened}
+                locked.append({"config": other, "splits": found})
+        self.datasets[origin["name"]] = without_none(
+            {
+                "version": origin["version"],
+                "plugin": None if plugin is None else " ".join(map(str, plugin)),
+                "libraries": libraries_of(origin["distribution"]),
+                "sources": sources_of(factory),
+                "prepared": prepared_of(factory),
+                "configurations": sorted(locked, key=lambda each: (len(each["config"]), canonical_json(each["config"]))),
+            }
+        )
+
+    def add_stack(self, name: str, iterator: DatasetIteratorIF) -> None:
+        """Add a stack of iterators, or renew its entry.
+
+        Raises:
+            ConfigError: no recipe can make it again; the message says why.
+        """
+        recipe = iterator.recipe()
+        if not recipe["reproducible"]:
+            raise ConfigError(
+                f"stack {name!r} cannot be locked, as its recipe cannot make it again: {'; '.join(recipe['why_not'])}"
+            )
+        self.stacks[name] = {
+            "length": len(iterator),
+            "fingerprint": iterator.fingerprint(),
+            "indices": _indices_digest(iterator),
+            "recipe": absolute_from(os.getcwd(), canonical_json(recipe)),
+        }
+
+    # ------------------------------------------------------------------ checking
+
+    def check(
+        self, storage: Storage | None = None, *, repository: DatasetRepository | None = None, samples: bool | None = None
+    ) -> list[Difference]:
+        """What is not as the lock says. Retrieves and prepares nothing.
+
+        Args:
+            storage: where the datasets are kept; None for the default store.
+            repository: knows the datasets; None for the default one.
+            samples: read all samples once for each version of the code, and compare their digests, which the store remembers;
+                False: only where the prepared bytes differ. None: True, unless ``DATA_STACK_LOCK_SAMPLES`` is 0.
+        """
+        how: dict[str, Any] = {"prepares": False, "samples": samples}
+        return [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, **how)]
+
+    def restore(
+        self,
+        storage: Storage | None = None,
+        *,
+        repository: DatasetRepository | None = None,
+        samples: bool | None = None,
+        sources: Mapping[str, str] | None = None,
+    ) -> list[Difference]:
+        """Retrieve and prepare the datasets in a store, and make the stacks; return what is not as the lock says.
+
+        Args:
+            storage: where to keep the datasets; None for the default store.
+            repository: knows the datasets; None for the default one.
+            samples: as for :meth:`check`.
+            sources: new paths of files that stacks read, or of folders, by their paths in the lock file.
+
+        Raises:
+            ConfigError: no stack reads a file at one of these places.
+        """
+        recipes = [each["recipe"] for each in self.stacks.values() if isinstance(each.get("recipe"), str)]
+        check_places(recipes, self._folder, sources or {})
+        stacks = _with_recipes(self.stacks, functools.partial(moved, self._folder, sources or {}))
+        how: dict[str, Any] = {"prepares": True, "samples": samples}
+        found = [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, **how)]
+        datasets = {each.name: each for each in sorted(found, key=lambda each: not each.is_harmless)}
+        for name, entry in sorted(stacks.items()):
+            found += self._check_stack(name, entry, storage, repository, datasets)
+        return found
+
+    def entry(self, name: str) -> dict[str, Any]:
+        """The entry of a dataset.
+
+        Raises:
+            LockError: there is none.
+        """
+        if name not in self.datasets:
+            raise LockError(
+                f"dataset {name!r:.80} is not in the lock file{did_you_mean(name, self.datasets)}; it has "
+                f"{', '.join(sorted(self.datasets)) or 'no datasets'}. Add it with `data-stack lock add {name}`"
+            )
+        entry: dict[str, Any] = self.datasets[name]
+        return entry
+
+    def _check(
+        self,
+        name: str,
+        storage: Storage | None,
+        repository: DatasetRepository | None,
+        *,
+        prepares: bool,
+        samples: bool | None = None,
+        only: Chosen | None = None,
+    ) -> Iterator[Difference]:
+        known, entry = repository or default_repository(), self.datasets[name]
+        storage = None if storage is None else as_storage_connector(storage)  # its errors are not the plugin's
+        versioned = name if entry.get("version") is None else f"{name}@{entry['version']}"
+        try:
+            factory = known.get_factory(versioned, storage)
+            description = known.describe(versioned)
+            if isinstance(factory, DatasetFactory):
+                for each in entry["configurations"]:
+                    factory._check_definition().check_config(each["config"])
+        except (DatasetNotFoundError, PluginError, ConfigError) as error:
+            what = "version" if isinstance(error, RevisionNotFoundError) else "plugin"
+            yield Difference(name, what, f"{error} {_name_plugin(entry, error)}")
+            return
+        yield from differing_sources(name, entry.get("sources", []), factory)
+        if prepares:
+            try:
+                for each in entry["configurations"]:
+                    known.load(versioned, None, storage, **each["config"])
+            except (RetrievalError, PreparationError, DatasetFileCorruptError) as error:
+                yield Difference(name, "source" if not isinstance(error, PreparationError) else "preparation", str(error))
+                return
+        elif isinstance(factory, DatasetFactory) and not factory.is_ready():
+            yield unreadiness(name, factory)
+            return
+        compares = os.environ.get(SAMPLES_VARIABLE) != "0" if samples is None else samples
+        opens = functools.partial(known.load, versioned, storage=storage)
+        yield from differing_samples(name, entry, factory, description, opens, compares_equal_bytes=compares, only=only)
+
+    def _check_stack(
+        self,
+        name: str,
+        entry: Mapping[str, Any],
+        storage: Storage | None,
+        repository: DatasetRepository | None,
+        differences: Mapping[str, Difference],
+    ) -> Iterator[Difference]:
+        try:
+            recipe = parse_json(entry["recipe"])
+            below = [node["arguments"] for node in recipe["nodes"] if node["layer"] == DATASET]
+            differing = {each["name"]: differences[each["name"]] for each in below if each["name"] in differences}
+            if worse := sorted(dataset for dataset, each in differing.items() if not each.is_harmless):
+                yield Difference(name, "stack", f"the stack is not as in the lock, as its datasets differ: {', '.join(worse)}")
+                return
+            for arguments in below:
+                if arguments["name"] in differing:  # of other bytes with the same samples
+                    versioned = f"{arguments['name']}@{arguments['version']}"
+                    prepared = prepared_of((repository or default_repository()).get_factory(versioned, storage))
+                    arguments["resources"] = to_plain({each["identifier"]: each["sha256"] for each in prepared})
+            stack = from_recipe(recipe, storage=storage, repository=repository)
+        except (RecipeError, DatasetNotFoundError, RetrievalError, PreparationError) as error:
+            elsewhere = missing_file_advice(entry["recipe"])
+            yield Difference(name, "stack", f"the stack cannot be made: {error}{elsewhere}")
+            return
+        except (KeyError, TypeError, ValueError) as error:
+            yield Difference(name, "stack", f"its recipe in the lock is damaged: {error!r:.200}. Restore it from version control")
+            return
+        is_same = stack.fingerprint() == entry.get("fingerprint") or bool(differing)
+        if not is_same or _indices_digest(stack) != entry.get("indices"):
+            yield Difference(
+                name, "stack", "the stack has another fingerprint or other indices than in the lock: its samples differ"
+            )
+        elif differing:
+            message = f"its fingerprint is another, as prepared bytes differ, but all samples of {', '.join(differing)} are equal"
+            yield Difference(name, "stack", message, is_harmless=True)
+
+
+def _with_recipes(stacks: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """Stacks with changed recipes; a damaged one is an error when it is made."""
+    return {
+        name: {**each, "recipe": change(each["recipe"])} if isinstance(each.get("recipe"), str) else each
+        for name, each in stacks.items()
+    }
+
+
+def _is_entry(entry: Mapping[str, Any]) -> bool:
+    configurations = entry.get("configurations")
+    return isinstance(configurations, list) and all(
+        isinstance(each, dict) and isinstance(each.get("config"), dict) and isinstance(each.get("splits"), dict)
+        for each in configurations
+    )
+
+
+def _name_plugin(entry: Mapping[str, Any], error: Exception) -> str:
+    is_missing = isinstance(error, DatasetNotFoundError) and not isinstance(error, RevisionNotFoundError)
+    plugin = entry.get("plugin", "of your own program")
+    return f"The lock names the plugin {plugin}. {advise_code(entry, is_missing=is_missing)}"
+
+
+def _splits_of(loaded: Any) -> dict[str, Any]:
+    return loaded if isinstance(loaded, dict) else {"": loaded}
+
+
+def _indices_digest(iterator: DatasetIteratorIF) -> str:
+    """SHA-256 of the positions of the samples in what the stack rearranges; of ``0 … n - 1`` where it rearranges nothing."""
+    _, positions = access_to(iterator).unwrap()
+    every = np.arange(len(iterator))
+    indices = every if positions is None else take(positions, every)
+    return hashlib.sha256(indices.astype("<i8").tobytes()).hexdigest()
+
+
+def _sort(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Sorted at every depth; lists keep their order."""
+    return {key: _sort(value) if isinstance(value, Mapping) else value for key, value in sorted(entries.items())}
+
+
+# ---------------------------------------------------------------------- in a program
+
+
+def lock(
+    *names: str, path: str | os.PathLike[str] = LOCK_FILE, storage: Storage | None = None, **stacks: DatasetIteratorIF
+) -> LockFile:
+    """Add datasets, and stacks with all their datasets, to a lock file; entries of other names stay.
+
+    ::
+
+        data_stack.lock(train=train, validate=validate)       # writes data_stack.lock; commit it
+
+    Args:
+        names: of datasets.
+        path: the file, made if there is none.
+        storage: where the datasets are kept; None for the default store.
+        stacks: iterators by the names that they have in the lock.
+
+    Raises:
+        ConfigError: no recipe can make a stack again; or stacks have two versions of a dataset, or options that TOML lacks.
+        LockError: the file is damaged.
+    """
+    locked = LockFile.read(path) if os.path.exists(path) else LockFile()
+    wanted: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in names]
+    for name, iterator in stacks.items():
+        locked.add_stack(name, iterator)
+        for origin in list_origins(iterator)[0]:
+            each = (f"{origin['name']}@{origin['version']}" if origin["version"] else origin["name"], origin["config"])
+            wanted += [] if each in wanted else [each]
+    versions: dict[str, str] = {}
+    for name, _ in wanted:
+        dataset, _, version = name.rpartition("@")
+        if versions.setdefault(dataset or name, version) != version:
+            raise ConfigError(
+                f"{name} and another version of it cannot be in one lock file; lock their stacks in two files (path=)"
+            )
+    for name, config in wanted:
+        locked.add(name, storage=storage, **config)
+    locked.write(path)
+    return locked
+
+
+def _choose(name: str, configurations: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> dict[str, Any]:
+    """The options to load with: those given, which complete the locked ones if there is one configuration."""
+    locked = [each["config"] for each in configurations]
+    if len(locked) == 1:
+        return {**locked[0], **config}
+    if not config and locked and all(locked):
+        shown = "; ".join(", ".join(f"{key}={value!r:.40}" for key, value in each.items()) for each in locked)
+        raise LockError(f"the lock file has {len(locked)} configurations of dataset {name!r}: {shown}. Load it with one of them")
+    return dict(config)
+
+
+def load_by_lock(
+    path: str | os.PathLike[str], name: str, split: str | None, storage: Storage | None, progress: bool | None, **config: Any
+) -> Any:
+    """Load the version of a dataset that a lock file names, and compare it with the lock; the file is not changed.
+
+    Raises:
+        LockError: the dataset is not in the lock, or its samples differ from it.
+    """
+    locked = LockFile.read(path)
+    entry = locked.entry(name)
+    connector = None if storage is None else as_storage_connector(storage)  # a registered factory may have its own
+    versioned = name if entry.get("version") is None else f"{name}@{entry['version']}"
+    config = _choose(name, entry["configurations"], config)
+    try:
+        loaded = default_repository().load(versioned, split, connector, progress=progress, **config)
+    except DatasetNotFoundError as error:
+        raise LockError(f"{error} {_name_plugin(entry, error)}") from error
+    with progress_as(progress):
+        found = list(locked._check(name, connector, None, prepares=False, only=(config, split)))
+    if problems := [each for each in found if not each.is_harmless]:
+        raise LockError("; ".join(map(str, problems)))
+    return loaded

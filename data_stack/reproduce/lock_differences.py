@@ -1,0 +1,185 @@
+"""How the datasets of a lock file differ from what is installed and stored here."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from data_stack.codecs.plain_data import canonical_json
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.factories.declarative import DatasetFactory
+from data_stack.repository.description import DatasetDescription
+from data_stack.reproduce.libraries import differing_libraries
+from data_stack.reproduce.locked_samples import SampleDigests
+
+Chosen: TypeAlias = tuple[Mapping[str, Any], str | None]
+"""Options and a split, or all splits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What is not as the lock says.
+
+    Attributes:
+        name: of the dataset or stack.
+        what: ``"plugin"``, ``"version"``, ``"source"``, ``"preparation"``, ``"samples"`` or ``"stack"``.
+        message: what differs, and what to do.
+        is_harmless: the samples are equal all the same.
+    """
+
+    name: str
+    what: str
+    message: str
+    is_harmless: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}"
+
+
+def differing_sources(name: str, locked: Any, factory: Any) -> Iterator[Difference]:
+    """The sources of a lock file that the factory does not declare, or with another digest."""
+    declared = {each["identifier"]: each for each in sources_of(factory)}
+    for source in locked:
+        now = declared.get(source.get("identifier"))
+        if now is None or any(now.get(key) != source[key] for key in ("sha256", "md5_sum") if key in source):
+            problem = (
+                "is not declared any more" if now is None else f"has another digest, {now.get('sha256') or now.get('md5_sum')}"
+            )
+            yield Difference(
+                name, "source", f"source {source.get('identifier')!r:.120} {problem}, in the plugin that is installed here"
+            )
+
+
+def unreadiness(name: str, factory: DatasetFactory) -> Difference:
+    """Why a dataset that is not ready cannot be compared."""
+    reason = factory.readiness().reason
+    if reason is None:
+        return Difference(name, "preparation", "it is not prepared here; `data-stack lock restore` prepares it")
+    return Difference(name, "preparation", f"what is stored here cannot be used: {reason}. {advise_repair(name)}")
+
+
+def advise_repair(name: str) -> str:
+    """What to do about damaged prepared files."""
+    return (
+        f"Prepare it again (`data-stack lock restore`, or `data-stack prepare {name} --again`), or copy it from an intact store "
+        f"(`data-stack copy --deep`)"
+    )
+
+
+def differing_samples(
+    name: str,
+    entry: Mapping[str, Any],
+    factory: Any,
+    description: DatasetDescription,
+    load: Callable[..., Any],
+    *,
+    compares_equal_bytes: bool,
+    only: Chosen | None = None,
+) -> Iterator[Difference]:
+    """Compare the samples with the digests of a lock file.
+
+    Args:
+        name: of the dataset.
+        entry: of the lock file.
+        factory: of the dataset, which is ready.
+        description: of the dataset.
+        load: ``load(split, **config)`` opens a split.
+        compares_equal_bytes: whether to compare them where the prepared bytes are those of the lock.
+        only: compare only this configuration and split, if the lock file has them.
+    """
+    same_bytes = prepared_of(factory) == entry.get("prepared")
+    if same_bytes and entry.get("prepared") and not compares_equal_bytes:
+        return
+    digests, known = SampleDigests(name, factory, description.distribution), description.splits or ("",)
+    differing = []
+    try:
+        for config, then, splits in _wanted(entry["configurations"], known, only):
+            options = f" ({', '.join(f'{key}={value!r:.40}' for key, value in config.items())})" if config else ""
+            for split in splits:
+                now = digests.of(config, split, functools.partial(load, split or None, **config)) if split in known else None
+                if now != then.get(split):
+                    differing.append(f"{split!r}{options}")
+    except DatasetFileCorruptError as error:
+        yield Difference(name, "preparation", f"its samples cannot be read: {error} {advise_repair(name)}")
+        return
+    if same_bytes and not differing:
+        return
+    plugin = f"{description.distribution} {description.distribution_version}" if description.distribution else None
+    libraries = differing_libraries(entry, description.distribution)
+    if differing:
+        although = ", although the prepared bytes are equal" if same_bytes and entry.get("prepared") else ""
+        made_by = f"{plugin or 'this program'} made them here, {entry.get('plugin', 'another program')} then{libraries}"
+        yield Difference(
+            name,
+            "samples",
+            f"the samples of {', '.join(differing)} differ from those in the lock{although} ({made_by}). "
+            f"{advise_code(entry)}; or see what changed with `data-stack diff`, and renew the lock with "
+            f"`data-stack lock add {name}`",
+        )
+    else:
+        message = f"the prepared bytes differ from those in the lock, but all samples are equal{libraries}"
+        yield Difference(name, "preparation", message, is_harmless=True)
+
+
+def _wanted(
+    configurations: Iterable[Mapping[str, Any]], splits: Iterable[str], only: Chosen | None
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], list[str]]]:
+    """Options, locked digests by split, and the splits to compare."""
+    every = [(each["config"], each["splits"], sorted({*each["splits"], *splits})) for each in configurations]
+    if only is not None:
+        config, split = only
+        chosen = [each for each in every if canonical_json(each[0]) == canonical_json(config)]
+        every = chosen or every
+        if chosen and split is not None and "" not in chosen[0][1]:
+            every = [(chosen[0][0], chosen[0][1], [split])]
+    yield from every
+
+
+def advise_code(entry: Mapping[str, Any], *, is_missing: bool = False) -> str:
+    """How to get the code that the lock file names.
+
+    Args:
+        entry: of the lock file.
+        is_missing: whether the dataset is not provided at all.
+    """
+    distribution, _, version = str(entry.get("plugin", "")).partition(" ")
+    if not distribution:
+        return "Register the dataset with the code that it had then"
+    installed = None
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        installed = importlib.metadata.version(distribution)
+    if installed != version or is_missing:
+        return f"Install it with `pip install {distribution}=={version}`"
+    return (
+        f"{distribution} {version} is installed, so its code or a library has changed since: bring back the code of then, and "
+        f"give changed code another version, or install the libraries of then"
+    )
+
+
+def sources_of(factory: Any) -> list[dict[str, Any]]:
+    """The declared sources of a dataset, as a lock file lists them."""
+    sources = factory.sources if isinstance(factory, DatasetFactory) else ()
+    keys = ("identifier", "size", "sha256", "md5_sum")
+    return [
+        without_none({**{key: getattr(source, key) for key in keys}, "sources": list(source.sources)})
+        for source in sorted(sources, key=lambda source: source.identifier)
+    ]
+
+
+def prepared_of(factory: Any) -> list[dict[str, Any]]:
+    """The prepared resources of a dataset, as a lock file lists them; empty if it is not ready or has no manifest."""
+    manifest = factory.manifest() if isinstance(factory, DatasetFactory) else None
+    records = () if manifest is None else manifest.prepared
+    return [
+        {"identifier": each.identifier, "size": each.size, "sha256": each.sha256 or ""}
+        for each in sorted(records, key=lambda each: each.identifier)
+    ]
+
+
+def without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    """``fields`` without those that are None, which TOML lacks."""
+    return {key: value for key, value in fields.items() if value is not None}

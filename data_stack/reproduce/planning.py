@@ -1,0 +1,261 @@
+"""``data_stack.plan``: what loading a dataset would do, found out without doing it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from data_stack.exception import ConfigError, DataStackError, LicenceDeniedError
+from data_stack.factories.code_digest import distributions_of
+from data_stack.factories.declarative import DatasetFactory
+from data_stack.factories.definition import DatasetDefinition
+from data_stack.factories.manifest import Manifest
+from data_stack.factories.stored import StoredDataset
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever.inquiry import SourceAnswers, ask_sources
+from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
+from data_stack.io.storage_connectors.cached import uncached
+from data_stack.io.storage_connectors.connector import ResourceInfo
+from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
+from data_stack.repository.repository import default_repository
+from data_stack.show.licences import obligations_of
+from data_stack.show.markup import Block, Facts, Heading, Paragraph, Table, TextDocument, size_text
+from data_stack.stores.inventory import take_inventory
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSource:
+    """A source of a dataset.
+
+    Attributes:
+        identifier: relative to the dataset.
+        size: bytes; None if unknown.
+        is_stored: whether the store has it; its bytes are compared with its digest when it is used.
+        source: the first of its sources that answers; None if it is stored, or if no source answers.
+        refusals: ``(source, what it said)`` for each source that did not answer.
+    """
+
+    identifier: str
+    size: int | None
+    is_stored: bool
+    source: str | None
+    refusals: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(TextDocument):
+    """What loading a dataset would do. It prints as text, and shows as HTML in a notebook.
+
+    Attributes:
+        name: of the dataset.
+        version: of its prepared data; None for a legacy factory.
+        storage: the store.
+        is_ready: whether it is prepared already: then it is only opened.
+        reason: why stored data cannot be used as it is; None if there is none, or it can.
+        sources: what is retrieved; empty if the dataset is ready.
+        steps: what would be done, in order.
+        bytes_needed: the store grows by so much: missing sources, and prepared resources as large as those of an earlier
+            preparation in the store; None if unknown.
+        bytes_free: on the disk of the store; None for stores that do not tell.
+        licence: of the card; None if it names none.
+        code: whose code would run, ``"datastack-digits 1.0.0"``.
+        seconds: an earlier preparation of the dataset in the store took; None if there was none.
+        problems: why it cannot work; empty if nothing is known that speaks against it.
+    """
+
+    name: str
+    version: str | None
+    storage: str
+    code: str
+    licence: str | None
+    steps: tuple[str, ...]
+    is_ready: bool = False
+    reason: str | None = None
+    sources: tuple[PlannedSource, ...] = ()
+    bytes_needed: int | None = None
+    bytes_free: int | None = None
+    seconds: float | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def works(self) -> bool:
+        """Whether nothing is known that speaks against it."""
+        return not self.problems
+
+    @property
+    def bytes_to_fetch(self) -> int | None:
+        """Bytes of the sources that are missing in the store; None if one of them does not tell its size."""
+        return _sum(source.size for source in self.sources if not source.is_stored)
+
+    def document(self, level: int = 1) -> list[Block]:
+        asks = obligations_of(self.licence)
+        facts = [
+            ("storage", self.storage),
+            ("prepared", "yes" if self.is_ready else "no" if self.reason is None else f"no: {self.reason}"),
+            ("steps", ", ".join(self.steps)),
+            ("to fetch", _size(self.bytes_to_fetch)),
+            ("disk", f"{_size(self.bytes_needed)} needed, {_size(self.bytes_free)} free"),
+            ("time", "unknown" if self.seconds is None else f"{self.seconds:.1f} s when it was prepared before"),
+            ("licence", self.licence or "unknown"),
+            ("which asks", "unknown" if asks is None else ", ".join(sorted(asks)) or "nothing"),
+            ("runs code of", self.code),
+        ]
+        blocks: list[Block] = [Heading(level, f"Plan of {self.name} {self.version or ''}".rstrip()), Facts(facts)]
+        if self.sources:
+            rows = [
+                (each.identifier, _size(each.size), "the store" if each.is_stored else each.source or "no source answers")
+                for each in self.sources
+            ]
+            blocks.append(Table(("source", "size", "from"), rows, frozenset({1})))
+        refusals = [(place, said) for each in self.sources for place, said in each.refusals]
+        if refusals:
+            blocks.append(Table(("does not answer", "why"), refusals))
+        return [*blocks, *(Paragraph(f"It cannot work: {problem}") for problem in self.problems)]
+
+
+def plan(
+    name: str,
+    storage: Storage | None = None,
+    *,
+    offline: bool | None = None,
+    timeout_seconds: float = 10.0,
+    **config: Any,
+) -> Plan:
+    """Find out what loading a dataset would retrieve, run and need, without doing it; nothing is written.
+
+    ::
+
+        print(data_stack.plan("mnist", storage="/data/sets"))
+
+    Sources that are missing in the store are asked for their first bytes, the mirrors too where a source does not answer.
+
+    Args:
+        name: as for :func:`data_stack.load`, like ``storage`` and ``config``.
+        storage: where the dataset would be kept.
+        offline: use no network; None: as ``DATA_STACK_OFFLINE`` says.
+        timeout_seconds: longest silence of a source.
+        config: further options of the dataset.
+
+    Raises:
+        DatasetNotFoundError, AmbiguousDatasetError, PluginError: there is no such dataset, or its plugin is broken.
+        ConfigError: there is no such store. StorageError: the store cannot be read.
+    """
+    repository, connector = default_repository(), as_storage_connector(storage)
+    check_there(connector, may_be_new=True)
+    description, factory = repository.describe(name), repository.get_factory(name, connector)
+    module = type(factory).__module__
+    base = Plan(
+        name=name,
+        version=description.version,
+        storage=repr(connector),
+        code=", ".join(distributions_of(module.partition(".")[0])) or module,
+        licence=description.license,
+        steps=(f"{type(factory).__qualname__}.get_dataset_iterator, which does what its author wrote",),
+        bytes_free=_free_bytes(connector),
+        problems=_problem(LicenceDeniedError, lambda: repository.check_licence(name)),
+    )
+    if not isinstance(factory, DatasetFactory):
+        return base
+    definition = DatasetDefinition.of(factory, DatasetFactory)
+    base = replace(base, problems=base.problems + _problem(ConfigError, lambda: definition.check_config(config)))
+    readiness = factory.readiness()
+    if readiness.manifest is not None or factory.is_ready():
+        return replace(base, is_ready=True, steps=("open",), bytes_needed=0)
+    sources = _sources(StoredDataset(connector, definition), offline, timeout_seconds)
+    return _with_needs(replace(base, reason=readiness.reason, sources=sources), definition, connector, resumes=readiness.resumes)
+
+
+def _with_needs(planned: Plan, definition: DatasetDefinition, connector: StorageConnector, *, resumes: bool) -> Plan:
+    """A plan of a dataset to be prepared, with steps, disk and time."""
+    problems = [
+        f"no source of {each.identifier!r} answers" for each in planned.sources if not each.is_stored and each.source is None
+    ]
+    earlier = _earlier(definition.card.name, connector)
+    missing = planned.bytes_to_fetch
+    prepared = max((manifest.size for manifest in earlier), default=None) if definition.has_preprocess else 0
+    needed = _sum((missing, prepared))
+    least, free = missing if needed is None else needed, planned.bytes_free
+    if free is not None and (least or 0) > free:
+        problems.append(
+            f"the disk of {connector!r} has {_size(free)} free, and {_size(least)} are needed; make room, or use another"
+        )
+    seconds = [manifest.seconds for manifest in earlier if manifest.seconds is not None]
+    return replace(
+        planned,
+        steps=_steps(definition, planned.sources, resumes=resumes),
+        bytes_needed=needed,
+        seconds=seconds[-1] if seconds else None,
+        problems=(*planned.problems, *problems),
+    )
+
+
+def _problem(kind: type[DataStackError], check: Callable[[], object]) -> tuple[str, ...]:
+    """What a check says that raises errors of a kind; nothing if it passes."""
+    try:
+        check()
+    except kind as error:
+        return (str(error),)
+    return ()
+
+
+def _sources(stored: StoredDataset, offline: bool | None, timeout_seconds: float) -> tuple[PlannedSource, ...]:
+    """The sources of a dataset, those asked that are missing in the store."""
+    definitions = stored.definition.sources
+    infos = {definition.identifier: _stored_source(stored, definition) for definition in definitions}
+    missing = [definition for definition in definitions if infos[definition.identifier] is None]
+    answers = ask_sources(missing, offline=offline, timeout_seconds=timeout_seconds) if missing else []
+    asked = {definition.identifier: answer for definition, answer in zip(missing, answers, strict=True)}
+    return tuple(_planned(name, info, asked.get(name)) for name, info in infos.items())
+
+
+def _stored_source(stored: StoredDataset, definition: ResourceDefinition) -> ResourceInfo | None:
+    """What the store has of a source; None if nothing, or something of another size or recorded digest."""
+    info = stored.stat(definition.identifier)
+    if info is None or definition.size not in (None, info.size):
+        return None
+    return None if None not in (definition.sha256, info.sha256) and definition.sha256 != info.sha256 else info
+
+
+def _planned(name: str, info: ResourceInfo | None, answer: SourceAnswers | None) -> PlannedSource:
+    if info is not None or answer is None:
+        return PlannedSource(name, None if info is None else info.size, True, None, ())
+    return PlannedSource(name, answer.size, False, answer.source, answer.refusals)
+
+
+def _steps(definition: DatasetDefinition, sources: tuple[PlannedSource, ...], *, resumes: bool) -> tuple[str, ...]:
+    n_missing = sum(not source.is_stored for source in sources)
+    retrieve = [f"retrieve {n_missing} of {len(sources)} sources"] if n_missing else []
+    what = "prepare in shards" if definition.has_shards else "preprocess"
+    preprocess = [f"resume: {what}" if resumes else what] if definition.has_preprocess else []
+    return (*retrieve, *preprocess, "open")
+
+
+def _earlier(name: str, connector: StorageConnector) -> list[Manifest]:
+    """The manifests of a dataset in a store, oldest first."""
+    versions = take_inventory(connector, [name]).versions.values()
+    manifests = [each.manifest for each in versions if each.name == name and each.manifest is not None]
+    return sorted(manifests, key=lambda manifest: manifest.created)
+
+
+def _free_bytes(connector: StorageConnector) -> int | None:
+    """Free bytes of the disk of a folder, which need not be there yet; None for other stores."""
+    connector = uncached(connector)
+    if not isinstance(connector, FileStorageConnector):
+        return None
+    folder = connector.root_path
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return shutil.disk_usage(folder).free
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    """The sum; None if one is unknown."""
+    known = list(sizes)
+    return None if None in known else sum(filter(None, known))
+
+
+def _size(n_bytes: int | None) -> str:
+    return "unknown" if n_bytes is None else size_text(n_bytes)

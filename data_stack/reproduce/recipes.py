@@ -1,0 +1,442 @@
+"""The way back from a recipe to the stack of iterators that it describes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NoReturn
+
+from data_stack.codecs.plain_data import from_plain, shorten
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF
+from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS, import_all
+from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
+from data_stack.dataset.recipes.functions import function_at, register_function
+from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, describe_layer, node_digests, samples_content
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    MissingDependencyError,
+    PluginError,
+    PreparationError,
+    RecipeError,
+    RetrievalError,
+    StorageError,
+)
+from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.encoders import encoder_from_state
+from data_stack.repository.places import is_place
+from data_stack.repository.repository import DatasetRepository, default_repository
+from data_stack.util.suggestions import did_you_mean
+from data_stack.util.untrusted_text import parse_json
+from data_stack.values.strict_json import distinct_fields
+
+_NODE_FIELDS = {"layer", "of", "arguments"}
+_ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
+_POSITIONS = ("sample_pos", "target_pos", "tag_pos")
+
+_MOST_MISSING_SHOWN = 20
+
+# Errors of the environment, not of the recipe.
+_ENVIRONMENT = (DatasetFileCorruptError, MissingDependencyError, PluginError, PreparationError, RetrievalError, StorageError)
+
+_ABSENT: Any = object()
+
+
+def import_layers() -> dict[str, type[DatasetIteratorIF]]:
+    """All layers; imports the modules that register some, those of optional packages where these are installed."""
+    import data_stack.loader.sources
+
+    with contextlib.suppress(MissingDependencyError):
+        import data_stack.formats.parquet.ngram
+        import data_stack.formats.parquet.transformed  # noqa: F401  # they put their layers in
+
+        OPERATIONS["from_csv"]  # as the module of this does, which is above this one
+    import_all()
+    return LAYERS
+
+
+def from_recipe(
+    recipe: Mapping[str, Any] | str | bytes,
+    *,
+    storage: Storage | None = None,
+    sources: Iterable[Any] = (),
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    trusted_modules: Iterable[str] = (),
+    repository: DatasetRepository | None = None,
+) -> DatasetIteratorIF:
+    """Make the stack of iterators that a recipe describes.
+
+    ::
+
+        recipe = train.shuffle(seed=1).take(1000).recipe()        # plain JSON data
+        again = data_stack.from_recipe(recipe)                    # on another machine, next year
+
+    A recipe is data, also a stranger's. It can name datasets, which are loaded as by ``data_stack.load``, and functions, which
+    are called only if they are allowed here. It can still ask for more work than you have time for.
+
+    Args:
+        recipe: what :meth:`~data_stack.DatasetIteratorIF.recipe` gave, or its JSON text.
+        storage: where datasets, and caches in a store, are kept: a connector, a path or a URL; None for the default store.
+        sources: iterators that stand for what no recipe can make, such as an iterator of your own class or large arrays:
+            each takes the place of the nodes that are equal to the last one of its own recipe. Of several alike, the first
+            is for the first such node, and so on.
+        functions: functions that the recipe may call, by the name that it calls them, e.g. ``{"package.module:name": name}``.
+        trusted_modules: names of modules; functions and classes defined in them, and in modules below them, may be imported
+            and called.
+        repository: knows the datasets; None for the default one.
+
+    Raises:
+        RecipeError: the recipe is damaged or of another version, names a layer, function, dataset or version that is not
+            there, a function that is not allowed, or something that has to be given as one of ``sources``. It names the node.
+        ConfigError: an argument has another type.
+        RetrievalError, PreparationError, StorageError, PluginError, MissingDependencyError: a dataset could not be loaded.
+    """
+    if isinstance(trusted_modules, str):
+        raise ConfigError(f'trusted_modules are a list of names such as ["package.module"], got {shorten(trusted_modules)}')
+    called = dict(functions or {})
+    nodes = _check_nodes(_parse(recipe))
+    given = _match_sources(nodes, sources)
+    reader = _Reader(storage, called, list(trusted_modules))
+    values = _read_needed(nodes, given, reader)
+    reader.check_that_nothing_is_missing()
+    made: dict[int, Any] = dict(given)
+    for node in nodes:
+        if node.number in values:
+            arguments = values[node.number]
+            if node.layer == DATASET:
+                made[node.number] = _load(node, arguments, repository or default_repository(), storage)
+            else:
+                made[node.number] = _stack_layer(node, [made[number] for number in node.of], arguments)
+    return made[len(nodes) - 1]  # type: ignore[no-any-return]
+
+
+def _read_needed(nodes: Sequence[_Node], given: Mapping[int, Any], reader: _Reader) -> dict[int, dict[str, Any]]:
+    """The arguments of all nodes that have to be made."""
+    values: dict[int, dict[str, Any]] = {}
+    needed = {len(nodes) - 1}
+    for node in reversed(nodes):  # a node comes after what it is stacked on
+        if node.number in needed and node.number not in given:
+            arguments = reader.arguments_of(node)
+            if arguments is not None:
+                values[node.number] = arguments
+                needed.update(node.of)
+    return values
+
+
+# ---------------------------------------------------------------------- the form of a recipe
+
+
+@dataclass(frozen=True)
+class _Node:
+    number: int
+    layer: str | None
+    of: list[int]
+    arguments: dict[str, Any]
+
+
+def _refuse(node: _Node, reason: str, cause: BaseException | None = None) -> NoReturn:
+    raise RecipeError(reason, node.number, node.layer) from cause
+
+
+def _require(condition: bool, reason: str, node: _Node | None = None) -> None:
+    if not condition:
+        raise RecipeError(reason, *(() if node is None else (node.number, node.layer)))
+
+
+def _parse(recipe: Any) -> Any:
+    if isinstance(recipe, Mapping):
+        return dict(recipe)
+    if not isinstance(recipe, (str, bytes, bytearray)):
+        raise ConfigError(f"a recipe is a dict, or its JSON text, not a {type(recipe).__name__}")
+    try:
+        return parse_json(recipe, object_pairs_hook=distinct_fields)
+    except ValueError as error:
+        raise RecipeError(f"this is no JSON of a recipe: {error!s:.200}") from error
+
+
+def _check_nodes(recipe: Any) -> list[_Node]:
+    if not isinstance(recipe, dict) or "data_stack_recipe" not in recipe:
+        raise RecipeError("this is no recipe of data_stack: it has no field 'data_stack_recipe'")
+    version = recipe["data_stack_recipe"]
+    _require(
+        type(version) is int and version == RECIPE_VERSION,
+        f"this is a recipe of version {shorten(version)}; this data_stack follows recipes of version {RECIPE_VERSION}. "
+        f"Make an older one anew, with iterator.recipe(); a newer one needs the data_stack that wrote it",
+    )
+    nodes = recipe.get("nodes")
+    if not isinstance(nodes, list) or not nodes:
+        raise RecipeError(f"the nodes of a recipe are a list that is not empty; these are {shorten(nodes)}")
+    return [_check_node(number, node) for number, node in enumerate(nodes)]
+
+
+def _check_node(number: int, fields: Any) -> _Node:
+    if not isinstance(fields, dict) or fields.keys() != _NODE_FIELDS:
+        raise RecipeError(f"a node has the fields {_list(_NODE_FIELDS)}; this is {shorten(fields)}", number)
+    layer, of, arguments = fields["layer"], fields["of"], fields["arguments"]
+    if not (layer is None or isinstance(layer, str)):
+        raise RecipeError(f"a layer is a text, or null; this is {shorten(layer)}", number)
+    node = _Node(number, layer, of, arguments)
+    if layer is not None and layer != DATASET and layer not in import_layers():
+        _refuse(node, f"this version of data_stack has no such layer{did_you_mean(layer, import_layers())}")
+    is_below = _is_list_of(int, of) and all(0 <= below < number for below in of)
+    _require(is_below, f"a node is stacked on nodes before it, by their numbers; this is {shorten(of)}", node)
+    are_named = isinstance(arguments, dict) and _is_list_of(str, list(arguments))
+    _require(are_named, f"the arguments are an object, with texts as keys; these are {shorten(arguments)}", node)
+    return node
+
+
+def _is_list_of(kind: type, values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is kind for value in values)
+
+
+def _list(names: Iterable[Any]) -> str:
+    return ", ".join(sorted(map(shorten, names))) or "none"
+
+
+# ---------------------------------------------------------------------- what the caller gives
+
+
+def _match_sources(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
+    """For the numbers of nodes that sources stand for, the source."""
+    if isinstance(sources, DatasetIteratorIF) or not isinstance(sources, Iterable):
+        raise ConfigError(f"sources are a list of iterators, got {shorten(sources)}; for one write sources=[iterator]")
+    distinct = list({id(source): source for source in sources}.values())
+    if not distinct:
+        return {}
+    alike: dict[str, list[Any]] = {}
+    for number, source in enumerate(distinct):
+        if not isinstance(source, DatasetIteratorIF):
+            raise ConfigError(f"sources are iterators; number {number} is {shorten(source)}")
+        alike.setdefault(node_digests(OPERATIONS["recipe"](source)["nodes"])[-1], []).append(source)
+    try:
+        digests = node_digests([{"layer": node.layer, "of": node.of, "arguments": node.arguments} for node in nodes])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RecipeError(f"this is no JSON data: {error!s:.200}") from error
+    given: dict[int, Any] = {}
+    for digest, alike_sources in alike.items():
+        numbers = [number for number, other in enumerate(digests) if other == digest]
+        if not numbers or len(alike_sources) not in (1, len(numbers)):
+            raise RecipeError(
+                f"{len(alike_sources)} sources look like {alike_sources[0]!r:.80}, but {len(numbers)} nodes equal the "
+                f"last node of its own recipe; give one source for all such nodes, or one for each in their order"
+            )
+        given.update(zip(numbers, alike_sources * (len(numbers) // len(alike_sources)), strict=True))
+    return given
+
+
+# ---------------------------------------------------------------------- the arguments of a node
+
+
+class _Reader:
+    """Makes values of plain data, and notes what the caller must pass."""
+
+    def __init__(self, storage: Storage | None, functions: Mapping[str, Callable[..., Any]], modules: Sequence[str]) -> None:
+        self._storage, self._functions, self._modules = storage, functions, modules
+        self._unavailable: list[str] = []
+        self._not_allowed: dict[str, str] = {}
+        self._reasons: list[str] = []
+        self._special: dict[str, Callable[[Any], Any]] = {
+            "dataset_meta": self._meta,
+            "digest": self._without("data with the SHA-256", "sha256"),
+            "encoder": encoder_from_state,
+            "function": self._function,
+            "partial": self._partial,
+            "storage": self._storage_connector,
+            "tensor": self._tensor,
+            "unknown": self._without("an object of", "class"),
+            "unnamed": self._without("function", "function"),
+        }
+
+    def arguments_of(self, node: _Node) -> dict[str, Any] | None:
+        """The arguments as values; None where one of them, or the class itself, cannot be had from a recipe."""
+        if node.layer is None:
+            what = f"an iterator of {node.arguments.get('class')!s:.300} with {shorten(node.arguments.get('n_samples'))} samples"
+            self._unavailable.append(f"node {node.number}: {what}")
+            return None
+        self._reasons, self._node = [], node
+        try:
+            arguments = {name: self._value(plain) for name, plain in node.arguments.items()}
+        except (ConfigError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            _refuse(node, reason, error)
+        if self._reasons:
+            self._unavailable.append(f"node {node.number} ({node.layer}): {'; '.join(self._reasons)}")
+            return None
+        return arguments
+
+    def check_that_nothing_is_missing(self) -> None:
+        """Raise RecipeError if the caller has to give something."""
+        if self._unavailable:
+            raise RecipeError(
+                f"{len(self._unavailable)} of the recipe's nodes cannot be made from it. Give the iterator that each was, as "
+                f"sources=[…]:{_lines(self._unavailable)}"
+            )
+        if self._not_allowed:
+            raise RecipeError(
+                "the recipe calls functions that are not allowed. If you trust them, pass "
+                f"functions={{name: function}}, or trusted_modules=[module]{_lines(self._not_allowed.values())}"
+            )
+
+    def _value(self, plain: Any) -> Any:
+        return from_plain(plain, self._special)
+
+    def _function(self, content: Any) -> Any:
+        if isinstance(content, dict) and content.keys() == {"name"} and isinstance(content["name"], str):
+            name = content["name"]
+            found = self._functions.get(name, register_function(name))
+            hint = "; or import the module that gives it that name by @data_stack.named_function"
+            return self._is_not_allowed(name, hint) if found is None else found
+        if not isinstance(content, str) or not _is_function_name(content):
+            raise ConfigError(f"a function is named as 'module:name', this is {shorten(content)}")
+        if content in self._functions:
+            return self._functions[content]
+        module, _, name = content.partition(":")
+        if not any(module == trusted or module.startswith(f"{trusted}.") for trusted in self._modules):
+            return self._is_not_allowed(content, "")
+        try:
+            imported = importlib.import_module(module)
+        except Exception as error:  # a module may raise anything
+            raise ConfigError(f"module {module!r} cannot be imported: {error!s:.200}") from error
+        function = function_at(imported, module, name)
+        if function is None:
+            near = did_you_mean(name, vars(imported))
+            raise ConfigError(f"module {module!r} defines no {name!r}{near}; what it imports from others is not allowed with it")
+        return function
+
+    def _is_not_allowed(self, name: str, hint: str) -> Any:
+        self._not_allowed.setdefault(name, f"node {self._node.number} ({self._node.layer}): {shorten(name)}{hint}")
+        return _ABSENT
+
+    def _partial(self, content: Any) -> Any:
+        fields = content if isinstance(content, dict) else {}
+        arguments, keywords = fields.get("arguments"), fields.get("keywords")
+        if not isinstance(arguments, list) or not isinstance(keywords, dict) or "function" not in fields:
+            raise ConfigError(f"a partial function has a function, a list of arguments, and keywords, this is {shorten(content)}")
+        function = self._value(content["function"])
+        if function is not _ABSENT and not callable(function):
+            raise ConfigError(f"only a function can be partial, not {shorten(function)}")
+        values, named = [self._value(each) for each in arguments], {name: self._value(each) for name, each in keywords.items()}
+        return _ABSENT if function is _ABSENT else functools.partial(function, *values, **named)
+
+    def _storage_connector(self, content: Any) -> Any:
+        if content is not None:
+            raise ConfigError(f"a recipe does not say where things are stored, but this one says {shorten(content)}")
+        return as_storage_connector(self._storage)
+
+    def _tensor(self, content: Any) -> Any:
+        if not isinstance(content, dict) or content.keys() != {"dtype", "values"} or not isinstance(content["dtype"], str):
+            raise ConfigError(f"a tensor has a dtype and values, this is {shorten(content)}")
+        from data_stack.formats import torch_tensors  # imports torch, which few recipes need
+
+        try:
+            return torch_tensors.tensor_of(self._value(content["values"]), content["dtype"])
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"no tensor of dtype {shorten(content['dtype'])}: {error}") from error
+
+    def _meta(self, content: Any) -> DatasetMeta:
+        try:
+            values = {name: self._value(plain) for name, plain in content.items()}
+            layout = IteratorMeta(**{name: values.pop(name) for name in _POSITIONS if name in values})
+            return DatasetMeta(layout, **values)
+        except (TypeError, AttributeError) as error:
+            raise ConfigError(f"no meta of a dataset: {error}") from error
+
+    def _without(self, what: str, field: str) -> Callable[[Any], Any]:
+        """A maker that notes that a value cannot be made again."""
+
+        def note(content: Any) -> Any:
+            name = content.get(field) if isinstance(content, dict) else content
+            self._reasons.append(f"{what} {name[:300] if isinstance(name, str) and name.isprintable() else shorten(name)}")
+            return _ABSENT
+
+        return note
+
+
+def _is_function_name(text: str) -> bool:
+    module, colon, name = text.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
+
+
+def _lines(items: Iterable[str]) -> str:
+    return "".join(f"\n  {line}" for line in islice(items, _MOST_MISSING_SHOWN))
+
+
+# ---------------------------------------------------------------------- nodes as iterators
+
+
+def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository, storage: Storage | None) -> Any:
+    """The dataset that a node names."""
+    fields = f"a dataset has the arguments {_list(_ORIGIN_FIELDS)} and is stacked on nothing, not {_list(origin)}"
+    _require(origin.keys() == _ORIGIN_FIELDS and not node.of, fields, node)
+    name, version, split, resources, samples = (origin[field] for field in ("name", "version", "split", "resources", "samples"))
+    is_known = isinstance(samples, str) or (samples is None and bool(resources))
+    _require(
+        not is_place(name), f"a recipe names datasets, and {shorten(name)} is a path or URL; give it as one of sources", node
+    )
+    _require(is_known, f"a dataset is told by its resources, or by a fingerprint of its samples, not {shorten(samples)}", node)
+    try:
+        if repository.is_of_catalogue(name):
+            name = f"{name}@{version}"
+        description = repository.describe(name)
+        if description.version != version and version in repository.versions(name):
+            name = f"{name}@{version}"
+            description = repository.describe(name)
+        _require(
+            description.version == version,
+            f"the recipe is of version {version or 'unknown'} of dataset {name!r}; installed is version "
+            f"{description.version or 'unknown'}. Samples may differ: install the version of the recipe, or make it anew",
+            node,
+        )
+        splits = f"dataset {name!r} has the splits {_list(description.splits)}, and the recipe names none of them"
+        _require(split is not None or not description.splits, splits, node)
+        loaded = repository.load(name, split, storage, **origin["config"])
+        found = describe_layer(loaded, probed=False).arguments.get("resources") or {}
+        keys = sorted(resources.keys() | found.keys()) if resources else []
+        differing = [key for key in keys if resources.get(key) != found.get(key)]
+    except (RecipeError, *_ENVIRONMENT):
+        raise
+    except Exception as error:  # noqa: BLE001  # any factory may raise anything
+        _refuse(node, f"dataset {name!r} cannot be loaded: {_reason(error)}", error)
+    advice = (
+        "Samples differ: prepare the dataset as it was then (its store, or the code and sources that it was made from), or make "
+        "the recipe anew"
+    )
+    for key in differing:
+        then, now = (digests.get(key, "none, as it was not there") for digests in (resources, found))
+        _refuse(node, f"resource {key!r:.200} of dataset {name!r} has SHA-256 {now}, in the recipe it has {then}. {advice}")
+    if samples is not None and (now := samples_content(loaded)) != samples:
+        _refuse(node, f"what dataset {name!r} gives has the fingerprint {now}, in the recipe {shorten(samples)}. {advice}")
+    return loaded
+
+
+def _stack_layer(node: _Node, below: list[Any], arguments: dict[str, Any]) -> Any:
+    """The layer that a node names on what lies below it."""
+    layer = import_layers()[str(node.layer)]
+    if node.layer == "informed" and arguments.keys() != {"dataset_meta"}:  # an origin is put there by who has loaded it
+        _refuse(node, f"it has the argument 'dataset_meta' alone, not {_list(arguments)}")
+    try:
+        made = layer._rebuilt(below, arguments)
+        meta = made.dataset_meta if isinstance(made, InformedDatasetIteratorIF) else None
+        description = describe_layer(made)
+    except _ENVIRONMENT:
+        raise
+    except Exception as error:  # noqa: BLE001  # a constructor says in its own way what it does not take
+        _refuse(node, f"it cannot be made of its arguments: {_reason(error)}", error)
+    if meta is not None and not isinstance(meta, DatasetMetaIF):
+        _refuse(node, f"its meta is {shorten(meta)}")
+    unknown = arguments.keys() - description.arguments.keys()
+    if unknown:
+        near = did_you_mean(min(unknown), description.arguments)
+        _refuse(node, f"it has no arguments {_list(unknown)}{near}; it has {_list(description.arguments)}")
+    if len(description.of) != len(below) or any(one is not other for one, other in zip(description.of, below, strict=True)):
+        _refuse(node, f"it cannot be stacked on {len(below)} iterators")
+    return made
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, DataStackError) else f"{type(error).__name__}: {error!s:.300}"

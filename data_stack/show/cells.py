@@ -1,0 +1,107 @@
+"""Shows one value in HTML: a picture, a line, a player of sound, or text."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import html
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.codecs.registry import codec_of
+from data_stack.exception import DataStackError
+from data_stack.show.kinds import Look, sampled, shorten
+from data_stack.show.markup import Rich
+from data_stack.show.pictures import png_of, to_pixels
+
+_Array = npt.NDArray[Any]
+
+_EDGE = 112  # of a picture on the page
+_LEAST_FACTOR = 3  # pictures that are enlarged so much show their pixels
+_MOST_PIXELS = 2 * _EDGE * _EDGE
+_FEWEST_PIXELS = 256
+_WIDTH_OF_LINES = 170
+_LEAST_RATE = 8_000
+_MOST_CHARACTERS = 240
+
+
+def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, over: Mapping[str, Any] | None = None) -> str:
+    """A value as text and, where it is more than that, as HTML of about ``n_bytes`` at most.
+
+    Args:
+        look: the value.
+        n_bytes: that its picture or sound may take; these become smaller, or shorter, until they do.
+        span: what is black and white in images that are seen side by side.
+        over: ``boxes`` and ``mask`` to draw over a picture.
+    """
+    if look.kind == "audio":
+        return _player(look, n_bytes)
+    if look.is_picture:
+        return _picture(look, 3 * n_bytes // 4, span, over or {})
+    return "missing" if look.kind == "missing" else shorten(look.data, _MOST_CHARACTERS)
+
+
+def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
+    max_pixels, media, data = _MOST_PIXELS, "png", b""
+    while not data or (len(data) > n_bytes and max_pixels > _FEWEST_PIXELS):
+        pixels = to_pixels(look, max_pixels, span, **over)
+        media, data = "png", png_of(pixels)
+        if len(data) > n_bytes and pixels.shape[2:] == (3,):
+            with contextlib.suppress(DataStackError):  # Pillow is not installed
+                media, data = "jpeg", codec_of("jpg").encode(pixels)
+        max_pixels //= 2
+    is_series, shape = look.kind == "series", look.data.shape
+    height, width = pixels.shape[:2] if is_series else shape[-2:] if look.kind == "array" else shape[:2]
+    scale = (_WIDTH_OF_LINES if is_series else _EDGE) / max(height, width)
+    is_enlarged = scale >= _LEAST_FACTOR
+    scale = int(scale) if is_enlarged else scale
+    size = f'width="{max(4, round(width * scale))}" height="{max(4, round(height * scale))}"'
+    style = ' style="image-rendering:pixelated"' if is_enlarged else ""
+    text = _layout_text(look.data[:, 0] if is_series and shape[1] == 1 else look.data)
+    source = f"data:image/{media};base64,{base64.b64encode(data).decode('ascii')}"
+    shown = f'<img {size}{style} alt="{text}" src="{source}"/>'
+    return Rich(text, shown + (_soft(_range_text(look.data)) if is_series or look.kind == "array" else ""))
+
+
+def _player(look: Look, n_bytes: int) -> Rich:
+    """Sound as one channel of µ-law, with fewer samples a second, or only its beginning, where it would be too long."""
+    samples = look.data[: look.rate * 60].astype(np.float64).mean(axis=1)
+    samples = np.nan_to_num(samples) / (np.iinfo(look.data.dtype).max if look.data.dtype.kind in "iu" else 1)
+    rate, room = look.rate, 3 * n_bytes // 4
+    while rate >= 2 * _LEAST_RATE and len(samples) > room:
+        samples, rate = samples[: len(samples) // 2 * 2].reshape(-1, 2).mean(axis=1), rate // 2
+    samples = samples[:room]
+    seconds, shown = len(look.data) / look.rate, len(samples) / rate
+    text = f"{seconds:.2f} s, {look.rate:,} Hz" if shown > 0.98 * seconds else f"the first {shown:.1f} s of {seconds:.1f} s"
+    source = base64.b64encode(_mu_law_file(samples, rate)).decode("ascii")
+    return Rich(text, f'<audio controls="controls" preload="none" src="data:audio/wav;base64,{source}"></audio>{_soft(text)}')
+
+
+def _mu_law_file(samples: npt.NDArray[np.float64], rate: int) -> bytes:
+    """A WAV file of samples from -1 to 1 in 8 bits of ITU-T G.711's µ-law."""
+    loudest = max(1.0, float(np.abs(samples).max(initial=0)))
+    numbers = np.round(samples / loudest * 32635).astype(np.int64)
+    magnitude = np.abs(numbers) + 132
+    exponent = np.floor(np.log2(magnitude)).astype(np.int64) - 7
+    coded = np.where(numbers < 0, 128, 0) | exponent << 4 | (magnitude >> (exponent + 3)) & 15
+    data = bytes((255 - coded).astype(np.uint8))
+    form = struct.pack("<4sIHHIIHHH4sII", b"fmt ", 18, 7, 1, rate, rate, 1, 8, 0, b"fact", 4, len(data))
+    body = b"WAVE" + form + struct.pack("<4sI", b"data", len(data)) + data + b"\0" * (len(data) % 2)
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def _layout_text(array: _Array) -> str:
+    return f"{array.dtype} {' × '.join(f'{extent:,}' for extent in array.shape)}"
+
+
+def _range_text(array: _Array) -> str:
+    finite = sampled(array)[np.isfinite(sampled(array))]
+    return f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite number"
+
+
+def _soft(text: str) -> str:
+    return f'<span class="soft">{html.escape(text)}</span>'

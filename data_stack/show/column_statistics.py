@@ -1,0 +1,209 @@
+"""Layouts of columns, and statistics of all their values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.blocks import in_blocks
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.declared_column import DeclaredColumn
+from data_stack.dataset.meta import DatasetMetaIF
+from data_stack.show.column_report import ColumnReport, ColumnStatistics
+from data_stack.values.exact import comparable
+from data_stack.values.moments import RunningMoments
+from data_stack.values.stacked_values import is_null, missing_in, present_values
+from data_stack.values.stacking import exact_array, stack_values
+
+_NULLABLE = " or None"
+
+_MOST_DISTINCT = 100_000
+
+_Numbers = npt.NDArray[Any]
+
+
+def columns_of_samples(
+    samples: Sequence[Any],
+    meta: DatasetMetaIF | None,
+    names: Sequence[str] = (),
+    declared: Mapping[str, DeclaredColumn] | None = None,
+) -> tuple[ColumnReport, ...]:
+    """The columns of ``samples``, at least one.
+
+    Args:
+        samples: the first one has all columns.
+        meta: names the columns of the sample proper, the target and the tag.
+        names: of the columns of tuple samples.
+        declared: by a schema, for columns of dict samples; overrides the samples.
+    """
+    rows = [_fields(sample) for sample in samples]
+    roles = {} if meta is None else _roles(meta, len(rows[0]))
+    columns = []
+    for key in rows[0]:
+        told = (declared or {}).get(key) or DeclaredColumn()
+        dtype, shape = _layout([row[key] for row in rows if key in row])
+        if told.dtype is not None:
+            dtype, shape = told.dtype, told.shape
+        if told.is_nullable and not dtype.endswith(_NULLABLE):
+            dtype += _NULLABLE
+        name = names[key] if isinstance(key, int) and key < len(names) else None
+        columns.append(ColumnReport(key, roles.get(key), dtype, shape, name=name))
+    return tuple(columns)
+
+
+def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]) -> tuple[ColumnReport, ...]:
+    """``columns`` with the statistics of all samples, which are read once, about 4 MiB at once."""
+    collectors: dict[Any, _Collector] = {column.key: _Collector() for column in columns}
+    for _, batch in in_blocks(len(iterator), access_to(iterator).batch):
+        for key, column in _fields(batch).items():
+            if key in collectors:
+                collectors[key].add(column)
+    return tuple(
+        replace(column, shape=collectors[column.key].shape(column.shape), statistics=collectors[column.key].statistics())
+        for column in columns
+    )
+
+
+def _fields(sample: Any) -> dict[Any, Any]:
+    """The columns of a sample, or of a batch, by their keys."""
+    if isinstance(sample, Mapping):
+        return dict(sample)
+    return dict(enumerate(sample)) if isinstance(sample, (tuple, list)) else {None: sample}
+
+
+def _roles(meta: DatasetMetaIF, n_columns: int) -> dict[Any, str]:
+    roles: dict[Any, str] = {}
+    for role in ("tag", "target", "sample"):  # of equal positions, the last one counts
+        key = getattr(meta, f"{role}_pos", None)
+        if isinstance(key, int) and -n_columns <= key < 0:
+            key += n_columns
+        if isinstance(key, (int, str)):
+            roles[key] = role
+    return roles
+
+
+def _layout(values: Sequence[Any]) -> tuple[str, tuple[int | None, ...] | None]:
+    """The types and the common shape of values."""
+    found = [value for value in values if not is_null(value)]
+    columns = [value[None] if type(value) is np.ndarray else stack_values([value]) for value in found]
+    types = {
+        type(value).__name__ if column.dtype == object else str(column.dtype): None
+        for value, column in zip(found, columns, strict=True)
+    }
+    dtype = " or ".join(types) + (_NULLABLE if types and len(found) < len(values) else "") or "NoneType"
+    return dtype, _common_shape({column.shape[1:] for column in columns}) if columns else ()
+
+
+def _common_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...] | None:
+    """The common shape, None for an extent that differs; None if the numbers of dimensions differ."""
+    if len({len(shape) for shape in shapes}) > 1:
+        return None
+    return tuple(extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=True))
+
+
+class _Collector:
+    """Collects statistics of one column block by block."""
+
+    def __init__(self) -> None:
+        self._moments = RunningMoments()  # of the finite numbers
+        self._n_missing = self._n_infinite = 0
+        self._extremes: list[Any] = []  # in the type of the values: integers stay exact
+        self._shapes: set[tuple[int, ...]] = set()
+        self._distinct: set[Any] | None = set()
+
+    def add(self, column: _Numbers) -> None:
+        """Add a block of shape ``(n, ...)``, n > 0."""
+        if column.dtype == object:
+            self._add_objects(column)
+            return
+        self._shapes.add(column.shape[1:])
+        values, kind = column.reshape(-1), column.dtype.kind
+        missing = missing_in(values)
+        self._n_missing += int(np.count_nonzero(missing))
+        present = values[~missing]
+        if kind in "biuf":
+            self._add_numbers(present)
+        elif kind in "Mm" and present.size:
+            self._add_extremes([present.min(), present.max()])
+        if column.ndim > 1:
+            self._distinct = None
+        elif self._distinct is not None:
+            found = np.unique(present)
+            self._count_distinct(comparable(list(found)) if kind in "mM" else found.tolist())
+
+    def shape(self, of_first: tuple[int | None, ...] | None) -> tuple[int | None, ...] | None:
+        """The common shape of all values; ``of_first`` without values."""
+        return _common_shape(self._shapes) if self._shapes else of_first
+
+    def statistics(self) -> ColumnStatistics:
+        """The statistics of all blocks."""
+        n_finite = int(self._moments.count)
+        low, high = self._extremes or (None, None)
+        return ColumnStatistics(
+            n_missing=self._n_missing,
+            n_numbers=n_finite + self._n_infinite,
+            n_infinite=self._n_infinite,
+            min=str(low) if isinstance(low, (np.datetime64, np.timedelta64)) else low,
+            max=str(high) if isinstance(high, (np.datetime64, np.timedelta64)) else high,
+            mean=float(self._moments.mean) if n_finite else None,
+            std=math.sqrt(float(self._moments.squares) / n_finite) if n_finite else None,
+            n_distinct=None if self._distinct is None else len(self._distinct),
+        )
+
+    def _add_numbers(self, numbers: _Numbers) -> None:
+        """Numbers without NaN, shape ``(n,)``."""
+        finite = numbers[np.isfinite(numbers)].astype(np.float64)
+        self._n_infinite += len(numbers) - len(finite)
+        if len(finite):
+            self._moments.add(finite)
+        if len(numbers):
+            low, high = numbers.min().item(), numbers.max().item()
+            self._add_extremes([float(low), float(high)] if numbers.dtype.kind == "f" else [int(low), int(high)])
+
+    def _add_extremes(self, found: list[Any]) -> None:
+        found = [*self._extremes, *found]  # times may be of another unit than those before
+        exact = comparable(found)
+        self._extremes = [found[exact.index(min(exact))], found[exact.index(max(exact))]]
+
+    def _add_objects(self, column: _Numbers) -> None:
+        present, missing = present_values(column)
+        self._n_missing += int(np.count_nonzero(missing))
+        if missing.any():
+            self._shapes.add(())
+        if present.dtype != object:
+            if len(present):
+                self.add(present)
+            return
+        numbers: list[Any] = []
+        for value in present:
+            array = exact_array(value)
+            if array is not None and array.dtype.kind not in "biufcMm":
+                array = None
+            if array is not None and (array.ndim or array.dtype.kind in "mM"):
+                self.add(array[None])  # a value of its own shape
+                continue
+            self._shapes.add(())
+            value = value if array is None else array.item()
+            if isinstance(value, (bool, int, float)):
+                is_too_large = isinstance(value, int) and abs(value) >= 2**1023
+                numbers.append(math.copysign(math.inf, int(value > 0) - 0.5) if is_too_large else value)
+            self._count_distinct([value])
+        are_floats = any(isinstance(number, float) or abs(number) >= 2**63 for number in numbers)
+        self._add_numbers(np.array(numbers, dtype=np.float64 if are_floats else np.int64))
+
+    def _count_distinct(self, values: Sequence[Any]) -> None:
+        if self._distinct is None:
+            return
+        try:
+            self._distinct.update(values)
+        except TypeError:  # not hashable
+            self._distinct = None
+            return
+        if len(self._distinct) > _MOST_DISTINCT:
+            self._distinct = None

@@ -1,0 +1,207 @@
+"""Finds out what there is to show of one value: a picture, text, sound, a line, or numbers."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.codecs import plain_data
+from data_stack.codecs.registry import registered_types, type_of_bytes
+from data_stack.show.markup import printable, readable
+from data_stack.values.stacked_values import exact_array, is_null
+
+Kind = Literal["image", "mask", "boxes", "audio", "series", "array", "number", "text", "bytes", "missing", "other"]
+"""What a value is shown as; see ``docs/display.md``."""
+
+_Array = npt.NDArray[Any]
+
+_LEAST_EDGE = 4  # smaller arrays are no pictures
+_SHORT = 16  # vectors of so many numbers are written out
+_MOST_LINES = 12
+_CHANNELS = (1, 3, 4)
+_PRINTED = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, np.bool_, np.integer, np.datetime64)
+_RATES = range(1_000, 400_000)  # of sound
+_MOST_DECODED_PIXELS = 1 << 25
+_MOST_DECODED_BYTES = 1 << 26
+_MOST_IN_LIST = 100_000
+_MODES = ("1", "L", "RGB", "RGBA", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # whose values are what is seen
+_SOUND_FILES = {b"RIFF": "wav", b"fLaC": "flac"}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A value as it is shown.
+
+    Attributes:
+        kind: what it is shown as.
+        data: pictures and masks: an array of shape ``(height, width)`` or ``(height, width, c)``, c 3 or 4; boxes: ``(n, 4)``,
+            x and y of two corners in pixels; audio: ``(n, channels)``; series: ``(n, lines)``; array: any; otherwise the value.
+        rate: of audio: samples a second.
+    """
+
+    kind: Kind
+    data: Any
+    rate: int = 0
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether it is drawn, as a picture or lines; sound has a player, too."""
+        return self.kind in ("image", "mask", "series", "audio") or (self.kind == "array" and self.data.ndim > 1)
+
+
+def kind_of_value(value: Any, hint: str | None = None) -> Kind:
+    """What a value is shown as: ``"image"``, ``"audio"``, ``"text"`` and so on; raises nothing.
+
+    Args:
+        value: of any type: arrays, tensors, Pillow images, lists of numbers, text, bytes (of image and sound files too),
+            ``(samples, rate)`` or ``{"array": …, "sampling_rate": …}`` for sound.
+        hint: what the meta says of the column, see :class:`~data_stack.dataset.meta.DatasetMeta`: ``"image"``, ``"mask"``,
+            ``"boxes"`` (corners) or ``"boxes xywh"``, ``"audio 16000"``, ``"series"``, ``"array"``, ``"text"``. It is ignored
+            where the value cannot be that.
+    """
+    return look_at(value, hint).kind
+
+
+def look_at(value: Any, hint: str | None = None) -> Look:
+    """A value with what it is shown as; see :func:`kind_of_value`. Image and sound files are decoded."""
+    try:
+        return _look(value, *(hint or "").partition(" ")[::2])
+    except Exception:  # noqa: BLE001  # foreign values and broken files
+        return Look("bytes" if isinstance(value, (bytes, bytearray, memoryview)) else "other", value)
+
+
+def shorten(value: Any, most_characters: int = 200) -> str:
+    """A value of any type as one line of printable text, cut after ``most_characters``; raises nothing.
+
+    Control and bidirectional characters are escaped; HTML is not. A long list or array is not visited as a whole.
+    """
+    if isinstance(value, str):
+        return readable(str.__str__(value), most_characters)
+    if isinstance(value, (float, np.floating)):
+        return f"{float(value):.6g}"
+    if isinstance(value, _PRINTED):
+        return readable(str(value), most_characters)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufc" and value.size <= _SHORT:
+        value = np.array2string(value, precision=4, separator=", ", threshold=_SHORT).replace("\n", "")
+        return readable(value, most_characters)
+    return printable(plain_data.shorten(value))[:most_characters]
+
+
+def sampled(array: _Array, most: int = 1 << 20) -> _Array:
+    """At most about so many values of an array, evenly spread, of every axis some; no copy."""
+    while array.size > most:
+        axis = int(np.argmax(array.shape))
+        array = array[(slice(None),) * axis + (slice(None, None, 2),)]
+    return array
+
+
+def _look(value: Any, wanted: str, option: str) -> Look:
+    if is_null(value):
+        return Look("missing", value)
+    if isinstance(value, str):
+        return Look("text", value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _look_at_bytes(bytes(value), wanted, option)
+    sound = _sound_of(value, option if wanted == "audio" else "")
+    if sound is not None:
+        return sound
+    array = _numbers_of(_in_colour(value, wanted) if type(value).__module__.startswith("PIL.") else value)
+    if array is None or not array.size:
+        return Look("other", value)
+    if array.ndim == 0:
+        return Look("number", value)
+    return _look_at_array(array, wanted, option)
+
+
+def _look_at_bytes(value: bytes, wanted: str, option: str) -> Look:
+    if wanted == "text":
+        return Look("text", value[: 1 << 16].decode("utf-8", errors="backslashreplace"))
+    name = type_of_bytes(value[:16]) or next((name for start, name in _SOUND_FILES.items() if value.startswith(start)), None)
+    codec_class: Any = registered_types().get(name or "")
+    media = (getattr(codec_class, "media_type", None) or "").partition("/")[0]
+    if name is None or media not in ("image", "audio"):
+        return Look("bytes", value)
+    if media == "image":
+        with codec_class(max_pixels=_MOST_DECODED_PIXELS).open(value) as image:
+            return _look(image, wanted or media, option)
+    return _look(codec_class(max_bytes=_MOST_DECODED_BYTES).decode(value), wanted or media, option)
+
+
+def _sound_of(value: Any, rate: str) -> Look | None:
+    """Sound that says its rate, or is said to have one."""
+    samples, told = value, int(rate) if rate.isdecimal() else None
+    if isinstance(value, Mapping) and {"array", "sampling_rate"} <= value.keys():
+        samples, told = value["array"], value["sampling_rate"]
+    elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (int, np.integer)):
+        samples, told = value
+    if told is None or int(told) not in _RATES:
+        return None
+    array = exact_array(samples)
+    if array is None or array.ndim not in (1, 2) or array.dtype.kind not in "iuf" or len(array) < 2:
+        return None
+    columns = array.reshape(len(array), -1)
+    return Look("audio", columns.T if columns.shape[0] < columns.shape[1] else columns, int(told))
+
+
+def _in_colour(image: Any, wanted: str) -> Any:
+    """An image of Pillow as it is seen: palettes, but not those of masks, and inks in colours; numbers stay what they are."""
+    if image.mode in _MODES or (image.mode == "P" and wanted == "mask"):
+        return image
+    return image.convert("RGBA" if image.has_transparency_data else "RGB")
+
+
+def _numbers_of(value: Any) -> _Array | None:
+    if isinstance(value, (list, tuple)):
+        value = value[:_MOST_IN_LIST]
+    array = exact_array(value)
+    if array is None or array.dtype.kind not in "biufc":
+        return None
+    return np.abs(array) if array.dtype.kind == "c" else array
+
+
+def _look_at_array(array: _Array, wanted: str, option: str) -> Look:
+    if wanted == "boxes" and array.ndim in (1, 2) and array.shape[-1] == 4:
+        boxes = array.reshape(-1, 4).astype(np.float64)
+        return Look("boxes", np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]]) if option == "xywh" else boxes)
+    picture = _picture_of(array)
+    if wanted == "mask" and picture is not None and picture.ndim == 2:
+        return Look("mask", picture)
+    if wanted in get_args(Kind) and wanted not in ("image", "series"):
+        return Look("array", array)
+    if picture is not None and (wanted == "image" or (wanted != "series" and _is_image(picture))):
+        return Look("image", picture)
+    lines = _lines_of(array)
+    if lines is not None:
+        return Look("series", lines)
+    is_natural = picture is not None and sampled(picture).min() >= 0 and sampled(picture).max() <= 255
+    return Look("image", picture) if is_natural else Look("array", array)
+
+
+def _picture_of(array: _Array) -> _Array | None:
+    """``array`` with shape ``(height, width)`` or ``(height, width, c)``, c 3 or 4, if it has that of a picture."""
+    if array.ndim == 3 and array.shape[2] not in _CHANNELS:
+        array = np.moveaxis(array, 0, 2)
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in _CHANNELS):
+        return None
+    if min(array.shape[:2]) < (_LEAST_EDGE if array.ndim == 2 or array.dtype != np.uint8 else 1):
+        return None
+    return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
+
+
+def _is_image(picture: _Array) -> bool:
+    return picture.ndim == 3 or picture.dtype.name in ("bool", "uint8", "uint16")
+
+
+def _lines_of(array: _Array) -> _Array | None:
+    """Numbers in time as shape ``(n, lines)``: more than a few of them, in few lines."""
+    if array.ndim > 2 or array.size <= _SHORT:
+        return None
+    lines = array.reshape(len(array), -1)
+    lines = lines.T if lines.shape[0] < lines.shape[1] else lines
+    return lines if lines.shape[1] <= _MOST_LINES and len(lines) >= 4 * lines.shape[1] else None

@@ -1,0 +1,219 @@
+"""Finds samples that occur twice: within a split, or in two splits (leakage)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.blocks import in_blocks
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.exception import ConfigError
+from data_stack.show.markup import Block, Document, Heading, Paragraph, Table, readable
+from data_stack.values.digests import DIGEST_BYTES, Digests, row_digests
+from data_stack.values.stacking import keys_of
+
+_EXAMPLES_SHOWN = 5
+
+_Positions = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedSamples:
+    """Samples that occur more than once in one split.
+
+    Attributes:
+        split: its name.
+        n_samples: samples in the split.
+        n_repeats: how many of them equal an earlier one.
+        positions: of some of these, (first occurrence, repeat), in order.
+    """
+
+    split: str
+    n_samples: int
+    n_repeats: int
+    positions: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSamples:
+    """Samples that occur in two splits.
+
+    Attributes:
+        first, second: names of the splits.
+        n_distinct: how many different samples both splits have.
+        n_in_first: how many samples of ``first`` are also in ``second``.
+        n_in_second: how many samples of ``second`` are also in ``first``.
+        positions: of some of the different samples, (first occurrence in ``first``, first occurrence in ``second``), in order.
+    """
+
+    first: str
+    second: str
+    n_distinct: int
+    n_in_first: int
+    n_in_second: int
+    positions: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicatesReport(Document):
+    """What :func:`find_duplicates` found. It prints as Markdown, and shows as HTML in a notebook.
+
+    Attributes:
+        columns: the compared columns; None for whole samples.
+        within: repeats within each split, in the order given.
+        between: shared samples of each pair of splits.
+    """
+
+    columns: tuple[ColumnKey, ...] | None
+    within: tuple[RepeatedSamples, ...]
+    between: tuple[SharedSamples, ...]
+
+    @property
+    def is_leaking(self) -> bool:
+        """Whether any sample occurs in two splits."""
+        return any(pair.n_distinct for pair in self.between)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data, with :attr:`is_leaking`."""
+        return {**dataclasses.asdict(self), "is_leaking": self.is_leaking}
+
+    def to_json(self) -> str:
+        """The same as JSON text."""
+        return json.dumps(self.to_dict(), indent=4)
+
+    def document(self, level: int = 1) -> list[Block]:
+        """The report as a document."""
+        what = "whole samples" if self.columns is None else "column " + ", ".join(map(readable, self.columns))
+        blocks: list[Block] = [Heading(level, "Duplicates"), Paragraph(f"Compared: {what}.")]
+        rows = [
+            [readable(each.split), f"{each.n_samples:,}", f"{each.n_repeats:,}", _pairs(each.positions, each.n_repeats)]
+            for each in self.within
+        ]
+        header = ["split", "samples", "repeats", "first and repeat at"]
+        blocks += [Heading(level + 1, "Within splits"), Table(header, rows, frozenset({1, 2}))]
+        if self.between:
+            lengths = {each.split: each.n_samples for each in self.within}
+            rows = [
+                [
+                    f"{readable(pair.first)}, {readable(pair.second)}",
+                    f"{pair.n_distinct:,}",
+                    _share(pair.n_in_first, lengths[pair.first]),
+                    _share(pair.n_in_second, lengths[pair.second]),
+                    _pairs(pair.positions, pair.n_distinct),
+                ]
+                for pair in self.between
+            ]
+            header = ["splits", "shared samples", "of the first", "of the second", "at"]
+            blocks += [Heading(level + 1, "Between splits"), Table(header, rows, frozenset({1, 2, 3}))]
+            blocks.append(Paragraph("There is leakage." if self.is_leaking else "No sample is in two splits."))
+        return blocks
+
+
+def find_duplicates(
+    splits: Mapping[str, DatasetIteratorIF] | DatasetIteratorIF,
+    columns: ColumnKey | Sequence[ColumnKey] | None = None,
+    *,
+    max_positions: int = 20,
+) -> DuplicatesReport:
+    """Find equal samples within and between ``splits``; exact, by the samples' digests.
+
+    ::
+
+        found = find_duplicates({"train": train, "test": test}, columns=0)  # the same picture, with any label
+        assert not found.is_leaking
+
+    Every sample is read once, a few thousand at a time, and takes less than 100 bytes of memory. ``sample_digest`` defines
+    equality: numbers count by value, not by type.
+
+    Args:
+        splits: iterators by name; or one iterator, to be searched for repeats.
+        columns: the columns to compare; None for whole samples.
+        max_positions: how many positions of each finding to list; all are counted.
+
+    Raises:
+        ConfigError: there are no splits, or the samples of one have no such column.
+    """
+    by_name = dict(splits) if isinstance(splits, Mapping) else {"all": splits}
+    if not by_name:
+        raise ConfigError("find_duplicates needs at least one split, e.g. {'train': …, 'test': …}")
+    if max_positions < 0:
+        raise ConfigError(f"max_positions must not be negative, it is {max_positions}")
+    keys = None if columns is None else tuple(keys_of(columns))
+    if keys == ():
+        raise ConfigError("there are no columns to compare; leave columns out to compare whole samples")
+    iterators = [as_iterator(iterator) for iterator in by_name.values()]
+    starts = np.cumsum([0, *map(len, iterators)]).tolist()
+    digests = np.empty((starts[-1], DIGEST_BYTES), dtype=np.uint8)
+    for name, iterator, start, stop in zip(by_name, iterators, starts, starts[1:], strict=False):
+        _digest(name, iterator, keys, digests[start:stop])
+    numbers = np.unique(digests.view(f"S{DIGEST_BYTES}").reshape(-1), return_inverse=True)[1]
+    found = [_Split(name, numbers[start:stop]) for name, start, stop in zip(by_name, starts, starts[1:], strict=False)]
+    return DuplicatesReport(
+        columns=keys,
+        within=tuple(split.repeats(max_positions) for split in found),
+        between=tuple(first.compare_with(second, max_positions) for first, second in combinations(found, 2)),
+    )
+
+
+def _digest(name: str, iterator: DatasetIteratorIF, keys: tuple[ColumnKey, ...] | None, digests: Digests) -> None:
+    """Digest the samples of a split into ``digests``."""
+    access = access_to(iterator)
+    read = access.batch if keys is None else lambda positions: tuple(access.columns(keys, positions))
+    try:
+        for start, batch in in_blocks(len(digests), read):
+            block = row_digests(batch)
+            digests[start : start + len(block)] = block
+    except ConfigError as error:
+        raise ConfigError(f"split {name!r} cannot be searched for duplicates: {error}") from error
+
+
+class _Split:
+    """Equal samples of one split, by numbers of contents.
+
+    Attributes:
+        contents: the numbers, ascending.
+        firsts: position of the first sample of each.
+        counts: number of samples of each.
+    """
+
+    def __init__(self, name: str, numbers: _Positions) -> None:
+        self.name, self.n_samples = name, len(numbers)
+        self.contents, self.firsts, inverse, self.counts = np.unique(
+            numbers, return_index=True, return_inverse=True, return_counts=True
+        )
+        self._first_of_each: _Positions = self.firsts[inverse]
+
+    def repeats(self, max_positions: int) -> RepeatedSamples:
+        repeats = np.flatnonzero(self._first_of_each != np.arange(self.n_samples))
+        shown = repeats[:max_positions]
+        pairs = zip(self._first_of_each[shown].tolist(), shown.tolist(), strict=True)
+        return RepeatedSamples(self.name, self.n_samples, len(repeats), tuple(pairs))
+
+    def compare_with(self, other: _Split, max_positions: int) -> SharedSamples:
+        shared, own, others = np.intersect1d(self.contents, other.contents, assume_unique=True, return_indices=True)
+        shown = np.argsort(self.firsts[own])[:max_positions]
+        return SharedSamples(
+            first=self.name,
+            second=other.name,
+            n_distinct=len(shared),
+            n_in_first=int(self.counts[own].sum()),
+            n_in_second=int(other.counts[others].sum()),
+            positions=tuple(zip(self.firsts[own[shown]].tolist(), other.firsts[others[shown]].tolist(), strict=True)),
+        )
+
+
+def _share(n_samples: int, n_all: int) -> str:
+    return f"{n_samples:,} ({100 * n_samples / max(1, n_all):.2f} %)"
+
+
+def _pairs(positions: Sequence[tuple[int, int]], n_all: int) -> str:
+    shown = ", ".join(f"{first:,} and {second:,}" for first, second in positions[:_EXAMPLES_SHOWN])
+    return shown + (", …" if n_all > min(len(positions), _EXAMPLES_SHOWN) else "")

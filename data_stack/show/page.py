@@ -1,0 +1,306 @@
+"""Describes an iterator to a reader: what it is, eight of its samples, its columns and classes, its stack."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from typing import Any, TypeVar
+
+import numpy as np
+
+from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_names
+from data_stack.dataset.iterator.registry import OPERATIONS
+from data_stack.show.cells import cell_of
+from data_stack.show.column_report import ColumnReport
+from data_stack.show.column_statistics import columns_of_samples
+from data_stack.show.explanation import Explanation, explain
+from data_stack.show.kinds import Look, look_at, shorten
+from data_stack.show.markup import (
+    Beside,
+    Block,
+    Fold,
+    Gallery,
+    Heading,
+    Paragraph,
+    Rich,
+    Table,
+    TextDocument,
+)
+from data_stack.show.pictures import span_of
+from data_stack.show.report import table_of_columns, table_of_targets
+from data_stack.show.samples import default_keys, hints_of, label_text, overlays_of, part_of
+from data_stack.show.target_distribution import target_distribution
+from data_stack.values.stacking import stack_values
+
+_Value = TypeVar("_Value")
+
+_MOST_COLUMNS_OF_SAMPLES = 12
+_MOST_CLASSES = 16
+_MOST_TARGET_BYTES = 1_000_000
+_TEXT_BYTES = 32  # what a text costs besides its characters
+_MOST_BLOCKS = 100
+_SECONDS = 1.0
+_MOST_CAPTIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A sample that could not be read."""
+
+    reason: str
+
+
+def _or_else(make: Callable[[], _Value], otherwise: _Value) -> _Value:
+    try:
+        return make()
+    except Exception:  # noqa: BLE001  # foreign code
+        return otherwise
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {_or_else(lambda: shorten(str(error)), '')}"
+
+
+def _said(part: Callable[[IteratorPage], list[Block]]) -> Callable[[IteratorPage], list[Block]]:
+    """Decorates a part of a page that may fail, which is then said in its place."""
+
+    @wraps(part)
+    def made(page: IteratorPage) -> list[Block]:
+        try:
+            return part(page)
+        except Exception as error:  # noqa: BLE001  # foreign code
+            return [Paragraph(f"{part.__name__} cannot be shown: {_reason(error)}")]
+
+    return made
+
+
+@dataclass(frozen=True)
+class IteratorPage(TextDocument):
+    """What a notebook shows of an iterator; as a document it is text, Markdown and HTML. Making it raises nothing.
+
+    It reads ``n_samples`` samples, spread over the iterator (of one that is read in blocks: over the first block), within a
+    second; and the target where its columns can be read by themselves and take at most 1 MB. What fails is said in its place.
+
+    Args:
+        iterator: any ``DatasetIteratorIF``.
+        n_samples: how many are shown.
+        n_bytes: what pictures and sound may take together.
+    """
+
+    iterator: Any
+    n_samples: int = 8
+    n_bytes: int = 130_000
+
+    def document(self, level: int = 1) -> list[Block]:
+        """Its parts; ``level`` is that of the title."""
+        sides = [side for side in (self.columns(), self.targets()) if side]
+        beside: list[Block] = [Beside(sides)] if sides else []
+        return [Heading(level, self.title), *self.facts(), *self.samples(), *beside, *self.stack()]
+
+    @cached_property
+    def _explanation(self) -> Explanation:
+        return explain(self.iterator)
+
+    @cached_property
+    def _rows(self) -> list[tuple[int, Any]]:
+        return _read_some(self.iterator, self.n_samples)
+
+    @cached_property
+    def _whole(self) -> list[Any]:
+        return [sample for _, sample in self._rows if not isinstance(sample, _Failed)]
+
+    @cached_property
+    def _target_key(self) -> Any:
+        return default_keys(self._meta, self._whole[0])[1] if self._whole else None
+
+    @cached_property
+    def _meta(self) -> Any:
+        return _or_else(lambda: getattr(self.iterator, "dataset_meta", None), None)
+
+    @cached_property
+    def _hints(self) -> dict[Any, str]:
+        return _or_else(lambda: {**hints_of(self.iterator)}, {})
+
+    @cached_property
+    def _columns(self) -> Sequence[ColumnReport]:
+        if not self._whole:
+            return ()
+        nameless: tuple[str, ...] = ()
+        names = _or_else(lambda: column_names(self.iterator), nameless)
+        declared = self._source[0].declare_columns()
+        return columns_of_samples(self._whole, self._meta, names, declared)
+
+    @property
+    def _source(self) -> tuple[SampleAccess, Any]:
+        return access_to(self.iterator).unwrap()
+
+    @cached_property
+    def _counts(self) -> tuple[dict[Any, int], str]:
+        """How many samples there are of each target, and their range in words; nothing where that would take long."""
+        nothing: tuple[dict[Any, int], str] = {}, ""
+        return _or_else(lambda: _count_targets(self.iterator, self._target_key, self._whole), nothing)
+
+    @property
+    def title(self) -> str:
+        """Name, version and split."""
+        return _or_else(self._dataset_text, type(self.iterator).__name__)
+
+    def _dataset_text(self) -> str:
+        layers = self._explanation.layers
+        origins = [layer.dataset for layer in layers if layer.is_origin and layer.dataset]
+        known = [shorten(name) for name in origins] or [shorten(layers[0].dataset or type(self.iterator).__name__)]
+        return " + ".join(known[:3] + ["…"] * (len(known) > 3))
+
+    @_said
+    def facts(self) -> list[Block]:
+        """Length, licences, class."""
+        n_samples = self._explanation.layers[0].n_samples
+        length = "unknown length" if n_samples is None else f"{n_samples:,} sample{'' if n_samples == 1 else 's'}"
+        licences = [f"licence {shorten(each)}" if each else "licence not known" for each in self._explanation.licenses]
+        kind = type(self.iterator).__name__
+        kinds = [] if kind in ("InformedDatasetIterator", self.title) else [kind]
+        return [Paragraph(" · ".join([length, *licences[:3], *kinds]))]
+
+    @_said
+    def samples(self) -> list[Block]:
+        """The samples, as pictures where each has one, otherwise as a table."""
+        if not self._rows:
+            return []
+        keys = [column.key for column in self._columns][:_MOST_COLUMNS_OF_SAMPLES]
+        rows = [
+            (position, sample if isinstance(sample, _Failed) else {key: self._look(sample, key) for key in keys}, sample)
+            for position, sample in self._rows
+        ]
+        looks = [found for _, found, _ in rows if not isinstance(found, _Failed)]
+        pictured = [key for key in keys if any(each[key].is_picture for each in looks)]
+        if any(each[key].kind == "image" for each in looks for key in pictured):
+            pictured = [key for key in pictured if not self._hints.get(key, "").startswith(("mask", "boxes"))]
+        n_bytes = self.n_bytes // max(1, len(rows) * len(pictured))
+        spans = {key: span_of([each[key].data for each in looks if each[key].kind == "image"]) for key in pictured}
+
+        def cell(found: dict[Any, Look], sample: Any, key: Any) -> str:
+            is_image = found[key].kind == "image"
+            over = overlays_of(sample, self._hints) if is_image and key in pictured else {}
+            try:
+                return cell_of(found[key], n_bytes, spans.get(key), over)
+            except Exception as error:  # noqa: BLE001  # foreign values
+                return _reason(error)
+
+        if len(pictured) == 1:
+            return [Gallery([self._tile(row, pictured[0], cell) for row in rows])]
+        names = ["" if each.key is None else str(each.name or each.key) for each in self._columns[: len(keys)]]
+        table = [
+            [f"#{position:,}", *([found.reason] if isinstance(found, _Failed) else [cell(found, sample, key) for key in keys])]
+            for position, found, sample in rows
+        ]
+        n_cells = max(map(len, table))
+        numbers = {n for n, key in enumerate(keys, start=1) if all(each[key].kind in ("number", "missing") for each in looks)}
+        header = ["", *names, *[""] * (n_cells - 1 - len(names))]
+        return [Table(header, [row + [""] * (n_cells - len(row)) for row in table], frozenset(numbers))]
+
+    def _look(self, sample: Any, key: Any) -> Look:
+        return look_at(part_of(sample, key), self._hints.get(key))
+
+    def _tile(self, row: tuple[int, Any, Any], key: Any, cell: Callable[..., str]) -> tuple[str, list[str]]:
+        position, found, sample = row
+        if isinstance(found, _Failed):
+            return found.reason, [f"#{position:,}"]
+        captions = [f"#{position:,}"]
+        if self._target_key in found and self._target_key != key and not found[self._target_key].is_picture:
+            text = label_text(part_of(sample, self._target_key), getattr(self._meta, "class_names", None))
+            captions.insert(0, Rich(text, f"<b>{html.escape(text)}</b>"))
+        others = [each for each in self._columns if each.key in found and each.key not in (key, self._target_key)]
+        others = [each for each in others if each.role != "tag" and found[each.key].kind in ("text", "number")]
+        captions += [f"{each.name or each.key} {shorten(found[each.key].data, 40)}" for each in others[:_MOST_CAPTIONS]]
+        return cell(found, sample, key), captions
+
+    @_said
+    def columns(self) -> list[Block]:
+        """The columns with what is known of their values."""
+        if not self._columns:
+            return []
+        source, positions = self._source
+        declared = (source.declare_columns() if positions is None else None) or {}
+        told = {key: f"{each.n_missing:,} missing" for key, each in declared.items() if each.n_missing}
+        names = getattr(self._meta, "class_names", None) or ()
+        if self._counts[1] or names:
+            told[self._target_key] = self._counts[1] or f"{len(names):,} classes"
+        return [Heading(2, "Columns"), table_of_columns(self._columns, told)]
+
+    @_said
+    def targets(self) -> list[Block]:
+        """The classes with their counts."""
+        counts, meta = self._counts[0], self._meta
+        if len(counts) < 2 or max(counts.values()) < 2:
+            return []
+        most = dict(sorted(counts.items(), key=lambda each: -each[1])[:_MOST_CLASSES])
+        shown = {target: count for target, count in counts.items() if target in most}
+        table = table_of_targets(shown, getattr(meta, "class_names", None), getattr(meta, "target_kind", None))
+        n_more = len(counts) - len(shown)
+        more = [Paragraph(f"… {n_more:,} more, of at most {min(most.values()):,} samples each")] if n_more else []
+        name = next((str(each.name or each.key) for each in self._columns if each.key == self._target_key), "target")
+        return [Heading(2, f"Classes of {shorten(name)}"), table, *more]
+
+    @_said
+    def stack(self) -> list[Block]:
+        """The tree of layers."""
+        names = [layer.layer for layer in self._explanation.layers]
+        more = f" ← … {len(names) - 4:,} more" if len(names) > 4 else ""
+        return [Fold(f"Stack: {' ← '.join(map(shorten, names[:4]))}{more}", self._explanation.document())]
+
+
+def _read_some(iterator: Any, n_samples: int) -> list[tuple[int, Any]]:
+    """Samples with their positions, or why they cannot be read; fewer where that takes long."""
+    n_total = len(iterator)
+    blocks = access_to(iterator).blocks()
+    n_near = n_total if blocks is None or not len(blocks) else int(blocks[np.flatnonzero(blocks)[0]]) if blocks.any() else 0
+    positions = dict.fromkeys(np.linspace(0, max(0, n_near - 1), min(n_samples, n_near)).astype(np.int64).tolist())
+    rows: list[tuple[int, Any]] = []
+    started = time.perf_counter()
+    for position in positions:
+        try:
+            rows.append((position, iterator[position]))
+        except Exception as error:  # noqa: BLE001  # foreign code, damaged files
+            rows.append((position, _Failed(_reason(error))))
+        if time.perf_counter() - started > _SECONDS:
+            break
+    return rows
+
+
+def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]) -> tuple[dict[Any, int], str]:
+    values = [part_of(sample, key) for sample in samples]
+    kinds = {look_at(value).kind for value in values}
+    if not kinds <= {"number", "text", "missing"} or kinds == {"missing"}:
+        return {}, ""
+    n_bytes = max(_TEXT_BYTES + len(value) if isinstance(value, str) else stack_values([value]).itemsize for value in values)
+    if len(iterator) * n_bytes > _MOST_TARGET_BYTES or not _reads_columns(iterator):
+        return {}, ""
+    column = iterator.read_column(key)
+    counts = target_distribution(column)
+    n_missing = counts.pop("nan" if column.dtype.kind == "f" else None, 0)
+    finite = column[np.isfinite(column)] if column.dtype.kind in "iuf" else column[:0]
+    text = f"{len(counts):,} classes" if len(counts) > 1 else "one class"
+    if len(finite) and (column.dtype.kind == "f" or len(counts) > _MOST_CLASSES):
+        text = f"{finite.min():g} … {finite.max():g}"
+    return counts, f"{text}, {n_missing:,} missing" if n_missing else text
+
+
+def _reads_columns(iterator: Any) -> bool:
+    """Whether one column is read without the others, in each layer of the stack, and without calling functions."""
+    waiting = [iterator]
+    while waiting:
+        layer = waiting.pop()
+        source = access_to(layer).unwrap()[0]
+        has_own = type(source).columns is not SampleAccess.columns and not isinstance(source, DefaultAccess)
+        blocks = source.blocks()
+        if not has_own or "function" in layer._made_with or (blocks is not None and len(blocks) > _MOST_BLOCKS):
+            return False
+        waiting += layer._stack_on()
+    return True
+
+
+OPERATIONS["page"] = IteratorPage

@@ -1,0 +1,148 @@
+"""Plots of columns and of class balance, by matplotlib."""
+
+from __future__ import annotations
+
+import decimal
+import io
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.show.kinds import shorten
+from data_stack.show.target_distribution import class_name, target_distribution
+from data_stack.values.stacked_values import present_values
+
+try:
+    from matplotlib.figure import Figure
+except ImportError as error:
+    raise MissingDependencyError("plot", "matplotlib", "plots") from error
+
+_MOST_BARS = 50
+_MOST_UPRIGHT = 12
+_INK = "#777777"  # is read on light and on dark pages
+_MAX_CLASSES = 30  # distinct numbers; more are a histogram
+
+
+class Plot(Figure):
+    """A figure that notebooks display without pyplot, and that no state of pyplot keeps; on the colour of the page."""
+
+    def _repr_png_(self) -> bytes:
+        stream = io.BytesIO()
+        self.savefig(stream, format="png", bbox_inches="tight", transparent=True)
+        return stream.getvalue()
+
+
+def plot_values(
+    values: npt.NDArray[Any], name: str, class_names: Sequence[Any] | None = None, *, bins: int = 30, title: str = ""
+) -> Plot:
+    """How often values occur: bars of classes, a histogram of many distinct numbers or times.
+
+    Args:
+        values: a column, shape ``(n,)`` or one-hot ``(n, classes)``.
+        name: of the column.
+        class_names: by number.
+        bins: of a histogram.
+        title: of the figure.
+
+    Raises:
+        ConfigError: they are arrays, or ``bins`` is below 1.
+    """
+    if bins < 1:
+        raise ConfigError(f"bins must be at least 1, got {bins}")
+    found, unit = (None, "") if class_names or values.ndim != 1 else _as_numbers(present_values(values)[0])
+    if found is None or len(np.unique(found)) <= _MAX_CLASSES:
+        counts = target_distribution(values)
+        if not counts:
+            raise ConfigError(f"column {name!r} has neither classes nor numbers to plot: shape {values.shape}, {values.dtype}")
+        return plot_counts({name: counts}, class_names, title=title)
+    finite = found[np.isfinite(found)]  # or not NaT
+    figure, axes = _figure(title)
+    try:
+        axes.hist(finite, bins=bins)
+    except ValueError:  # too wide or too narrow to be divided
+        return plot_counts({name: target_distribution(values)}, title=title)
+    left_out = {"missing": len(values) - len(found), "infinite": len(found) - len(finite)}
+    notes = [unit, *(f"{n:,} {what}" for what, n in left_out.items() if n)]
+    axes.set(xlabel=name + (f" ({', '.join(filter(None, notes))})" if any(notes) else ""), ylabel="samples")
+    return figure
+
+
+def _as_numbers(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any] | None, str]:
+    """Values as matplotlib draws a histogram of them, and their unit; None if they are neither numbers nor times."""
+    if values.dtype.kind == "M":
+        return values.astype("M8[us]"), ""
+    if values.dtype.kind == "m":
+        try:
+            return values / np.timedelta64(1, "s"), "seconds"
+        except TypeError:  # months have no number of seconds
+            return None, ""
+    if values.dtype == object and all(isinstance(value, (numbers.Real, decimal.Decimal)) for value in values):
+        try:
+            return values.astype(np.float64), ""
+        except OverflowError:
+            return None, ""
+    return (values if values.dtype.kind in "iuf" else None), ""
+
+
+def plot_counts(
+    counts: Mapping[str, Mapping[Any, int]], class_names: Sequence[Any] | None = None, *, title: str = "", kind: str | None = None
+) -> Plot:
+    """Numbers of samples by class, of one or several splits beside each other.
+
+    Args:
+        counts: for each split or column the number of samples by class, as ``DatasetIteratorReport.target_dist`` has it.
+        class_names: by number.
+        title: of the figure.
+        kind: of the targets, see ``DatasetMeta``.
+
+    Raises:
+        ConfigError: there are no classes.
+    """
+    totals: dict[Any, int] = {}
+    for each in counts.values():
+        for target, count in each.items():
+            totals[target] = totals.get(target, 0) + count
+    if not totals:
+        raise ConfigError("there is nothing to plot: the targets were not counted")
+    most = set(sorted(totals, key=lambda target: -totals[target])[:_MOST_BARS])
+    shown = [target for target in totals if target in most]
+    names = ["missing" if target is None else class_name(target, class_names, kind) or str(target) for target in shown]
+    labels = [shorten(name, 30) for name in names]
+    figure, axes = _figure(title)
+    is_upright = len(shown) <= _MOST_UPRIGHT and max(map(len, labels)) <= 12
+    thickness, places = 0.8 / len(counts), np.arange(len(shown))
+    for number, (name, each) in enumerate(counts.items()):
+        heights = [each.get(target, 0) for target in shown]
+        offsets = places + (number - (len(counts) - 1) / 2) * thickness
+        (axes.bar if is_upright else axes.barh)(offsets, heights, thickness, label=name)
+    more = f" (the {_MOST_BARS} most frequent of {len(totals):,})" if len(totals) > len(shown) else ""
+    if is_upright:
+        axes.set_xticks(places, labels)
+        axes.set(ylabel="samples")
+    else:
+        figure.set_figheight(max(figure.get_figheight(), 0.2 * len(shown) + 1))
+        axes.set_yticks(places, labels)
+        axes.invert_yaxis()
+        axes.set(xlabel=f"samples{more}")
+    if len(counts) > 1:
+        beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)}  # not over the bars
+        axes.legend(**beside, frameon=False, labelcolor=_INK)
+    else:
+        (axes.set_xlabel if is_upright else axes.set_ylabel)(next(iter(counts)))
+    return figure
+
+
+def _figure(title: str) -> tuple[Plot, Any]:
+    figure = Plot(layout="constrained")
+    axes = figure.subplots()
+    axes.tick_params(colors=_INK)
+    parts: list[Any] = [*axes.spines.values(), axes.xaxis.label, axes.yaxis.label, axes.title]
+    for part in parts:
+        part.set_color(_INK)
+    if title:
+        axes.set_title(shorten(title))
+    return figure, axes

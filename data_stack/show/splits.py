@@ -1,0 +1,46 @@
+"""The splits of a dataset as a dict that shows them side by side."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from data_stack.show.markup import Beside, Block, Heading, Paragraph, TextDocument
+from data_stack.show.page import IteratorPage
+
+_Iterator = TypeVar("_Iterator")
+
+_MOST_SHOWN = 8
+_N_BYTES = 130_000
+
+
+class Splits(dict[str, _Iterator], TextDocument):
+    """Iterators by the name of their split: a dict in all respects, which notebooks show side by side.
+
+    ``print(splits)`` is the same as text; ``repr`` is that of a dict.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        message = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if self and not name.startswith("_"):
+            first = next(iter(self))
+            message += f": it is a dict of splits. Take one of {', '.join(map(repr, self))}, as in splits[{first!r}]"
+        raise AttributeError(message, name=name, obj=self)
+
+    def document(self, level: int = 1) -> list[Block]:
+        """Title, the splits side by side, and once what they share."""
+        shown = list(self.items())[:_MOST_SHOWN]
+        pages = {str(name): IteratorPage(iterator, n_bytes=_N_BYTES // len(shown)) for name, iterator in shown}
+        if not pages:
+            return [Paragraph("no splits")]
+        columns = [page.columns() for page in pages.values()]
+        shared = columns[0] if len(columns) > 1 and all(each == columns[0] for each in columns) else []
+        sides = [
+            [Heading(level + 1, name), *page.facts(), *page.samples(), *([] if shared else own), *page.targets()]
+            for (name, page), own in zip(pages.items(), columns, strict=True)
+        ]
+        n_more = len(self) - len(shown)
+        more: list[Block] = [Paragraph(f"… {n_more:,} more splits")] if n_more else []
+        title = next(iter(pages.values())).title
+        return [Heading(level, title.rpartition(", ")[0] or title), Beside(sides), *shared, *more]

@@ -1,0 +1,151 @@
+"""Publishes prepared datasets as plain files, which are read lazily from a folder, a store or a static web server."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from data_stack.exception import ChecksumMismatchError, ConfigError
+from data_stack.factories.declarative import DatasetFactory
+from data_stack.factories.definition import DatasetDefinition
+from data_stack.factories.manifest import Manifest
+from data_stack.factories.stored import StoredDataset
+from data_stack.io.folder import Folder
+from data_stack.io.integrity import BLOCK_BYTES
+from data_stack.io.resources import StreamedResource
+from data_stack.repository.croissant.writing import to_croissant
+from data_stack.repository.default_storage import Storage
+from data_stack.repository.places import location_of_place
+from data_stack.repository.published import DESCRIPTION, DIGEST_BYTES, FORMAT, PublishedDataset
+from data_stack.repository.repository import default_repository
+from data_stack.values.strict_json import MAX_BYTES, seal_json
+
+_CROISSANT: Final = "croissant.json"
+_CHARACTERS_OF_A_BLOCK: Final = 22  # its digest in base64
+
+
+def publish(
+    name: str, destination: str | os.PathLike[str] | Folder, storage: Storage | None = None, *, progress: bool | None = None
+) -> str:
+    """Write a prepared dataset as plain files, from which :func:`data_stack.load` reads lazily.
+
+    ::
+
+        pin = data_stack.publish("digits", "/srv/www/digits")
+        data_stack.load(f"https://example.org/digits#{pin}", split="train")
+
+    The folder gets the prepared resources, ``croissant.json`` and, last, ``data_stack.json``: card, manifest, and a digest of
+    each block of 64 KiB. A published dataset never changes: publishing it again writes nothing, and another one is refused.
+    After an interruption, files that are there are not sent again.
+
+    Args:
+        name: of the dataset; it is prepared first if it is not ready.
+        destination: a folder, or a place in a store such as ``"s3://bucket/digits"``.
+        storage: where the dataset is kept; None for the default store.
+        progress: draw bars while it is prepared.
+
+    Returns:
+        ``"sha256=…"``, the digest of ``data_stack.json``, which pins the dataset behind the ``#`` of its URL.
+
+    Raises:
+        DatasetNotFoundError, LicenceDeniedError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
+        ConfigError: the dataset stores nothing, or the destination has another one.
+        StorageError: the destination cannot be written.
+    """
+    repository = default_repository()
+    name = repository.pin(name, storage)
+    repository.check_licence(name)
+    factory = repository.get_factory(name, storage)
+    if not isinstance(factory, DatasetFactory) or not DatasetDefinition.of(factory, DatasetFactory).needs_store:
+        raise ConfigError(f"dataset {name!r} stores no prepared resources, so there is nothing to publish")
+    factory.prepare(progress=progress)
+    manifest = factory.manifest()
+    if manifest is None:
+        raise ConfigError(f"dataset {name!r} was changed while it was published; publish it again")
+    folder = destination if isinstance(destination, Folder) else location_of_place(destination).as_folder()
+    _check(manifest)
+    _refuse_another(folder, manifest)
+    connector: Any = factory.storage_connector
+    stored = StoredDataset(connector, DatasetDefinition.of(factory, DatasetFactory))
+    blocks = {}
+    for record in manifest.prepared:
+        with connector.get_resource(stored.identifier(record.identifier)) as resource:
+            blocks[record.identifier] = _send(resource, folder, record.identifier, record.sha256)
+    data = _describe(manifest, repository.describe(name).license, blocks)
+    if folder.has_file(DESCRIPTION):
+        with folder.open(DESCRIPTION) as file:
+            if file.read(MAX_BYTES + 1) != data:
+                raise ConfigError(f"{folder.describe('')} has {name} with another card; choose another destination")
+    else:
+        with folder.create(_CROISSANT) as file:
+            file.write(json.dumps(to_croissant(name, storage), indent=2, ensure_ascii=False).encode())
+        with folder.create(DESCRIPTION) as file:
+            file.write(data)
+    return f"sha256={hashlib.sha256(data).hexdigest()}"
+
+
+def _describe(manifest: Manifest, licence: str | None, blocks: Mapping[str, bytes]) -> bytes:
+    fields = {
+        "format": FORMAT,
+        "license": licence,
+        "distribution": manifest.distribution,
+        "manifest": manifest.to_json().decode("ascii"),
+        "blocks": {each: base64.b64encode(digests).decode() for each, digests in sorted(blocks.items())},
+    }
+    return seal_json(fields)
+
+
+def _check(manifest: Manifest) -> None:
+    """Refuse what cannot be described: resources of names that are taken, and more bytes than a description has room for."""
+    taken = {record.identifier for record in manifest.prepared} & {DESCRIPTION, _CROISSANT}
+    if taken:
+        raise ConfigError(
+            f"dataset {manifest.name!r} prepares {min(taken)!r}, a name that published datasets use themselves; rename it"
+        )
+    if manifest.size // BLOCK_BYTES * _CHARACTERS_OF_A_BLOCK > MAX_BYTES // 2:
+        raise ConfigError(
+            f"dataset {manifest.name!r} has {manifest.size:,} bytes, more than one published dataset can; publish parts"
+        )
+
+
+def _refuse_another(folder: Folder, manifest: Manifest) -> None:
+    """Refuse a destination with another dataset."""
+    if not folder.has_file(DESCRIPTION):
+        return
+    with folder.open(DESCRIPTION) as file:
+        there = PublishedDataset.parse(bytes(file.read(MAX_BYTES + 1)), folder.name).manifest
+    if there != manifest:
+        raise ConfigError(
+            f"{folder.describe('')} has {there.name} {there.version} of {there.created}, and a published dataset never changes. "
+            f"Choose another destination for {manifest.name} {manifest.version} of {manifest.created}"
+        )
+
+
+def _send(resource: StreamedResource, folder: Folder, file: str, sha256: str | None) -> bytes:
+    """Write a resource to a folder, unless it is there; return the digests of its blocks."""
+    is_there = folder.has_file(file)
+    if is_there:
+        with folder.open(file) as present:
+            is_there = _digests(present)[1] == sha256
+    with contextlib.ExitStack() as stack:
+        target = None if is_there else stack.enter_context(folder.create(file))
+        blocks, found = _digests(resource, target)
+        if sha256 not in (None, found):
+            raise ChecksumMismatchError(file, "the store", str(sha256), found, "sha256")
+    return blocks
+
+
+def _digests(resource: Any, target: Any = None) -> tuple[bytes, str]:
+    """The digests of all blocks, and of the whole; the bytes are written to ``target`` on the way."""
+    whole, blocks = hashlib.sha256(), []
+    while data := resource.read(BLOCK_BYTES):
+        whole.update(data)
+        blocks.append(hashlib.sha256(data).digest()[:DIGEST_BYTES])
+        if target is not None:
+            target.write(data)
+    return b"".join(blocks), whole.hexdigest()

@@ -1,0 +1,179 @@
+"""Turns the values of many samples into numpy columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import ConfigError
+from data_stack.util.suggestions import did_you_mean
+from data_stack.values.exact import as_array, common_dtype
+from data_stack.values.stacked_values import exact_array, objects, stack_values
+
+__all__ = [
+    "Batch",
+    "Column",
+    "as_array",
+    "column_of",
+    "common_dtype",
+    "empty_like",
+    "exact_array",
+    "join_batches",
+    "join_columns",
+    "keys_of",
+    "list_columns",
+    "list_samples",
+    "list_values",
+    "map_columns",
+    "objects",
+    "stack_samples",
+    "stack_values",
+    "value_of",
+]
+
+Column = npt.NDArray[Any]
+"""The values of one position or key of many samples, shape ``(n_samples, ...)``."""
+
+Batch = Union[tuple[Column, ...], dict[str, Column], Column]
+"""Samples as columns: a tuple for tuple samples, a dict for dict samples, one array for bare samples."""
+
+
+def value_of(sample: Any, key: int | str) -> Any:
+    """The value at ``key`` of one sample.
+
+    Raises:
+        ConfigError: it has no such position or key.
+    """
+    try:
+        return sample[key]
+    except (LookupError, TypeError) as error:
+        if isinstance(sample, Mapping):
+            known = "its keys are " + ", ".join(map(repr, sample)) + did_you_mean(key, sample)
+        elif isinstance(sample, (tuple, list)):
+            known = f"it has the columns 0 to {len(sample) - 1}"
+        else:
+            known = f"it is a bare {type(sample).__name__}"
+        raise ConfigError(f"a sample has no column {key!r}: {known}") from error
+
+
+def stack_samples(samples: Sequence[Any]) -> Batch:
+    """Samples as a batch; ``()`` for no samples.
+
+    Raises:
+        ConfigError: they differ in their number of columns or in their keys.
+    """
+    if not samples:
+        return ()
+    first = samples[0]
+    if isinstance(first, Mapping):
+        keys = first.keys()
+        for sample in samples:
+            if not isinstance(sample, Mapping) or sample.keys() != keys:
+                raise ConfigError(f"samples of one batch differ in their keys: {_structure(first)} and {_structure(sample)}")
+        return {key: stack_values([sample[key] for sample in samples]) for key in first}
+    if isinstance(first, (tuple, list)):
+        for sample in samples:
+            if not isinstance(sample, (tuple, list)) or len(sample) != len(first):
+                raise ConfigError(f"samples of one batch differ in their columns: {_structure(first)} and {_structure(sample)}")
+        return tuple(stack_values(list(values)) for values in zip(*samples, strict=True))
+    return stack_values(samples)
+
+
+def join_columns(pieces: Sequence[Column]) -> Column:
+    """Columns one after the other, as if their values had been stacked together."""
+    if len(pieces) == 1:
+        return pieces[0]
+    dtype = common_dtype(pieces) if len({piece.shape[1:] for piece in pieces}) == 1 else None
+    if dtype is None:
+        return objects([value for piece in pieces for value in piece])
+    return np.concatenate(pieces, dtype=dtype)
+
+
+def join_batches(batches: Sequence[Batch], join: Callable[[Sequence[Column]], Column] = join_columns) -> Batch:
+    """Batches one after the other.
+
+    Args:
+        batches: at least one.
+        join: what makes one column of those of all batches.
+
+    Raises:
+        ConfigError: they differ in their number of columns or in their keys.
+    """
+    given: Any = batches
+    first = given[0]
+    if all(isinstance(batch, dict) and batch.keys() == first.keys() for batch in given):
+        return {key: join([batch[key] for batch in given]) for key in first}
+    if all(isinstance(batch, tuple) and len(batch) == len(first) for batch in given):
+        return tuple(join(columns) for columns in zip(*given, strict=True))
+    if all(isinstance(batch, np.ndarray) for batch in given):
+        return join(given)
+    raise ConfigError("samples of one batch differ: " + " and ".join(sorted({_structure(batch) for batch in batches})))
+
+
+def column_of(batch: tuple[Column, ...] | dict[str, Column], key: int | str) -> Column:
+    """One column of a batch.
+
+    Raises:
+        ConfigError: it has no such column.
+    """
+    try:
+        column: Column = batch[key]  # type: ignore[index]  # the key suits the batch, or fails
+        return column
+    except (LookupError, TypeError) as error:
+        known = ", ".join(map(repr, batch)) + did_you_mean(key, batch) if isinstance(batch, dict) else f"0 to {len(batch) - 1}"
+        raise ConfigError(f"samples have no column {key!r}: they have the columns {known}") from error
+
+
+def keys_of(columns: int | str | Sequence[int | str]) -> list[int | str]:
+    """One key, or several, as a list.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if isinstance(columns, (str, int, np.integer)):
+        return [columns]
+    try:
+        return list(columns)
+    except TypeError:
+        raise ConfigError(f"columns are named by a position, a key, or a list of these, not by {columns!r:.80}") from None
+
+
+def map_columns(function: Callable[[Column], Any], batch: Batch) -> Any:
+    """What ``function`` gives for each column, in the form of the batch."""
+    if isinstance(batch, dict):
+        return {key: function(column) for key, column in batch.items()}
+    return tuple(map(function, batch)) if isinstance(batch, tuple) else function(batch)
+
+
+def list_columns(batch: Batch) -> list[Column]:
+    """The columns of a batch; a batch of bare values is one."""
+    return list(batch.values()) if isinstance(batch, dict) else list(batch) if isinstance(batch, tuple) else [batch]
+
+
+def list_values(column: Column) -> list[Any]:
+    """The values of a column: numbers as Python's, those with a shape as arrays, times as numpy's, objects as they are."""
+    return column.tolist() if column.ndim == 1 and column.dtype.kind not in "mMV" else list(column)
+
+
+def list_samples(batch: Batch) -> list[Any]:
+    """The samples of a batch; numbers as numpy scalars, arrays as views of their column."""
+    if isinstance(batch, dict):
+        return [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+    return list(zip(*batch, strict=True)) if isinstance(batch, tuple) else list(batch)
+
+
+def empty_like(batch: Batch) -> Batch:
+    """The same columns with no sample in them."""
+    empty: Batch = map_columns(lambda column: column[:0], batch)
+    return empty
+
+
+def _structure(sample: Any) -> str:
+    if isinstance(sample, Mapping):
+        return "keys " + ", ".join(map(repr, sample))
+    if isinstance(sample, (tuple, list)):
+        return f"{len(sample)} columns"
+    return f"a bare {type(sample).__name__}"

@@ -1,0 +1,419 @@
+"""A declarative dataset from both sides: what its author writes, and what its user gets."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from plain_connector import PlainConnector, UnwritableConnector
+
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.meta import IteratorMeta
+from data_stack.exception import (
+    ConfigError,
+    MalformedIdentifierError,
+    PreparationError,
+    ResourceChangedError,
+    UnknownSplitError,
+    UnpicklableResourceError,
+)
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.factories.definition import DatasetDefinition
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+
+WORDS = b"a\nb\nc\nd\n"
+
+
+class WordsFactory(DatasetFactory):
+    """Words, a line each."""
+
+    card = DatasetCard(name="words", version="1.0.0", license="CC0-1.0")
+    splits = ("train", "test")
+    folder: ClassVar[Path]
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        with raw["raw/words.txt"] as source:
+            words = source.read().split()
+        for split, part in (("train", words[:3]), ("test", words[3:])):
+            with prepared.create(f"preprocessed/{split}.txt") as file:
+                file.write(b"\n".join(part))
+
+    def open(self, split: str, prepared: Resources, *, upper: bool = False, repeat: int = 1) -> DatasetIteratorIF:
+        with prepared[f"preprocessed/{split}.txt"] as resource:
+            words = resource.read().decode().split() * repeat
+        return SequenceDatasetIterator([[word.upper() if upper else word for word in words], [len(word) for word in words]])
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "words.txt"
+    path.write_bytes(WORDS)
+    return path
+
+
+@pytest.fixture
+def words(source: Path) -> type[WordsFactory]:
+    class SourcedWordsFactory(WordsFactory):
+        sources = (ResourceDefinition("raw/words.txt", source.as_uri(), sha256=hashlib.sha256(WORDS).hexdigest()),)
+
+    return SourcedWordsFactory
+
+
+@pytest.fixture
+def connector(tmp_path: Path) -> FileStorageConnector:
+    return FileStorageConnector(tmp_path / "store")
+
+
+def samples(iterator: DatasetIteratorIF) -> list[Any]:
+    return [iterator[i][0] for i in range(len(iterator))]
+
+
+TUPLE = ("image", 3, "tag")
+DICT = {"image": "image", "label": 3}
+
+
+@pytest.mark.parametrize(
+    ("declared", "sample"),
+    [
+        ({"iterator_meta": IteratorMeta(0, 5)}, TUPLE),
+        ({"iterator_meta": IteratorMeta(0, -4)}, TUPLE),
+        ({"iterator_meta": IteratorMeta(0, 1, "tag")}, TUPLE),
+        ({"iterator_meta": IteratorMeta(-1)}, DICT),
+        ({"columns": ("image", "label")}, TUPLE),
+        ({"columns": ("image", "label")}, DICT),
+        ({"columns": ("image", "label")}, 5),
+        ({"columns": ("a", "b", "c"), "iterator_meta": IteratorMeta("a", "d")}, TUPLE),
+    ],
+)
+def test_columns_that_samples_lack_are_refused(words: type[WordsFactory], declared: dict[str, Any], sample: Any) -> None:
+    definition = DatasetDefinition.of(type("Wrong", (words,), declared)(), DatasetFactory)
+
+    with pytest.raises(ConfigError):
+        definition.check_sample(sample)
+
+
+def test_a_column_that_samples_lack_is_named_with_those_they_have(words: type[WordsFactory]) -> None:
+    definition = DatasetDefinition.of(
+        type("Wrong", (words,), {"iterator_meta": IteratorMeta("image", "lable")})(), DatasetFactory
+    )
+
+    definition.check_sample({"image": 1, "lable": 2})
+    with pytest.raises(ConfigError, match=r"target_pos='lable' .*did you mean 'label'.*'image', 'label'"):
+        definition.check_sample(DICT)
+
+
+class TestUsing:
+    def test_the_first_use_prepares_and_gives_the_first_split(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        iterator, meta = words(connector).get_dataset_iterator()
+
+        assert samples(iterator) == ["a", "b", "c"]
+        assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == (0, 1, 2)
+
+    def test_a_ready_dataset_needs_neither_its_sources_nor_a_writable_store(
+        self, words: type[WordsFactory], connector: FileStorageConnector, source: Path
+    ) -> None:
+        words(connector).prepare()
+        source.unlink()
+        connector.delete_resource("words/1.0.0/raw/words.txt")
+
+        iterator, _ = words(UnwritableConnector(Path(connector.root_path))).get_dataset_iterator({"split": "test"})
+
+        assert samples(iterator) == ["d"]
+
+    def test_an_unknown_split_is_answered_with_those_there_are(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        with pytest.raises(UnknownSplitError, match=r"no split 'trian' \(did you mean 'train'\?\); it has: train, test"):
+            words(connector).get_dataset_iterator({"split": "trian"})
+        assert connector.list_resources() == []  # asked before anything was done
+
+    def test_an_option_without_default_must_be_given(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+        class Choosy(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def open(self, split: str, prepared: Resources, *, window: int) -> DatasetIteratorIF:
+                return SequenceDatasetIterator([[split] * window])
+
+        with pytest.raises(ConfigError, match="needs the configuration key 'window'"):
+            Choosy(connector).get_dataset_iterator({"split": "train"})
+        assert len(Choosy(connector).get_dataset_iterator({"window": 7})[0]) == 7
+
+    def test_a_dataset_without_sources_and_preprocessing_needs_no_store(self, words: type[WordsFactory]) -> None:
+        class Squares(DatasetFactory):
+            card = DatasetCard(name="squares", version="1")
+            splits = ("all",)
+
+            def open(self, split: str, prepared: Resources, *, n: int = 3) -> DatasetIteratorIF:
+                assert len(prepared) == 0
+                return SequenceDatasetIterator([[i * i for i in range(n)]])
+
+        factory = Squares()
+
+        assert samples(factory.get_dataset_iterator({"n": 4})[0]) == [0, 1, 4, 9]
+        assert factory.prepare().already_ready
+        assert factory.is_ready()
+        assert factory.manifest() is None
+        assert factory.verify() == []
+        with pytest.raises(ConfigError, match=r"FileStorageConnector\(folder\)"):
+            words().get_dataset_iterator()
+
+    def test_a_dataset_without_preprocessing_opens_its_sources(self, source: Path, connector: FileStorageConnector) -> None:
+        class Lines(DatasetFactory):
+            card = DatasetCard(name="lines", version="1")
+            sources = (ResourceDefinition("words.txt", str(source)),)
+            splits = ("all",)
+
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                with prepared["words.txt"] as resource:
+                    return SequenceDatasetIterator([resource.read().split()])
+
+        factory = Lines(connector)
+
+        assert samples(factory.get_dataset_iterator()[0]) == [b"a", b"b", b"c", b"d"]
+        assert factory.is_ready()
+        connector.delete_resource("lines/1/words.txt")
+        assert not factory.is_ready()
+        assert len(factory.get_dataset_iterator()[0]) == 4
+
+    @pytest.mark.parametrize("make", [lambda _: InMemoryStorageConnector(), PlainConnector], ids=["in memory", "three methods"])
+    def test_any_store_will_do(self, words: type[WordsFactory], make: Callable[[Path], StorageConnector], tmp_path: Path) -> None:
+        store = make(tmp_path / "plain")
+
+        assert samples(words(store).get_dataset_iterator({"split": "test"})[0]) == ["d"]
+        assert words(store).prepare().already_ready
+        assert words(store).verify() == []
+
+
+class TestReadiness:
+    def test_the_manifest_says_what_is_stored_and_where_it_came_from(
+        self, words: type[WordsFactory], connector: FileStorageConnector, source: Path
+    ) -> None:
+        factory = words(connector)
+        assert factory.manifest() is None
+
+        factory.prepare()
+
+        manifest = factory.manifest()
+        assert manifest is not None
+        assert (manifest.name, manifest.version, manifest.adopted) == ("words", "1.0.0", False)
+        assert manifest.factory.endswith(":words.<locals>.SourcedWordsFactory")
+        (record,) = manifest.sources
+        assert (record.size, record.sha256, record.verified) == (len(WORDS), hashlib.sha256(WORDS).hexdigest(), True)
+        assert record.origin is not None
+        assert "words.txt" in record.origin
+        assert [(each.identifier, each.size) for each in manifest.prepared] == [
+            ("preprocessed/train.txt", 5),
+            ("preprocessed/test.txt", 1),
+        ]
+        assert manifest.prepared[1].sha256 == hashlib.sha256(b"d").hexdigest()
+
+    @pytest.mark.parametrize("manifest", [None, b"", b"{" * 10_000], ids=["deleted", "empty", "hostile"])
+    def test_a_dataset_without_a_valid_manifest_is_prepared_again(
+        self, words: type[WordsFactory], connector: FileStorageConnector, manifest: bytes | None
+    ) -> None:
+        words(connector).prepare()
+        if manifest is None:
+            connector.delete_resource("words/1.0.0/manifest.json")
+        else:
+            connector.set_resource("words/1.0.0/manifest.json", manifest)
+
+        assert not words(connector).is_ready()
+        assert samples(words(connector).get_dataset_iterator({"split": "test"})[0]) == ["d"]
+        assert words(connector).is_ready()
+
+    def test_other_sources_are_prepared_anew(
+        self, words: type[WordsFactory], connector: FileStorageConnector, source: Path
+    ) -> None:
+        words(connector).prepare()
+        source.write_bytes(b"w\nx\ny\nz\n")
+
+        class Republished(WordsFactory):
+            sources = (ResourceDefinition("raw/words.txt", source.as_uri(), sha256=hashlib.sha256(b"w\nx\ny\nz\n").hexdigest()),)
+
+        assert samples(Republished(connector).get_dataset_iterator({"split": "test"})[0]) == ["z"]
+
+    def test_resources_replaced_after_the_dataset_was_found_ready_are_an_error_not_data(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        kept: list[Resources] = []
+
+        class Keeping(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                kept.append(prepared)
+                return SequenceDatasetIterator([[split]])
+
+        Keeping(connector).get_dataset_iterator()
+        connector.set_resource("words/1.0.0/preprocessed/train.txt", b"other")
+
+        with pytest.raises(ResourceChangedError):
+            kept[0]["preprocessed/train.txt"]
+
+    def test_resources_replaced_while_they_are_opened_are_opened_again(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        words(connector).prepare()
+        opened: list[str] = []
+
+        class Raced(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                iterator: DatasetIteratorIF = super().open(split, prepared)
+                opened.append(samples(iterator)[0])
+                if len(opened) == 1:  # another process prepares again, right now
+                    connector.delete_resource("words/1.0.0/manifest.json")
+                    connector.set_resource("words/1.0.0/preprocessed/train.txt", b"other")
+                return iterator
+
+        iterator, _ = Raced(connector).get_dataset_iterator()
+
+        assert samples(iterator) == ["a", "b", "c"]
+        assert len(opened) > 1
+
+
+class TestVerifying:
+    def test_sources_that_were_not_kept_are_named_but_no_fault(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        words(connector).prepare()
+        connector.delete_resource("words/1.0.0/raw/words.txt")
+
+        (finding,) = words(connector).verify()
+
+        assert (finding.identifier, finding.problem, finding.is_fault) == ("words/1.0.0/raw/words.txt", "raw not kept", False)
+
+    @pytest.mark.parametrize("name", ["preprocessed/train.txt", "raw/words.txt"])
+    def test_one_flipped_bit_is_found_by_reading_every_byte(
+        self, words: type[WordsFactory], connector: FileStorageConnector, name: str
+    ) -> None:
+        words(connector).prepare()
+        path = Path(connector.root_path, "words/1.0.0", name)
+        data = bytearray(path.read_bytes())
+        data[1] ^= 4
+        path.write_bytes(data)
+
+        (finding,) = words(connector).verify()
+
+        assert finding.identifier == f"words/1.0.0/{name}"
+        assert "sha256" in finding.problem
+
+
+class TestResources:
+    @pytest.fixture
+    def resources(self, words: type[WordsFactory], connector: FileStorageConnector) -> Resources:
+        kept: list[Resources] = []
+
+        class Keeping(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                kept.append(prepared)
+                return SequenceDatasetIterator([[split]])
+
+        Keeping(connector).get_dataset_iterator()
+        return kept[0]
+
+    def test_they_are_a_mapping_of_the_authors_names(self, resources: Resources) -> None:
+        assert sorted(resources) == ["preprocessed/test.txt", "preprocessed/train.txt"]
+        assert "preprocessed/test.txt" in resources
+        assert "raw/words.txt" not in resources
+        assert resources.get("raw/words.txt") is None
+        with resources["preprocessed/test.txt"] as resource:
+            assert resource.read() == b"d"
+        assert resources.stat("preprocessed/test.txt").size == 1
+        with pickle.loads(pickle.dumps(resources))["preprocessed/test.txt"] as resource:
+            assert resource.read() == b"d"
+
+
+class TestCreating:
+    def creating(self, words: type[WordsFactory], make: Callable[[PreparedResources], object]) -> type[DatasetFactory]:
+        class Creating(words):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+                make(prepared)
+
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                return SequenceDatasetIterator([sorted(prepared)])
+
+        return Creating
+
+    @pytest.mark.parametrize(
+        ("name", "cause"),
+        [
+            *((name, MalformedIdentifierError) for name in ("../x", "", "nul")),
+            *((name, ConfigError) for name in ("raw/words.txt", "manifest.json", "raw/Words.txt", "raw", "raw/words.txt/x")),
+        ],
+    )
+    def test_a_name_outside_of_the_grammar_or_in_use_is_refused(
+        self, words: type[WordsFactory], connector: FileStorageConnector, name: str, cause: type[Exception]
+    ) -> None:
+        factory = self.creating(words, lambda prepared: prepared.create(name).__enter__())(connector)
+
+        with pytest.raises(PreparationError) as caught:
+            factory.prepare()
+
+        assert isinstance(caught.value.__cause__, cause)
+        assert not factory.is_ready()
+        with connector.get_resource("words/1.0.0/raw/words.txt") as resource:
+            assert resource.read() == WORDS
+
+    def test_a_resource_whose_writing_failed_can_be_created_again(
+        self, words: type[WordsFactory], connector: FileStorageConnector
+    ) -> None:
+        def make(prepared: PreparedResources) -> None:
+            for data in (None, b"right"):
+                try:
+                    with prepared.create("folder/x") as file:
+                        file.write(b"half")
+                        assert data is not None
+                        file.seek(0)
+                        file.truncate()
+                        file.write(data)
+                except AssertionError:
+                    assert "folder/x" not in prepared
+
+        factory = self.creating(words, make)(connector)
+
+        factory.prepare()
+
+        with connector.get_resource("words/1.0.0/folder/x") as resource:
+            assert resource.read() == b"right"
+        assert factory.verify() == []
+
+    def test_prepared_resources_stay_in_their_process(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+        with pytest.raises(PreparationError, match="send the raw resources") as caught:
+            self.creating(words, pickle.dumps)(connector).prepare()
+
+        assert isinstance(caught.value.__cause__, UnpicklableResourceError)
+
+
+class TestDeclaring:
+    """A wrong declaration is an error when the dataset is used, not when its module is imported."""
+
+    @pytest.mark.parametrize(
+        "attributes",
+        [
+            {"card": None},
+            *({"card": DatasetCard(name=name, version="1")} for name in ("", "a/b", "..", "nul")),
+            *({"card": DatasetCard(name="words", version=version)} for version in (" ", 1)),  # type: ignore[arg-type]
+            *({"splits": splits} for splits in ((), "train", ("train", "train"), ("train", 1), None)),
+            *({"sources": sources} for sources in (None, ["raw/words.txt"])),
+            *({"sources": [ResourceDefinition(name, "x")]} for name in ("/raw/words.txt", "../words.txt", "manifest.json")),
+            *({"sources": [ResourceDefinition(a, "x"), ResourceDefinition("raw/a", "y")]} for a in ("raw/a", "raw/A", "raw")),
+            *({"prepared_resources": names} for names in ("preprocessed/train.txt", ["raw/words.txt"], ["../x"])),
+            *({"open": wrong} for wrong in (DatasetFactory.open, lambda self: None, lambda self, split: None)),
+        ],
+    )
+    def test_a_wrong_declaration_is_refused(
+        self, words: type[WordsFactory], connector: FileStorageConnector, attributes: dict[str, Any]
+    ) -> None:
+        factory: DatasetFactory = type("Wrong", (words,), attributes)(connector)
+
+        with pytest.raises(ConfigError):
+            factory.get_dataset_iterator()
+
+    def test_names_of_existing_factories_stay_theirs(self) -> None:
+        theirs = {"raw_path", "preprocessed_path", "data_path", "resource_definitions", "check_exists"}
+        theirs |= {"_prepare", "_retrieve_raw", "_prepare_split", "_get_iterator", "_get_resource_id"}
+
+        assert theirs.isdisjoint(dir(DatasetFactory))

@@ -1,0 +1,143 @@
+"""A manifest says what it said when it was written, or nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.factories.journal import Journal, Step
+from data_stack.factories.manifest import Manifest, ResourceRecord, SourceRecord
+from data_stack.values.strict_json import seal_json
+
+MANIFEST = Manifest(
+    name="digits",
+    version="1.0.0",
+    factory="datastack_digits:DigitsFactory",
+    distribution="datastack-digits 1.0.0",
+    sources=(
+        SourceRecord(
+            "raw/digits.csv.gz", 57_523, "ab" * 32, "cd" * 16, verified=True, origin="https://example.org/digits.csv.gz"
+        ),
+        SourceRecord("raw/names.txt", None, None, None, verified=False, origin=None),
+    ),
+    prepared=(ResourceRecord("preprocessed/train.npy", 1_000, "01" * 32), ResourceRecord("preprocessed/test.npy", 0, "ef" * 32)),
+    adopted=False,
+    created="2026-11-21T10:30:00+00:00",
+)
+
+
+def fields() -> dict[str, Any]:
+    """The fields of a right manifest, to be made wrong."""
+    parsed: dict[str, Any] = json.loads(MANIFEST.to_json())
+    del parsed["digest"]
+    return parsed
+
+
+def test_a_manifest_survives_being_stored() -> None:
+    assert Manifest.from_json(MANIFEST.to_json()) == MANIFEST
+
+
+def test_a_manifest_of_the_format_before_is_read() -> None:
+    older = {name: value for name, value in fields().items() if name not in ("framework", "seconds")}
+
+    assert Manifest.from_json(seal_json({**older, "format": 1})) == MANIFEST
+
+
+def test_a_manifest_cut_short_anywhere_is_refused() -> None:
+    data = MANIFEST.to_json().rstrip()
+
+    for length in range(len(data)):
+        with pytest.raises(DatasetFileCorruptError):
+            Manifest.from_json(data[:length])
+
+
+def test_a_manifest_with_any_byte_changed_is_refused_or_means_the_same() -> None:
+    data = MANIFEST.to_json()
+
+    for position in range(len(data)):
+        for flipped_bits in (0x01, 0x20):
+            changed = bytearray(data)
+            changed[position] ^= flipped_bits
+            try:
+                assert Manifest.from_json(bytes(changed)) == MANIFEST
+            except DatasetFileCorruptError:
+                continue
+
+
+IDENTIFIERS = ["../../etc/passwd", "/etc/passwd", "a\0b", "con", "", "a/" * 300 + "a", "\ud800", {}, "preprocessed/test.npy"]
+RESOURCE: dict[str, list[Any]] = {
+    "identifier": IDENTIFIERS,
+    "size": [-1, 2**63, 10**4_000, True, None],
+    "sha256": [None, "AB" * 32, "ab" * 31],
+    "x": [1],
+}
+WRONG: dict[str, list[Any]] = {
+    "format": [1, 3, True],
+    "name": [None, "../other"],
+    "version": [1],
+    "distribution": [3],
+    "sources": [None, [[]]],
+    "prepared": ["preprocessed/train.npy", [{}]],
+    "adopted": [1],
+    "created": ["yesterday"],
+    "framework": [1],
+    "seconds": [-1, "1", True],
+    "unknown": [1],
+}
+
+
+def test_fields_missing_or_of_the_wrong_kind_are_refused_though_the_digest_is_right() -> None:
+    right: dict[str, Any] = fields()
+    first, *rest = right["prepared"]
+    wrong = [{**right, field: value} for field, values in WRONG.items() for value in values]
+    wrong += [{**right, "prepared": [{**first, field: value}, *rest]} for field, values in RESOURCE.items() for value in values]
+    wrong += [{name: value for name, value in right.items() if name != missing} for missing in right]
+
+    for each in wrong:
+        with pytest.raises(DatasetFileCorruptError):
+            Manifest.from_json(seal_json(each))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", b"null", b"[]", b"\xff\xfe", b"[" * 1_000_000, b'{"digest": NaN}', b'{"digest": "a", "digest": "b"}', b"\0" * 9],
+    ids=lambda data: data[:12].decode("latin-1"),
+)
+def test_other_bytes_are_neither_manifest_nor_journal(data: bytes) -> None:
+    with pytest.raises(DatasetFileCorruptError):
+        Manifest.from_json(data)
+    with pytest.raises(DatasetFileCorruptError):
+        Journal.from_json(data, "digits")
+
+
+@given(
+    data=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_any_sealed_json_is_refused_with_our_error(data: object) -> None:
+    with pytest.raises(DatasetFileCorruptError):
+        Manifest.from_json(seal_json({"format": 1, "name": data}))
+    with pytest.raises(DatasetFileCorruptError):
+        Journal.from_json(seal_json({"format": 1, "fingerprint": data}), "digits")
+
+
+def test_a_journal_survives_being_stored() -> None:
+    journal = Journal("ab" * 32, codes=("cd" * 32,)).with_step(Step("train", MANIFEST.prepared[:1], ("preparing@1",)))
+    journal = journal.with_step(Step("test", (), ())).with_step(Step("test", MANIFEST.prepared[1:2], (None,)))
+
+    assert Journal.from_json(journal.to_json(), "digits") == journal
+    assert [step.name for step in journal.steps] == ["train", "test"]
+
+
+@pytest.mark.parametrize(("name", "staged"), [("../other/manifest.json", None), ("a", "../other/a"), ("a", "manifest.json")])
+def test_a_journal_that_names_a_resource_outside_of_the_dataset_is_refused(name: str, staged: str | None) -> None:
+    journal = Journal("ab" * 32).with_step(Step("train", (ResourceRecord(name, 1, "ab" * 32),), (staged,)))
+
+    with pytest.raises(DatasetFileCorruptError):
+        Journal.from_json(journal.to_json(), "digits")

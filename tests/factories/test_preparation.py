@@ -1,0 +1,492 @@
+"""A preparation that fails goes on where it failed; what is complete is adopted; what is in use stays whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from plain_connector import PlainConnector, UnwritableConnector
+from sizes import FULL
+
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.exception import (
+    PreparationError,
+    RetrievalError,
+)
+from data_stack.factories import preparation
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
+
+SPLITS = ("train", "valid", "test")
+#: What happens in each step; not on the class, for what is set there belongs to the code that is resumed or not.
+HOOKS: dict[str, Callable[[str], None]] = {}
+DONE: list[str] = []
+ALL = [f"preprocessed/{split}.json" for split in SPLITS]
+
+
+class Interrupted(Exception):
+    """What goes wrong in an author's code."""
+
+
+class NumbersFactory(DatasetFactory):
+    """Three splits, a step each; the hook ``"before"`` is called with each step's name and may raise."""
+
+    card = DatasetCard(name="numbers", version="1.0.0")
+    splits = SPLITS
+    factor: ClassVar[int] = 1
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        for split in prepared.steps(self.splits):
+            with raw[f"raw/{split}.txt"] as source:
+                values = [self.factor * int(value) for value in source.read().split()]
+            with prepared.create(f"preprocessed/{split}.json") as file:
+                file.write(json.dumps(values)[:3].encode())
+                HOOKS["before"](split)
+                file.write(json.dumps(values)[3:].encode())
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        with prepared[f"preprocessed/{split}.json"] as resource:
+            return SequenceDatasetIterator([json.loads(resource.read())])
+
+
+def contents(split: str) -> bytes:
+    return " ".join(str(100 * SPLITS.index(split) + i) for i in range(50)).encode()
+
+
+def samples(factory: DatasetFactory, split: str) -> list[Any]:
+    iterator, _ = factory.get_dataset_iterator({"split": split})
+    return [iterator[i][0] for i in range(len(iterator))]
+
+
+def expected(split: str, factor: int = 1) -> list[int]:
+    return [factor * int(value) for value in contents(split).split()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    for split in SPLITS:
+        folder.joinpath(f"{split}.txt").write_bytes(contents(split))
+    return folder
+
+
+@pytest.fixture
+def numbers(folder: Path) -> type[NumbersFactory]:
+    class SourcedNumbersFactory(NumbersFactory):
+        sources = tuple(
+            ResourceDefinition(
+                f"raw/{split}.txt", (folder / f"{split}.txt").as_uri(), sha256=hashlib.sha256(contents(split)).hexdigest()
+            )
+            for split in SPLITS
+        )
+
+    HOOKS["before"] = lambda split: None
+    return SourcedNumbersFactory
+
+
+@pytest.fixture
+def connector(tmp_path: Path) -> FileStorageConnector:
+    return FileStorageConnector(tmp_path / "store")
+
+
+def failing_at(failing: str, done: list[str], error: BaseException) -> Callable[[str], None]:
+    def before(split: str) -> None:
+        if split == failing:
+            raise error
+        done.append(split)
+
+    return before
+
+
+class TestResuming:
+    @pytest.mark.parametrize("failing", SPLITS if FULL else ["valid"])
+    def test_it_goes_on_at_the_step_that_was_interrupted(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, folder: Path, failing: str
+    ) -> None:
+        first: list[str] = []
+        HOOKS["before"] = failing_at(failing, first, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            numbers(connector).prepare()
+        for path in folder.iterdir():
+            path.unlink()  # nothing may be fetched twice
+        second: list[str] = []
+        HOOKS["before"] = failing_at("", second, Interrupted("no"))
+
+        report = numbers(connector).prepare()
+
+        assert first + second == list(SPLITS)
+        assert [name for name, _ in report.steps] == ["retrieve", *second, "preprocess"]
+        assert not report.already_ready
+        assert all(samples(numbers(connector), split) == expected(split) for split in SPLITS)
+        assert not connector.has_resource("numbers/1.0.0/journal.json")
+
+    def test_the_error_names_dataset_and_step_and_has_the_cause(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        HOOKS["before"] = failing_at("valid", [], Interrupted("the cause"))
+
+        with pytest.raises(PreparationError) as caught:
+            numbers(connector).get_dataset_iterator()
+
+        assert isinstance(caught.value.__cause__, Interrupted)
+        for part in (
+            "'numbers' 1.0.0",
+            "step 'valid'",
+            "Interrupted: the cause",
+            "The retrieved sources are kept, and nothing else",
+            "Fix the cause and prepare it again (data-stack prepare numbers)",
+        ):
+            assert part in str(caught.value)
+        assert "keep-steps" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            # Same size, other bytes, and no note of the store's about them: only reading tells.
+            lambda store, path: path.write_bytes(path.read_bytes()[::-1]),
+            lambda store, path: store.set_resource("numbers/1.0.0/preprocessed/valid.json", path.read_bytes()[::-1]),
+            lambda store, path: store.delete_resource("numbers/1.0.0/preprocessed/valid.json"),
+            lambda store, path: path.write_bytes(b""),
+        ],
+        ids=["overwritten", "replaced", "deleted", "emptied"],
+    )
+    def test_a_step_whose_resource_was_harmed_since_is_done_again(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, harm: Callable[[StorageConnector, Path], object]
+    ) -> None:
+        HOOKS["before"] = failing_at("test", [], KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            numbers(connector).prepare()
+        harm(connector, Path(connector.root_path, "numbers/1.0.0/preprocessed/valid.json"))
+        done: list[str] = []
+        HOOKS["before"] = failing_at("", done, Interrupted("no"))
+
+        numbers(connector).prepare()
+
+        assert done == ["valid", "test"]
+        assert samples(numbers(connector), "valid") == expected("valid")
+
+    def test_a_third_partys_store_without_deletion_resumes_too(self, numbers: type[NumbersFactory], tmp_path: Path) -> None:
+        store = PlainConnector(tmp_path / "plain")
+        first: list[str] = []
+        HOOKS["before"] = failing_at("test", first, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            numbers(store).prepare()
+        second: list[str] = []
+        HOOKS["before"] = failing_at("", second, Interrupted("no"))
+
+        numbers(store).prepare()
+
+        assert first + second == list(SPLITS)
+        assert numbers(store).prepare().already_ready
+
+    def test_a_preprocessing_that_makes_nothing_is_an_error(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        factory: DatasetFactory = type("Idle", (numbers,), {"preprocess": lambda self, raw, prepared: None})(connector)
+
+        with pytest.raises(PreparationError, match="created nothing"):
+            factory.prepare()
+
+
+class TestCode:
+    """The issue's case: a step that was done by code that has changed since is not published."""
+
+    def program(self, folder: Path, label: str, test: str) -> None:
+        folder.joinpath("plugin.py").write_text(
+            "from data_stack.factories.declarative import DatasetCard, DatasetFactory\n"
+            "from data_stack.dataset.iterator import SequenceDatasetIterator\n"
+            "class Labels(DatasetFactory):\n"
+            "    card = DatasetCard(name='labels', version='1')\n"
+            "    splits = ('train', 'test')\n"
+            "    def preprocess(self, raw, prepared):\n"
+            "        for split in prepared.steps(self.splits):\n"
+            f"            if split == 'test': {test}\n"
+            "            with prepared.create(split) as file:\n"
+            f"                file.write({label!r}.encode())\n"
+            "    def open(self, split, prepared):\n"
+            "        return SequenceDatasetIterator([[prepared[split].read().decode()]])\n"
+        )
+
+    def run(self, folder: Path, *arguments: str) -> tuple[int, str]:
+        """Prepare in a process of its own; what it prints: the sample of ``train``."""
+        program = (
+            "import sys; from plugin import Labels; from data_stack.io.storage_connectors import FileStorageConnector\n"
+            "labels = Labels(FileStorageConnector('store')); labels.prepare(keep_steps='keep' in sys.argv)\n"
+            "print(labels.get_dataset_iterator()[0][0][0])"
+        )
+        done = subprocess.run([sys.executable, "-c", program, *arguments], cwd=folder, capture_output=True, text=True)
+        return done.returncode, done.stdout.strip() + done.stderr
+
+    @pytest.mark.parametrize("end", ["raise RuntimeError", "import os; os._exit(9)"], ids=["raised", "died"])
+    def test_a_step_of_code_that_has_changed_since_is_done_again(self, tmp_path: Path, end: str) -> None:
+        self.program(tmp_path, "wrong", end)
+        assert self.run(tmp_path)[0] != 0
+        self.program(tmp_path, "right", "pass")
+
+        assert self.run(tmp_path)[1].startswith("right")
+
+    def test_a_step_is_taken_over_where_the_author_asks_for_it(self, tmp_path: Path) -> None:
+        self.program(tmp_path, "old", "raise RuntimeError")
+        code, said = self.run(tmp_path, "keep")
+        assert code != 0
+        assert "all finished steps and shards are kept" in said
+        assert said.index("Fix the cause") < said.index("--keep-steps")
+        assert "mixes" not in said
+        self.program(tmp_path, "new", "pass")
+        code, said = self.run(tmp_path, "keep")
+
+        assert (code, said[:3]) == (0, "old")
+        assert "dataset 'labels' mixes results of different code: keep_steps kept 'train'." in said
+        assert "data-stack prepare labels --again" in said
+
+    def test_after_an_exception_of_the_authors_code_nothing_of_the_attempt_is_kept_but_the_sources(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        first: list[str] = []
+        HOOKS["before"] = failing_at("test", first, Interrupted("no"))
+        with pytest.raises(PreparationError, match="The retrieved sources are kept, and nothing else"):
+            numbers(connector).prepare()
+        left = connector.list_resources()
+        second: list[str] = []
+        HOOKS["before"] = failing_at("", second, Interrupted("no"))
+
+        numbers(connector).prepare()
+
+        assert (first, second) == (["train", "valid"], list(SPLITS))
+        assert not [name for name in left if "preprocessed" in name]
+        assert [name for name in left if "raw" in name]
+
+    def test_what_is_ready_is_prepared_anew_when_asked_for_and_stays_in_use_until_then(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, folder: Path
+    ) -> None:
+        numbers(connector).prepare()
+        for path in folder.iterdir():
+            path.unlink()  # the sources are kept
+        numbers.factor = 3
+        assert numbers(connector).prepare().already_ready
+        HOOKS["before"] = failing_at("test", [], Interrupted("no"))
+        with pytest.raises(PreparationError):
+            numbers(connector).prepare(again=True)
+        assert samples(numbers(connector), "train") == expected("train")
+        HOOKS["before"] = lambda split: None
+
+        report = numbers(connector).prepare(again=True)
+
+        assert not report.already_ready
+        assert samples(numbers(connector), "train") == expected("train", 3)
+
+
+class TestOpening:
+    """What cannot be opened is not ready."""
+
+    def broken(self, numbers: type[NumbersFactory], how: str) -> type[NumbersFactory]:
+        class Unread(SequenceDatasetIterator):
+            def __getitem__(self, index: Any) -> Any:
+                if index == len(self) - 1:
+                    raise ZeroDivisionError("the last one")
+                return super().__getitem__(index)
+
+        class Broken(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                opened: DatasetIteratorIF = super().open(split, prepared)
+                if split != "valid":
+                    return opened
+                if how == "raises":
+                    raise KeyError("column")
+                return Unread([list(range(3))])
+
+        return Broken
+
+    @pytest.mark.parametrize(("how", "cause"), [("raises", KeyError), ("unread", ZeroDivisionError)])
+    def test_the_error_names_the_split_and_its_cause_and_nothing_is_ready(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, how: str, cause: type[Exception]
+    ) -> None:
+        factory = self.broken(numbers, how)(connector)
+
+        with pytest.raises(PreparationError, match=f"split 'valid' cannot be opened.*{cause.__name__}") as caught:
+            factory.prepare()
+
+        assert isinstance(caught.value.__cause__, cause)
+        assert not factory.is_ready()
+
+
+class TestReplacingAnEarlierVersion:
+    """Of a dataset that keeps no versions, as the original stored them."""
+
+    def test_sources_that_are_opened_as_they_are_are_not_served_as_the_version_they_replaced(
+        self, folder: Path, tmp_path: Path
+    ) -> None:
+        class Raw(DatasetFactory):
+            card = DatasetCard(name="raw", version="1", keeps_versions=False)
+            splits = ("all",)
+            sources: ClassVar[Sequence[ResourceDefinition]] = (ResourceDefinition("a.txt", (folder / "train.txt").as_uri()),)
+
+            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+                return SequenceDatasetIterator([prepared["a.txt"].read().split()])
+
+        class NewerRaw(Raw):
+            card = DatasetCard(name="raw", version="2", keeps_versions=False)
+            sources = (
+                ResourceDefinition(
+                    "a.txt", (folder / "newer.txt").as_uri(), sha256=hashlib.sha256(contents("train")[::-1]).hexdigest()
+                ),
+                ResourceDefinition("b.txt", (folder / "missing.txt").as_uri()),
+            )
+
+        folder.joinpath("newer.txt").write_bytes(contents("train")[::-1])
+        store = PlainConnector(tmp_path / "plain")  # keeps no digests: only the manifest tells the versions apart
+        Raw(store).prepare()
+        with pytest.raises(RetrievalError):
+            NewerRaw(store).prepare()
+
+        assert store.get_resource("raw/a.txt").read() == contents("train")[::-1]
+        assert not Raw(store).is_ready()
+
+
+class TestAdopting:
+    @pytest.fixture
+    def adopting(self, numbers: type[NumbersFactory]) -> type[NumbersFactory]:
+        class AdoptingNumbersFactory(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            card = DatasetCard(name="numbers", version="1.0.0", keeps_versions=False)
+            prepared_resources = ALL
+
+        return AdoptingNumbersFactory
+
+    @pytest.fixture
+    def legacy(self, tmp_path: Path) -> FileStorageConnector:
+        """A store as the original left it: prepared files, and nothing else."""
+        folder = tmp_path / "legacy"
+        for split in SPLITS:
+            path = folder / f"numbers/preprocessed/{split}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps([-1, -2]))
+        return FileStorageConnector(folder)
+
+    def test_a_complete_store_without_manifest_is_used_as_it_is_and_the_log_says_so(
+        self, adopting: type[NumbersFactory], legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level(logging.INFO, "data_stack"):
+            report = adopting(legacy).prepare()
+
+        assert (report.adopted, report.already_ready) == (True, False)
+        assert samples(adopting(legacy), "valid") == [-1, -2]
+        assert "adopted" in caplog.text
+        manifest = adopting(legacy).manifest()
+        assert manifest is not None
+        assert manifest.adopted
+        assert [record.size for record in manifest.prepared] == [8, 8, 8]
+        assert not any(source.verified for source in manifest.sources)
+        assert [finding.problem for finding in adopting(legacy).verify() if finding.is_fault] == []
+        assert adopting(legacy).prepare().already_ready
+
+    @pytest.mark.parametrize("damage", [b"", b"[-1, "])
+    def test_a_damaged_store_is_prepared_again_and_the_log_says_so(
+        self, adopting: type[NumbersFactory], legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture, damage: bytes
+    ) -> None:
+        Path(legacy.root_path, "numbers/preprocessed/test.json").write_bytes(damage)
+
+        with caplog.at_level(logging.INFO, "data_stack"):
+            assert samples(adopting(legacy), "train") == expected("train")
+
+        assert "damaged" in caplog.text
+        assert samples(adopting(legacy), "test") == expected("test")
+
+    def test_an_interrupted_preparation_is_not_taken_for_a_complete_store(
+        self, adopting: type[NumbersFactory], connector: FileStorageConnector
+    ) -> None:
+        class Late(adopting):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+                for split in self.splits:  # no steps: the journal stays empty
+                    with prepared.create(f"preprocessed/{split}.json") as file:
+                        file.write(b"[0]")
+                raise Interrupted("everything is there, but not right")
+
+        with pytest.raises(PreparationError):
+            Late(connector).prepare()
+
+        assert samples(adopting(connector), "train") == expected("train")
+        manifest = adopting(connector).manifest()
+        assert manifest is not None
+        assert not manifest.adopted
+
+    def test_a_store_that_cannot_be_written_is_used_without_a_manifest_and_the_log_says_so(
+        self, adopting: type[NumbersFactory], legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        factory = adopting(UnwritableConnector(Path(legacy.root_path)))
+
+        with caplog.at_level(logging.INFO, "data_stack"):
+            assert samples(factory, "train") == [-1, -2]
+            assert samples(factory, "test") == [-1, -2]
+
+        assert caplog.text.count("used without one") == 1
+        assert factory.is_ready()
+        manifest = factory.manifest()
+        assert manifest is not None
+        assert manifest.adopted
+        assert not legacy.has_resource("numbers/manifest.json")
+        assert [finding for finding in factory.verify() if finding.is_fault] == []
+
+
+class TestBesideOthers:
+    def test_an_overtaken_preparation_stops_and_uses_the_other(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        started: list[str] = []
+
+        class Overtaken(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+                for split in self.splits:
+                    started.append(split)
+                    try:
+                        with prepared.create(f"preprocessed/{split}.json") as file:
+                            file.write(b"[0]")
+                            if split == "train":  # meanwhile, a process that never heard of leases:
+                                numbers(FreeConnector(connector.root_path)).prepare()
+                    except Exception as error:  # an author may be careless
+                        raise AssertionError("being overtaken is no error of the author's") from error
+
+        with caplog.at_level(logging.INFO, "data_stack"):
+            got = samples(Overtaken(connector), "train")
+
+        assert (got, started) == (expected("train"), ["train"])
+        assert "another process has prepared it" in caplog.text
+
+    def test_a_lease_that_is_not_given_back_is_waited_for_no_longer_than_told(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with connector.lease("numbers/1.0.0/manifest.json") as lease:
+            assert lease.acquire()
+            report = numbers(connector).prepare(lease_timeout_seconds=0.2)
+
+        assert not report.already_ready
+        assert "another process" in caplog.text
+        assert samples(numbers(connector), "test") == expected("test")
+
+    def test_a_process_that_keeps_overwriting_the_dataset_is_an_error(
+        self, numbers: type[NumbersFactory], connector: FileStorageConnector, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(preparation, "_ATTEMPTS", 2)  # it waits in between
+
+        class Vandalised(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
+            def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+                super().preprocess(raw, prepared)
+                connector.set_resource("numbers/1.0.0/preprocessed/train.json", b"[0]")
+
+        with pytest.raises(PreparationError, match=r"what else writes below 'numbers/1\.0\.0'"):
+            Vandalised(connector).prepare()
+        assert not Vandalised(connector).is_ready()
+
+
+class FreeConnector(FileStorageConnector):
+    """A file store whose leases are always free."""
+
+    lease = StorageConnector.lease

@@ -1,0 +1,105 @@
+"""A prepared store that something else copied, edited or damaged is noticed at its next use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.io.storage_connectors import FileStorageConnector
+
+RIGHT = b"0123456789" * 100
+
+
+class Factory(DatasetFactory):
+    """A thousand bytes, each a sample."""
+
+    card = DatasetCard(name="bytes", version="1")
+    splits = ("all",)
+    n_prepared = 0
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        Factory.n_prepared += 1
+        with prepared.create("preprocessed/data") as file:
+            file.write(RIGHT)
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        with prepared["preprocessed/data"] as resource:
+            return SequenceDatasetIterator([list(resource.read())])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "store"
+    Factory(FileStorageConnector(root)).prepare()
+    Factory.n_prepared = 0
+    return root
+
+
+def samples(root: Path) -> bytes:
+    iterator, _ = Factory(FileStorageConnector(root)).get_dataset_iterator()
+    return bytes(value for (value,) in iterator)
+
+
+@pytest.mark.parametrize("position", [0, 499, 999])
+def test_a_flipped_bit_is_never_served_but_made_anew(root: Path, position: int) -> None:
+    with open(root / "bytes/1/preprocessed/data", "r+b") as file:
+        file.seek(position)
+        file.write(bytes([RIGHT[position] ^ 1]))
+
+    assert not Factory(FileStorageConnector(root)).is_ready()
+    assert samples(root) == RIGHT
+    assert Factory.n_prepared == 1
+    assert Factory(FileStorageConnector(root)).verify() == []
+
+
+def test_bytes_swapped_for_others_of_the_same_length_are_made_anew(root: Path) -> None:
+    (root / "other").write_bytes(b"x" * 1000)
+    os.replace(root / "other", root / "bytes/1/preprocessed/data")
+
+    assert samples(root) == RIGHT
+
+
+def test_a_copied_store_is_known_again_by_reading_each_byte_once(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    assert samples(copy) == RIGHT
+    notes = {path: path.stat().st_mtime_ns for path in (copy / ".data_stack/digests").rglob("*") if path.is_file()}
+
+    assert samples(copy) == RIGHT
+
+    # nothing had to be noted a second time, so nothing was read in full again
+    assert notes == {path: path.stat().st_mtime_ns for path in (copy / ".data_stack/digests").rglob("*") if path.is_file()}
+    assert Factory.n_prepared == 0
+
+
+@pytest.mark.parametrize("name", ["bytes/1/manifest.json", "bytes/1/preprocessed/data"])
+@pytest.mark.parametrize("size", [0, 10, 5000])
+def test_a_resource_that_was_cut_or_grew_is_made_anew(root: Path, name: str, size: int) -> None:
+    os.truncate(root / name, size)
+
+    assert not Factory(FileStorageConnector(root)).is_ready()
+    assert samples(root) == RIGHT
+    assert Factory.n_prepared == 1
+    assert Factory(FileStorageConnector(root)).verify() == []
+
+
+def test_a_dataset_with_a_flipped_bit_in_its_manifest_is_not_ready(root: Path) -> None:
+    path = root / "bytes/1/manifest.json"
+    data = bytearray(path.read_bytes())
+    data[20] ^= 1
+    path.write_bytes(data)
+
+    assert not Factory(FileStorageConnector(root)).is_ready()
+    assert samples(root) == RIGHT
+
+
+def test_a_store_without_its_records_is_as_good(root: Path) -> None:
+    shutil.rmtree(root / ".data_stack")
+
+    assert samples(root) == RIGHT
+    assert Factory.n_prepared == 0

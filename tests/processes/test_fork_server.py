@@ -1,0 +1,243 @@
+"""Processes are forks of a server that holds imports: they are as this process is now, and end with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from process_census import is_running, until
+
+from data_stack.processes import fork_server
+from data_stack.processes.fork_server import ForkedProcess, hold
+
+HERE = "tests.util.test_fork_server"
+
+
+def say_what_it_is(descriptor: int) -> None:
+    facts = [os.environ.get("COLOUR"), os.environ.get("SHAPE"), os.getcwd(), sys.path[-1], random.random(), np.random.random()]
+    os.write(descriptor, json.dumps(facts).encode())
+
+
+def print_and_exit(status: int) -> None:
+    os.write(1, b"to standard output")
+    os._exit(status)
+
+
+def sleep() -> None:
+    signal.pause()
+
+
+def fail() -> None:
+    raise ValueError("it failed")
+
+
+def facts_of_a_process() -> list[Any]:
+    ours, theirs = socket.socketpair()
+    with ours, ours.makefile("rb") as facts:
+        with theirs:
+            process = ForkedProcess(f"{HERE}:say_what_it_is", [], [theirs.fileno()])
+        told = facts.read()
+    assert process.wait(30) == 0
+    return list(json.loads(told))
+
+
+def test_a_process_has_the_environment_folder_and_path_of_now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLOUR", "red")
+    monkeypatch.setenv("SHAPE", "round")
+    assert facts_of_a_process()[:2] == ["red", "round"]
+    server = fork_server._server
+
+    monkeypatch.setenv("COLOUR", "blue")
+    monkeypatch.delenv("SHAPE")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, "/far/away"])
+
+    assert facts_of_a_process()[:4] == ["blue", None, str(tmp_path), "/far/away"]
+    assert fork_server._server is server
+
+
+def test_a_variable_that_libraries_read_at_import_starts_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = ForkedProcess(f"{HERE}:sleep")
+    server = fork_server._server
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    hold([])
+
+    assert fork_server._server is not server
+    assert running.poll() is None  # it keeps its server
+    running.kill()
+    assert running.wait(30) == -signal.SIGKILL
+
+
+def test_large_variables_arrive_and_leave_other_processes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = ForkedProcess(f"{HERE}:sleep")
+
+    for name in ("COLOUR", "SHAPE"):
+        monkeypatch.setenv(name, name * 20_000)
+
+    assert facts_of_a_process()[:2] == ["COLOUR" * 20_000, "SHAPE" * 20_000]
+    assert running.poll() is None
+    monkeypatch.setattr(fork_server, "_server", None)
+    monkeypatch.setenv("SHAPE", "round" * 40_000)  # more than Linux accepts for a new program
+    assert facts_of_a_process()[1] == "round" * 40_000
+
+
+def test_each_process_draws_other_global_random_numbers() -> None:
+    hold(["numpy.random"])
+    drawn = [facts_of_a_process()[4:] for _ in range(3)]
+
+    assert len({python for python, _ in drawn}) == len({numpy for _, numpy in drawn}) == 3
+
+
+def test_how_a_process_ended_is_told() -> None:
+    with tempfile.TemporaryFile() as output:
+        process = ForkedProcess(f"{HERE}:print_and_exit", [7], output=output)
+        assert process.wait(30) == 7
+        output.seek(0)
+        assert output.read() == b"to standard output"
+    assert process.poll() == 7
+
+    running = ForkedProcess(f"{HERE}:sleep")
+    with pytest.raises(TimeoutError, match=r"still runs after 0\.05 s"):
+        running.wait(0.05)
+    running.kill()
+    assert running.wait(30) == -signal.SIGKILL
+    running.kill()  # twice is fine
+
+
+def test_an_error_is_printed_and_gives_status_1(capfd: pytest.CaptureFixture[str]) -> None:
+    assert ForkedProcess(f"{HERE}:fail").wait(30) == 1
+    assert "ValueError: it failed" in capfd.readouterr().err
+
+
+def test_after_the_server_was_killed_another_one_starts() -> None:
+    running = ForkedProcess(f"{HERE}:sleep")
+    assert fork_server._server is not None
+
+    os.kill(fork_server._server.pid, signal.SIGKILL)
+
+    assert running.wait(30) == -signal.SIGKILL  # the processes end with it
+    assert ForkedProcess(f"{HERE}:print_and_exit", [3], output=sys.__stderr__).wait(30) == 3
+
+
+def test_a_module_that_cannot_be_imported_is_left_out() -> None:
+    hold(["data_stack.no_such_module", f"{HERE}"])
+
+    assert facts_of_a_process()[2] == os.getcwd()
+
+
+def test_a_process_starts_where_the_current_folder_was_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+    assert ForkedProcess("os:_exit", [5]).wait(30) == 5
+
+
+def test_processes_end_with_a_process_that_is_killed() -> None:
+    program = f"""
+import signal
+from data_stack.processes.fork_server import ForkedProcess
+print(ForkedProcess("{HERE}:sleep").pid, flush=True)
+signal.pause()
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment) as script:
+        assert script.stdout is not None
+        pid = int(script.stdout.readline())
+        assert is_running(pid)
+        script.kill()
+
+    assert until(lambda: not is_running(pid), seconds=30)
+
+
+IN_A_SIGNAL_HANDLER = f"""
+import gc, os, signal, sys, threading, time
+from data_stack.processes import fork_server
+from data_stack.processes.fork_server import ForkedProcess, hold
+
+class Owner:
+    def __init__(self):
+        self.cycle, self.process = self, ForkedProcess("{HERE}:sleep")
+    def __del__(self):
+        self.process.kill()
+        print("status", self.process.wait(30), flush=True)
+
+def collect():
+    gc.collect()
+
+def fork():
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+
+def start():
+    print("status", ForkedProcess("os:_exit", [4]).wait(30), flush=True)
+
+gc.disable()
+Owner()
+server = fork_server._server.pid
+os.kill(server, signal.SIGSTOP)
+
+def handle(*_):
+    is_waiting = sys._getframe(1).f_code.co_name in ("_is_readable", "connect", "_start", "_running_server")
+    os.kill(server, signal.SIGCONT)
+    {{what}}()
+    print("handled", is_waiting, flush=True)
+
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, 0.5)
+print("status", ForkedProcess("os:_exit", [3]).wait(30), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "printed"),
+    [
+        ("fork", ["handled True", "status 3"]),
+        ("collect", ["status -9", "handled True", "status 3"]),
+        ("start", ["status 4", "handled True", "status 3"]),
+    ],
+)
+def test_a_signal_handler_may_fork_end_and_start_processes_while_one_is_starting(what: str, printed: list[str]) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    program = IN_A_SIGNAL_HANDLER.format(what=what)
+
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=50, check=False
+    )
+
+    assert result.stdout.splitlines()[: len(printed)] == printed, result.stderr
+
+
+def test_a_stopped_server_is_said_and_another_one_takes_its_place(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = ForkedProcess(f"{HERE}:sleep")
+    server = fork_server._server
+    assert server is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    monkeypatch.setattr(fork_server, "_QUIET_SECONDS", 0.1)
+    monkeypatch.setattr(fork_server, "_ANSWER_SECONDS", 0.3)
+
+    try:
+        assert ForkedProcess("os:_exit", [5]).wait(30) == 5
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+
+    assert f"process {server.pid}, does not answer" in caplog.text
+    assert fork_server._server is not server
+    assert running.poll() is None
+    running.kill()
+    assert running.wait(30) == -signal.SIGKILL

@@ -1,0 +1,248 @@
+"""What no digest vouches for is parsed in another process first: a crash, a hang or a flood of memory there is an error here."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from process_census import children, until
+from sizes import sized
+
+from data_stack.exception import DatasetFileCorruptError, StorageError
+from data_stack.formats.hdf5 import HDF5DatasetIterator
+from data_stack.io.positional import PositionalFile, check_apart
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.processes.isolation import run_apart
+
+HERE = "tests.util.test_isolation"
+DATA = bytes(range(256)) * 1000
+
+
+def add_up(file: Any, factor: int) -> dict[str, int]:
+    file.seek(0)
+    return {"sum": factor * sum(file.read()), "pid": os.getpid()}
+
+
+def crash(file: Any) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def hang(file: Any) -> None:
+    while True:
+        pass
+
+
+def read_for_ever(file: Any) -> None:
+    while True:
+        with contextlib.suppress(Exception):  # as libhdf5's callbacks do
+            file.seek(0)
+            file.read(100)
+
+
+def flood(file: Any) -> None:
+    held = [bytearray(64 << 20) for _ in range(100)]
+    del held
+
+
+def write(file: Any, path: str) -> None:
+    with open(path, "wb") as opened:
+        opened.write(b"x")
+
+
+def read_all(file: Any) -> int:
+    return len(file.read())
+
+
+def refuse(file: Any) -> None:
+    raise DatasetFileCorruptError(f"{file.name} is a song")
+
+
+def apart(function: str, *arguments: Any, seconds: float = 5.0, **kwargs: Any) -> Any:
+    return run_apart(
+        f"{HERE}:{function}",
+        arguments,
+        name="song.h5",
+        size=len(DATA),
+        read_at=kwargs.get("read_at", lambda offset, size: DATA[offset : offset + size]),
+        seconds=seconds,
+    )
+
+
+def test_a_function_reads_the_bytes_in_another_process() -> None:
+    result = apart("add_up", 2)
+
+    assert result["sum"] == 2 * sum(DATA)
+    assert result["pid"] != os.getpid()
+
+
+@pytest.mark.parametrize("function", ["crash", "hang"])
+def test_what_crashes_or_hangs_there_is_an_error_that_names_the_file(function: str) -> None:
+    with pytest.raises(DatasetFileCorruptError, match=r"'song.h5' cannot be read: .* crashed, or took more than 1 s"):
+        apart(function, seconds=1.0)
+
+    assert apart("read_all") == len(DATA)  # the next run works
+
+
+def test_the_processor_time_of_reading_for_it_counts() -> None:
+    spans: list[float] = []
+
+    def read_slowly(offset: int, size: int) -> bytes:
+        begin = time.thread_time()
+        while time.thread_time() < begin + 0.05:
+            pass
+        spans.append(time.thread_time() - begin)
+        return DATA[offset : offset + size]
+
+    with pytest.raises(DatasetFileCorruptError, match=r"took more than 1 s of processor time"):
+        apart("read_for_ever", seconds=1.0, read_at=read_slowly)
+
+    assert sum(spans[:-1]) < 1.0
+
+
+def test_the_process_ends_with_the_run_even_if_it_ignores_errors_of_reading() -> None:
+    before = children()
+
+    def fail(offset: int, size: int) -> bytes:
+        raise StorageError("the store burned down")
+
+    with pytest.raises(StorageError):
+        apart("read_for_ever", seconds=1000.0, read_at=fail)
+
+    assert until(lambda: children() == before, seconds=30)
+
+
+@pytest.mark.full
+def test_what_floods_memory_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA_STACK_MAX_REQUEST_BYTES", str(1 << 30))
+    program = (
+        "from tests.util.test_isolation import apart\n"
+        "try: apart('flood')\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+
+    done = run_python(program)  # the helper inherits it
+
+    assert done.stdout.startswith("DatasetFileCorruptError 'song.h5' needs more than 1,073,741,824 bytes of memory")
+
+
+def test_nothing_can_be_written_there(tmp_path: Any) -> None:
+    with pytest.raises(DatasetFileCorruptError):
+        apart("write", str(tmp_path / "file"))
+
+    assert not (tmp_path / "file").exists() or not (tmp_path / "file").stat().st_size
+
+
+def test_an_error_of_ours_comes_back_with_its_words() -> None:
+    with pytest.raises(DatasetFileCorruptError, match=r"song\.h5 is a song"):
+        apart("refuse")
+
+
+def test_a_store_that_fails_meanwhile_says_so_itself() -> None:
+    def fail(offset: int, size: int) -> bytes:
+        raise StorageError("the store burned down")
+
+    with pytest.raises(StorageError, match="burned down"):
+        apart("read_all", read_at=fail)
+
+
+def test_threads_and_forks_read_apart_at_once() -> None:
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(apart("read_all"))) for _ in range(sized(3, 8))]
+    for thread in threads:
+        thread.start()
+    pid = os.fork()  # while they read
+    if pid == 0:
+        is_read = False
+        try:
+            is_read = apart("read_all") == len(DATA)
+        finally:
+            os._exit(0 if is_read else 1)  # this process must not run the tests again
+    for thread in threads:
+        thread.join()
+
+    assert os.waitpid(pid, 0)[1] == 0
+    assert found == [len(DATA)] * len(threads)
+
+
+def test_the_helper_ends_with_the_process_that_started_it() -> None:
+    program = "from tests.util.test_isolation import apart; print(apart('add_up', 1)['pid'])"
+    done = run_python(program)
+
+    for _ in range(100):
+        if not _is_there(int(done.stdout)):
+            break
+        time.sleep(0.1)
+
+    assert not _is_there(int(done.stdout))
+    assert done.stderr == ""
+
+
+def run_python(program: str) -> subprocess.CompletedProcess[str]:
+    """Another Python with this one's path, where no warning is given."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-W", "error", "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def hdf5_file() -> io.BytesIO:
+    file = io.BytesIO()
+    with h5py.File(file, "w") as root:
+        root.create_dataset("x", data=np.arange(20), chunks=(5,), compression="gzip")
+        root.create_dataset("text", data=["a", "bc"] * 10)
+    return file
+
+
+def functions_run_apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Those from now on, as they are run."""
+    asked: list[str] = []
+
+    def note(function: str, arguments: Sequence[Any], **facts: Any) -> None:
+        asked.append(function)
+        run_apart(function, arguments, **facts)
+
+    monkeypatch.setattr("data_stack.io.positional.run_apart", note)
+    return asked
+
+
+def test_hdf5_is_looked_through_apart_unless_its_store_has_a_digest_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = functions_run_apart(monkeypatch)
+    store = InMemoryStorageConnector()
+    store.set_resource("x.h5", [hdf5_file().getvalue()])
+
+    with store.get_resource("x.h5") as resource:
+        vouched = HDF5DatasetIterator(resource, ["x", "text"])[3]
+    n_asked = len(asked)
+    unknown = HDF5DatasetIterator(StreamedResource("x.h5", hdf5_file()), ["x", "text"])[3]
+
+    assert vouched == unknown == (3, "bc")
+    assert n_asked == 0
+    assert asked == ["data_stack.formats.hdf5:_look_through"]
+
+
+def test_isolation_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = functions_run_apart(monkeypatch)
+    monkeypatch.setenv("DATA_STACK_ISOLATION", "off")
+
+    check_apart(PositionalFile(io.BytesIO(b"x")), f"{HERE}:crash", [])
+
+    assert asked == []

@@ -1,0 +1,632 @@
+"""A recipe leads back to the stack that it describes, and runs nothing that is not allowed."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from data_stack.dataset.factory import BaseDatasetFactory
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from layer_laws import Samples
+
+import data_stack
+from data_stack.dataset.encoders import CategoricalEncoder, ClassMapping, ContinuousEncoder
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
+from data_stack.dataset.meta import IteratorMeta, MetaFactory
+from data_stack.dataset.recipes.functions import named_function
+from data_stack.dataset.recipes.recipe import why_untold
+from data_stack.exception import ConfigError, RecipeError
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.formats.parquet.ngram import NGram, NGramIterator
+from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.parquet.transform import TransformSpec
+from data_stack.formats.parquet.transformed import TransformedDatasetIterator
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.loader.sources import Epochs, Interleave, Mix, Sample, Transform, Truncate
+from data_stack.repository.repository import DatasetRepository
+from data_stack.reproduce.recipes import from_recipe, import_layers
+from data_stack.values.digests import sample_digest
+
+META = MetaFactory.get_dataset_meta("numbers/train", "numbers", "train", IteratorMeta(0, 1, 1))
+
+
+def stepped(step: int) -> Any:
+    return (step, step % 3, np.array([step, step]))
+
+
+def doubled(sample: Any) -> Any:
+    return (sample[0] * 2, *sample[1:])
+
+
+def jittered(sample: Any, random: np.random.Generator) -> Any:
+    return (float(random.random()), *sample[1:])
+
+
+def is_even(value: Any) -> bool:
+    return bool(value % 2 == 0)
+
+
+def at_least(limit: int, value: Any) -> bool:
+    return bool(value >= limit)
+
+
+def marked(row: Any, rng: Any) -> Any:
+    return {**row, "mark": int(rng.integers(1000))}
+
+
+HERE = {f"{__name__}:{function.__qualname__}": function for function in (doubled, stepped, jittered, is_even, at_least, marked)}
+
+
+def source(n_samples: int = 12) -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([list(range(n_samples)), np.arange(n_samples) % 3, np.arange(2 * n_samples).reshape(-1, 2)])
+
+
+def informed() -> InformedDatasetIterator:
+    return InformedDatasetIterator(source(), META)
+
+
+def rows() -> DatasetIteratorIF:
+    return source().as_dict("number", "class", "pair")
+
+
+def fields_of_rows() -> Schema:
+    return Schema("rows", [Field("number", "int64"), Field("class", "int64"), Field("pair", "int64", (2,))])
+
+
+def assert_same_samples(one: DatasetIteratorIF, other: DatasetIteratorIF) -> None:
+    assert list(map(sample_digest, one)) == list(map(sample_digest, other))
+
+
+def through_json(recipe: Any) -> Any:
+    return json.loads(json.dumps(recipe, allow_nan=False))
+
+
+# ---------------------------------------------------------------------- the law
+
+STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
+    "sequence": source,
+    "view": lambda: source()[::-2][[1, 0, 1]],
+    "informed": informed,
+    "combined": lambda: source()[:3].combine(source(), source()[[1, 1]]),
+    "in_memory": lambda: source().in_memory(),
+    "cached": lambda: source().cache(1000),
+    "shuffled": lambda: source().shuffle(3, epoch=2),
+    "repeated": lambda: source().repeat(3),
+    "interleaved": lambda: source().interleave(source(4), stop="shortest"),
+    "mixed": lambda: source().mix(source(5), proportions=[3, 1], seed=5, epoch=1),
+    "resampled": lambda: source().resample(20, seed=1, weights=np.arange(12.0)),
+    "balanced": lambda: source()[:7].balance(seed=3),
+    "filtered": lambda: source().filter(functools.partial(at_least, 4), column=0).filter(is_even, column=1),
+    "sorted": lambda: source().sort(1, descending=True),
+    "deduplicated": lambda: source().deduplicate(1),
+    "windowed": lambda: source().windows(3, stride=2, order_by=0, group_by=1, max_gap=4),
+    "sharded": lambda: source().shard(1, 5, uneven="pad"),
+    "mapped": lambda: source().map(doubled).map(jittered, seed=3),
+    "fields": lambda: source().select(2, 0),
+    "dicts": lambda: source().as_dict("number", "class", "pair"),
+    "renamed": lambda: source().as_dict("number", "class", "pair").rename({"class": "label"}),
+    "tuples": lambda: source().as_dict("number", "class", "pair").as_tuple("pair", "number"),
+    "zipped": lambda: source().zip(source()[::-1]),
+    "batched": lambda: source().batch(5),
+    "encoded": lambda: source().encode({0: ContinuousEncoder(), 1: CategoricalEncoder()}, fit_on=source(6)),
+    "mapped_classes": lambda: informed().map_classes(ClassMapping({(0, 1): "low", 2: "high"})),
+    "split": lambda: source().split({"train": 0.5, "test": 0.5}, seed=3, stratify=1)["test"],
+    "fold": lambda: source().folds(3, seed=1, stratify=1)[1].train,
+    "ngrams": lambda: NGramIterator(
+        rows(), NGram({-1: ["class"], 0: [], 2: ["number", "pair"]}, 1, "number", group_field="class")
+    ),
+    "transformed": lambda: TransformedDatasetIterator(
+        rows(), TransformSpec(marked, [("mark", "int64", (), False)], ["pair"]), schema=fields_of_rows(), seed=3, epoch=2
+    ),
+    "step_transform": lambda: Transform(source(), doubled),
+    "in_turn": lambda: Interleave([source(), source(5)]),
+    "epochs": lambda: Epochs(source(), seed=3)[:50],
+    "sampled": lambda: Sample(source(), seed=3)[:50],
+    "truncated": lambda: Truncate(source(), 5)[:12],
+    "mix": lambda: Mix([Epochs(source()), Epochs(source(5))], [1, 2])[:50],
+    "steps": lambda: Interleave([source(), stepped]),
+}
+
+MORE_STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
+    "one_hot": lambda: informed().one_hot(),
+    "informed slice": lambda: informed()[2:5],
+    "one split of two": lambda: source().split([0.25, 0.75], seed=2)[1],
+    "tensors": lambda: SequenceDatasetIterator([torch.arange(3), torch.ones((3, 2), dtype=torch.bfloat16), torch.rand(3) > 2]),
+    "kinds of values": lambda: SequenceDatasetIterator([[1, float("nan"), "ü", None, b"x", (1, [2])], np.array(list("abcdef"))]),
+    "objects": lambda: SequenceDatasetIterator([np.array([None, [1, 2]], dtype=object), [{"a": 1}, {2: 3}]]),
+    "tagged": lambda: DatasetIteratorView(source(), [3, 1], {"fold": 1, "of": ("a", 5)}),
+    "empty": lambda: source(0).shuffle(1)[:0].combine(source()[5:5]),
+    "none combined": lambda: CombinedDatasetIterator([]),
+    "diamond": lambda: (lambda it: it[:4].combine(it[4:], it[:4].shuffle(1)))(source()),
+}
+
+
+@pytest.mark.parametrize("name", [*STACKS, *MORE_STACKS])
+def test_a_stack_is_rebuilt(name: str) -> None:
+    stack = {**STACKS, **MORE_STACKS}[name]()
+    recipe = through_json(stack.recipe())
+
+    rebuilt = from_recipe(recipe, functions=HERE)
+
+    assert recipe["reproducible"]
+    assert why_untold(stack) is None
+    assert rebuilt.recipe() == recipe
+    assert rebuilt.fingerprint() == stack.fingerprint()
+    assert_same_samples(rebuilt, stack)
+    if len(stack):
+        assert sample_digest(rebuilt.read_batch([0, 0])) == sample_digest(stack.read_batch([0, 0]))
+    assert getattr(rebuilt, "dataset_meta", None) == getattr(stack, "dataset_meta", None)
+
+
+def test_every_layer_is_among_them() -> None:
+    ours = {name for name, layer in import_layers().items() if layer.__module__.startswith("data_stack.")}
+
+    assert ours == {*STACKS, "stored_cache", "table_file"}
+
+
+def test_without_pyarrow_there_are_all_layers_but_those_of_parquet() -> None:
+    program = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from data_stack.reproduce.recipes import import_layers\n"
+        "print(*sorted(import_layers()))"
+    )
+
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert {name for name, layer in import_layers().items() if layer.__module__.startswith("data_stack.")} == {
+        *printed.split(),
+        "ngrams",
+        "table_file",
+        "transformed",
+    }
+
+
+def test_a_cache_in_a_store_is_kept_in_the_store_that_is_given() -> None:
+    first, second = InMemoryStorageConnector(), InMemoryStorageConnector()
+    stack = source().cache(storage=first, identifier="caches/mine")
+    recipe = through_json(stack.recipe())
+
+    rebuilt = from_recipe(recipe, storage=second)
+
+    assert_same_samples(rebuilt, stack)
+    assert [resource.split("/")[0] for resource in second.list_resources()] == ["caches"]
+    assert not second.has_resource("caches/mine")  # the author of a recipe must not choose what is written
+    assert rebuilt.recipe() == recipe
+    assert rebuilt.fingerprint() == stack.fingerprint() == source().fingerprint()
+
+
+# ---------------------------------------------------------------------- datasets
+
+
+class Numbers(DatasetFactory):
+    """Numbers."""
+
+    card = DatasetCard(name="numbers", version="1.2.0", license="CC0-1.0")
+    sources = []
+    splits = ("train", "test")
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        with prepared.create("numbers.txt") as file:
+            file.write(b"5 6 7 8")
+
+    def open(self, split: str, prepared: Resources, *, scaled: float = 1.0) -> DatasetIteratorIF:
+        numbers = [int(number) * scaled for number in prepared["numbers.txt"].read().split()]
+        return SequenceDatasetIterator([numbers, [split] * len(numbers)])
+
+
+class Whole(BaseDatasetFactory):
+    """In the manner of the original, without splits or version."""
+
+    def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
+        return SequenceDatasetIterator([[1, 2, config.get("third", 3)]]), IteratorMeta(0, 0, 0)
+
+
+class Own(BaseDatasetFactory):
+    """Returns what it informed itself, always the same."""
+
+    iterator = InformedDatasetIterator(SequenceDatasetIterator([[1, 2]]), META)
+
+    def get_dataset_iterator(self, config: Any = None) -> Any:
+        return self.iterator
+
+
+class TestDatasets:
+    @pytest.fixture
+    def repository(self) -> DatasetRepository:
+        repository = DatasetRepository(storage=InMemoryStorageConnector())
+        repository.register("numbers", Numbers)
+        repository.register("whole", Whole)
+        repository.register("own", Own)
+        return repository
+
+    @pytest.mark.parametrize(
+        ("name", "split", "config"),
+        [
+            ("numbers", "train", {}),
+            ("numbers", "test", {"scaled": 2.5}),
+            ("whole", None, {}),
+            ("whole", None, {"third": (1, "x")}),
+            ("own", "train", {}),
+        ],
+    )
+    def test_they_are_loaded_by_name(self, repository: DatasetRepository, name: str, split: Any, config: Any) -> None:
+        stack = repository.load(name, split, **config)[::-1]
+        recipe = through_json(stack.recipe())
+
+        rebuilt = from_recipe(recipe, repository=repository)
+
+        assert [node["layer"] for node in recipe["nodes"]] == ["dataset", "view", "informed"]
+        assert recipe["nodes"][0]["arguments"]["version"] == ("1.2.0" if name == "numbers" else None)
+        assert recipe["reproducible"]
+        assert rebuilt.recipe() == recipe
+        assert_same_samples(rebuilt, stack)
+        assert rebuilt.dataset_meta == stack.dataset_meta  # type: ignore[attr-defined]  # it is informed
+
+    def test_by_default_the_programs_repository_is_asked(self) -> None:
+        repository = data_stack.default_repository()
+        repository.register("recipe test", Whole(InMemoryStorageConnector()))
+        try:
+            whole: Any = data_stack.load("recipe test")
+            assert list(data_stack.from_recipe(whole.recipe())) == [(1,), (2,), (3,)]
+        finally:
+            repository.remove("recipe test")
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"version": "1.1.0"},
+            {"version": None},
+            {"name": "numbres"},
+            {"name": 5},
+            {"split": "val"},
+            {"split": None},
+            {"config": {"dict": [["scale", 2]]}},
+            {"config": {"dict": [["storage", "memory://"]]}},
+            {"config": {"dict": [["split", "test"]]}},
+            {"config": {"dict": [[5, "test"]]}},
+            {"config": []},
+            {"more": []},
+            {"resources": ["x"]},
+            {"resources": {"dict": [["numbers.txt", 5]]}},
+            {"resources": {"dict": []}, "samples": None},
+            {"samples": 5},
+            {"samples": "0" * 64},
+        ],
+    )  # fmt: skip
+    def test_others_are_an_error(self, repository: DatasetRepository, change: dict[str, Any]) -> None:
+        recipe = repository.load("numbers", "train").recipe()
+        recipe["nodes"][0]["arguments"].update(change)
+
+        with pytest.raises(RecipeError) as caught:
+            list(from_recipe(recipe, repository=repository))
+
+        assert (caught.value.node, caught.value.layer) == (0, "dataset")
+
+
+# ---------------------------------------------------------------------- functions
+
+
+class Reached(Exception):
+    """Something was run that must not be."""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    folder = tmp_path / "recipe_package"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "transforms.py").write_text(
+        "import os\n"
+        "from os import system\n"
+        "from functools import partial\n"
+        "def halved(sample): return (sample[0] / 2, *sample[1:])\n"
+        "class Scaled:\n"
+        "    def __init__(self, factor=1): self.factor = factor\n"
+        "    @staticmethod\n"
+        "    def by_three(sample): return (sample[0] * 3, *sample[1:])\n"
+        "    @classmethod\n"
+        "    def by_four(cls, sample): return (sample[0] * 4, *sample[1:])\n"
+        "class Thread(__import__('threading').Thread): pass\n"
+        "deletes = partial(os.system, 'true')\n"
+        "instance = Scaled()\n"
+        "number = 5\n"
+    )
+    (folder / "broken.py").write_text("raise RuntimeError('broken on purpose')\n")
+    (tmp_path / "recipe_package_two.py").write_text("def mine(sample): return sample\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "recipe_package"
+    for name in [name for name in sys.modules if name.startswith("recipe_package")]:
+        del sys.modules[name]
+
+
+def calling(function: Any) -> Any:
+    recipe = source().map(doubled).recipe()
+    recipe["nodes"][-1]["arguments"]["function"] = function
+    return recipe
+
+
+class TestFunctions:
+    def test_none_is_called_that_is_not_allowed(self) -> None:
+        recipe = source().map(doubled).filter(is_even, column=0).recipe()
+
+        with pytest.raises(RecipeError) as caught:
+            from_recipe(recipe)
+
+        assert f"node 1 (mapped): '{__name__}:doubled'" in str(caught.value)
+        assert f"node 2 (filtered): '{__name__}:is_even'" in str(caught.value)
+
+    def test_the_caller_may_give_them(self) -> None:
+        rebuilt = from_recipe(source().map(doubled).recipe(), functions={f"{__name__}:doubled": lambda sample: "mine"})
+
+        assert list(rebuilt) == ["mine"] * 12
+
+    @pytest.mark.parametrize(("name", "first"), [("halved", 0.5), ("Scaled.by_three", 3), ("Scaled.by_four", 4)])
+    def test_the_caller_may_trust_modules(self, package: str, name: str, first: float) -> None:
+        recipe = calling({"function": f"recipe_package.transforms:{name}"})
+
+        rebuilt = from_recipe(recipe, trusted_modules=["recipe_package"])
+
+        assert rebuilt[1][0] == first
+        assert rebuilt.recipe() == recipe
+
+    @pytest.mark.parametrize("trusted", ["recipe", "recipe_package.trans", "recipe_package_two", "package", "transforms"])
+    def test_modules_beside_are_not_trusted_with_it(self, package: str, trusted: str) -> None:
+        with pytest.raises(RecipeError, match="not allowed"):
+            from_recipe(calling({"function": "recipe_package.transforms:halved"}), trusted_modules=[trusted])
+
+        assert "recipe_package.transforms" not in sys.modules
+
+    @pytest.mark.parametrize(
+        "name",
+        ["system", "os.system", "deletes", "instance.by_three", "missing", "Thread.run", "halved.__globals__",
+         "__builtins__.eval", "__loader__.exec_module", "Scaled.__subclasses__", "os"],
+    )  # fmt: skip
+    def test_what_a_trusted_module_imports_or_holds_is_not_trusted_with_it(self, package: str, name: str) -> None:
+        with pytest.raises(RecipeError, match="defines no"):
+            from_recipe(calling({"function": f"recipe_package.transforms:{name}"}), trusted_modules=[package])
+
+    @pytest.mark.parametrize(
+        "name",
+        ["os:system", "builtins:eval", "numpy:load", "numpy:log", "importlib:import_module", "data_stack:load"],
+    )
+    def test_nothing_is_trusted_by_itself(self, name: str) -> None:
+        with pytest.raises(RecipeError, match="not allowed"):
+            from_recipe(calling({"function": name}))
+
+    @pytest.mark.parametrize(
+        "name",
+        ["", "os", ":system", "os:system:x", ".os:system", "os:system()", "../os:system", 5, {"name": 5}, {"module": "os"}],
+        ids=repr,
+    )
+    def test_what_is_no_name_is_an_error(self, name: Any) -> None:
+        with pytest.raises(RecipeError, match="a function is named as 'module:name'"):
+            from_recipe(calling({"function": name}), trusted_modules=["os", "posix"])
+
+    @pytest.mark.parametrize("name", ["alias:popen", "alias.path:join"])
+    def test_what_a_trusted_package_calls_its_module_but_is_not_is_not_trusted(
+        self, package: str, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "recipe_package.alias", os)  # as packages do with what they bring along
+        monkeypatch.setitem(sys.modules, "recipe_package.alias.path", os.path)
+
+        with pytest.raises(RecipeError, match="defines no"):
+            from_recipe(calling({"function": f"recipe_package.{name}"}), trusted_modules=[package])
+
+    def test_named_ones_are_found_by_their_name(self) -> None:
+        @named_function("recipes test halved")
+        def halved(sample: Any) -> Any:
+            return sample[0] / 2
+
+        recipe = through_json(source().map(halved).recipe())
+
+        assert list(from_recipe(recipe)) == list(source().map(halved))
+        assert from_recipe(recipe).recipe() == recipe
+
+    def test_an_unknown_name_is_an_error_that_says_what_to_do(self) -> None:
+        recipe = calling({"function": {"name": "unknown name"}})
+
+        with pytest.raises(RecipeError, match=r"unknown name.*by @data_stack.named_function"):
+            from_recipe(recipe)
+        assert from_recipe(recipe, functions={"unknown name": len})[0] == 3
+
+    def test_partial_ones_are_made_of_allowed_ones(self) -> None:
+        function = functools.partial(at_least, 3)
+        recipe = through_json(source().filter(function, column=0).recipe())
+
+        assert len(from_recipe(recipe, functions=HERE)) == 9
+        with pytest.raises(RecipeError, match="not allowed"):
+            from_recipe(recipe)
+
+
+# ---------------------------------------------------------------------- sources
+
+
+class TestSources:
+    def test_an_iterator_of_a_client_is_given(self) -> None:
+        mine = Samples([(1,), (2,), (3,)])
+        stack = DatasetIteratorView(mine, [2, 0]).combine(DatasetIteratorView(mine, [1]))
+        recipe = through_json(stack.recipe())
+
+        rebuilt = from_recipe(recipe, sources=[mine])
+
+        assert list(rebuilt) == [(3,), (1,), (2,)]
+        assert rebuilt.recipe() == recipe
+        with pytest.raises(RecipeError):
+            from_recipe(recipe, sources=[Samples([(4,)])])
+
+    def test_a_layer_with_an_unnamed_function_is_given(self) -> None:
+        mapped = source().map(lambda sample: sample[0] + 1)
+        stack = mapped[::-1]
+
+        rebuilt = from_recipe(stack.recipe(), sources=[mapped])
+
+        assert list(rebuilt) == list(range(12, 0, -1))
+
+    def test_missing_ones_are_listed_and_only_the_topmost(self) -> None:
+        below, beside = Samples([1, 2, 3]), Samples([4])
+        stack = below.map(lambda sample: sample).combine(beside, SequenceDatasetIterator([[object()]]))
+
+        with pytest.raises(RecipeError) as caught:
+            from_recipe(stack.recipe())
+
+        _, *lines = str(caught.value).splitlines()
+        assert [line.split(":")[0] for line in sorted(lines)] == ["  node 1 (mapped)", "  node 2", "  node 3 (sequence)"]
+
+    def test_ones_that_look_alike_are_taken_in_their_order(self) -> None:
+        one, other = Samples(range(1000)), Samples([*range(999), -1])
+        stack = one.combine(other)
+
+        assert from_recipe(stack.recipe(), sources=[one, other])[1999] == -1
+        assert from_recipe(stack.recipe(), sources=[one, one])[1999] == 999
+        with pytest.raises(RecipeError):
+            from_recipe(stack.recipe(), sources=[one, other, Samples(range(1000))])
+
+
+# ---------------------------------------------------------------------- damage
+
+
+def changed(path: str, value: Any) -> Any:
+    recipe = informed()[2:].map(doubled).recipe()
+    place: Any = recipe
+    *steps, last = path.split("/")
+    for step in steps:
+        place = place[int(step) if isinstance(place, list) else step]
+    place[int(last) if isinstance(place, list) else last] = value
+    return recipe
+
+
+BOMB = {
+    "data_stack_recipe": 2,
+    "nodes": [
+        {"layer": "sequence", "of": [], "arguments": {"dataset_sequences": [[1]]}},
+        *({"layer": "combined", "of": [number, number], "arguments": {}} for number in range(60)),
+    ],
+    "reproducible": True,
+    "why_not": [],
+}
+
+
+DAMAGED: list[Any] = [
+    {},
+    "[]",
+    "nonsense",
+    b"\xff\xfe",
+    "[" * 100_000,
+    '{"data_stack_recipe": NaN}',
+    '{"data_stack_recipe": 1, "data_stack_recipe": 1}',
+    '{"data_stack_recipe": ' + "9" * 10_000 + "}",
+    changed("data_stack_recipe", 1),
+    changed("nodes", []),
+    changed("nodes/1", None),
+    changed("nodes/1/more", None),
+    changed("nodes/1/layer", 5),
+    changed("nodes/1/layer", "infromed"),
+    changed("nodes/1/layer", "__class__"),
+    changed("nodes/2/of", [2]),
+    changed("nodes/2/of", [-1]),
+    changed("nodes/2/of", [0, 1]),
+    changed("nodes/2/arguments", []),
+    changed("nodes/2/arguments", {}),
+    changed("nodes/2/arguments/more", 1),
+    changed("nodes/2/arguments/indices", {"range": [0, 99, 1]}),
+    changed("nodes/2/arguments/indices", {"range": [0, 10**30, 1]}),
+    changed("nodes/2/arguments/indices", {"unknown": 1}),
+    changed("nodes/2/arguments/indices", {"nonsense": 1}),
+    changed("nodes/2/arguments/indices", {"storage": "memory://"}),
+    changed("nodes/1/arguments/origin", {"dict": []}),
+    changed("nodes/1/arguments/dataset_meta", 5),
+    changed("nodes/1/arguments/dataset_meta/dataset_meta/more", 1),
+    changed("nodes/0/arguments/dataset_sequences", []),
+    changed("nodes/0/arguments/dataset_sequences/0", {"encoder": 5}),
+    changed("nodes/0/arguments/dataset_sequences/0", {"tensor": {"dtype": "load", "values": [1]}}),
+    changed("nodes/0/arguments/dataset_sequences/0", {"tensor": {"dtype": "int8", "values": [1]}}),
+    changed("nodes/0/arguments/dataset_sequences/0", {"digest": 5}),
+    BOMB,
+]
+
+
+@pytest.mark.parametrize("recipe", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_recipe_is_an_error(recipe: Any) -> None:
+    with pytest.raises(RecipeError):
+        from_recipe(recipe, functions=HERE)
+
+
+def test_an_error_names_the_node_and_the_layer() -> None:
+    with pytest.raises(RecipeError, match="did you mean 'informed'") as caught:
+        from_recipe(changed("nodes/1/layer", "infromed"))
+
+    assert (caught.value.node, caught.value.layer) == (1, "infromed")
+
+
+def test_the_error_survives_pickling() -> None:
+    error = RecipeError("a reason", 3, "view")
+
+    again = pickle.loads(pickle.dumps(error))
+
+    assert str(again) == "node 3 of the recipe (view): a reason"
+    assert (again.reason, again.node, again.layer) == ("a reason", 3, "view")
+    assert str(RecipeError("a reason")) == "a reason"
+
+
+# ---------------------------------------------------------------------- hostile recipes
+
+_words = st.sampled_from(
+    ["layer", "of", "arguments", "nodes", "array", "scalar", "function", "partial", "encoder", "dataset_meta", "tensor", "dict",
+     "tuple", "range", "slice", "indices", "seed", "epoch", "dataset_sequences", "samples", "times", "n_samples", "by", "length",
+     "kind", "config", "learned", "fitted_on", "digest", "unknown", "unnamed", "storage", "dtype", "shape", "values", "base64"]
+)  # fmt: skip
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 60) | st.just(2**70) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=4) | _words | st.sampled_from(["<i4", "AAAA", "nan", "os:system", "categorical", "columns"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_words | st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+_hostile = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+
+
+def assert_refused_or_followed(recipe: Any) -> None:
+    try:
+        rebuilt = from_recipe(recipe, functions=HERE, repository=DatasetRepository(), storage=InMemoryStorageConnector())
+    except ConfigError:
+        return
+    assert isinstance(rebuilt, DatasetIteratorIF)
+    rebuilt.recipe()
+
+
+def _places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [path, *(place for key, item in items for place in _places(item, (*path, key)))]
+
+
+@_hostile
+@given(st.sampled_from(sorted([*STACKS, *MORE_STACKS])), st.integers(0, 10**6), _json)
+def test_any_change_of_a_recipe_is_refused_or_followed(name: str, place: int, value: Any) -> None:
+    recipe = through_json(_recipe_of(name))
+    places = _places(recipe)[1:]
+    *steps, last = places[place % len(places)]
+    parent = functools.reduce(lambda data, step: data[step], steps, recipe)
+    parent[last] = value
+
+    assert_refused_or_followed(recipe)
+
+
+@functools.cache
+def _recipe_of(name: str) -> Any:
+    return {**STACKS, **MORE_STACKS}[name]().recipe()

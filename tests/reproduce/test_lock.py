@@ -1,0 +1,336 @@
+"""A lock file names the data of a piece of work, and tells what is not as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import data_stack
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import ConfigError, LockError
+from data_stack.factories.declarative import DatasetCard, DatasetFactory
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.reproduce.lock import VARIABLE, LockFile
+
+
+def numbers_class(source: Path, *, version: str = "1.0.0", offset: int = 0, note: bytes = b"") -> type[DatasetFactory]:
+    """Numbers of a file; ``offset`` changes the samples, ``note`` only the prepared bytes."""
+
+    class Numbers(DatasetFactory):
+        card = DatasetCard("numbers", version, license="CC0-1.0")
+        sources = (ResourceDefinition("raw/numbers.txt", source.as_uri()),)
+        splits = ("train", "test")
+
+        def preprocess(self, raw: Any, prepared: Any) -> None:
+            with raw["raw/numbers.txt"] as file, prepared.create("numbers.bin") as target:
+                target.write((np.array(file.read().split(), np.int64) + offset).tobytes() + note)
+
+        def open(self, split: str, prepared: Any, *, factor: int = 1) -> Any:
+            with prepared["numbers.bin"] as file:
+                numbers = np.frombuffer(file.read()[:80], np.int64) * factor
+            chosen = numbers[:8] if split == "train" else numbers[8:]
+            return SequenceDatasetIterator([chosen, chosen % 2, chosen % 2])
+
+    return Numbers
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "source.txt"
+    path.write_text(" ".join(map(str, range(10))))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _numbers(source: Path) -> Iterator[None]:
+    repository = data_stack.default_repository()
+    repository.register("numbers", numbers_class(source), replace=True)
+    yield
+    repository.remove("numbers")
+
+
+def register(factory: type[DatasetFactory]) -> None:
+    data_stack.default_repository().register("numbers", factory, replace=True)
+
+
+@pytest.fixture
+def lock_path(tmp_path: Path) -> Path:
+    train = data_stack.load("numbers", "train", tmp_path / "first")
+    path = tmp_path / "data_stack.lock"
+    data_stack.lock(path=path, storage=tmp_path / "first", train=train.shuffle(seed=3).take(5))
+    return path
+
+
+def test_on_an_empty_machine_the_same_samples_come_back(lock_path: Path, tmp_path: Path) -> None:
+    before = lock_path.read_bytes()
+    store = FileStorageConnector(tmp_path / "second")
+
+    missing = LockFile.read(lock_path).check(store)
+    differences = LockFile.read(lock_path).restore(store)
+    loaded = data_stack.load("numbers", "train", store, lock=lock_path)
+
+    assert [(each.what, "not prepared here" in each.message) for each in missing] == [("preparation", True)]
+    assert differences == []
+    assert LockFile.read(lock_path).check(store) == []
+    assert [int(number) for number, _, _ in loaded] == list(range(8))
+    assert lock_path.read_bytes() == before
+
+
+def test_the_file_is_the_same_whoever_makes_it_and_sorted(lock_path: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.lock"
+
+    LockFile.read(lock_path).write(again)
+
+    assert again.read_bytes() == lock_path.read_bytes()
+    assert set(LockFile.read(lock_path).datasets["numbers"]) == {"version", "sources", "prepared", "configurations"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "what", "is_harmless", "said"),
+    [
+        ({"offset": 1}, "samples", False, "the samples of 'test', 'train' differ"),
+        ({"note": b"!"}, "preparation", True, "all samples are equal"),
+        ({"version": "2.0.0"}, "version", False, "without version '1.0.0'; it offers: 2.0.0"),
+    ],
+)
+def test_each_change_of_the_plugin_is_told_apart(
+    lock_path: Path, source: Path, changed: Any, what: str, is_harmless: bool, said: str
+) -> None:
+    register(numbers_class(source, **changed))
+    store = InMemoryStorageConnector()
+
+    found = LockFile.read(lock_path).restore(store)
+
+    assert found[0].what == what
+    assert found[0].is_harmless is is_harmless
+    assert said in found[0].message
+    if is_harmless:
+        assert len(data_stack.load("numbers", "train", store, lock=lock_path)) == 8
+    else:
+        with pytest.raises(LockError, match="numbers"):
+            data_stack.load("numbers", "train", store, lock=lock_path)
+
+
+def test_a_source_that_is_gone_or_changed_is_named(lock_path: Path, source: Path) -> None:
+    source.write_text(" ".join(map(str, range(1, 11))))
+    changed = LockFile.read(lock_path).restore(InMemoryStorageConnector())
+    source.unlink()
+    gone = LockFile.read(lock_path).restore(InMemoryStorageConnector())
+
+    assert changed[0].what == "samples"
+    assert gone[0].what == "source"
+    assert str(source) in gone[0].message
+
+
+def test_a_source_with_a_digest_names_its_mirrors_and_a_plugin_that_declares_another_digest_is_told(
+    source: Path, tmp_path: Path
+) -> None:
+    def declare(sha256: str) -> type[DatasetFactory]:
+        factory = numbers_class(source)
+        gone = (tmp_path / "gone.txt").as_uri()
+        factory.sources = (ResourceDefinition("raw/numbers.txt", source.as_uri(), sha256=sha256, mirrors=(gone,)),)
+        register(factory)
+        return factory
+
+    declare(hashlib.sha256(source.read_bytes()).hexdigest())
+    data_stack.lock("numbers", path=tmp_path / "x.lock", storage="memory://")
+    source.write_text("1 2 3")
+    mirrors = LockFile.read(tmp_path / "x.lock").restore(InMemoryStorageConnector())
+    declare(hashlib.sha256(source.read_bytes()).hexdigest())
+    declared = LockFile.read(tmp_path / "x.lock").check(InMemoryStorageConnector())
+
+    assert [each.what for each in mirrors] == ["source"]
+    for said in ("sent sha256", source.as_uri(), "gone.txt: No such file"):
+        assert said in mirrors[0].message
+    assert [each.what for each in declared] == ["source", "preparation"]
+    assert "has another digest" in declared[0].message
+
+
+def test_a_stack_of_other_bytes_with_the_same_samples_is_told_apart(lock_path: Path, source: Path) -> None:
+    register(numbers_class(source, note=b"!"))
+    same = LockFile.read(lock_path).restore(InMemoryStorageConnector())
+    register(numbers_class(source, offset=1))
+    other = LockFile.read(lock_path).restore(InMemoryStorageConnector())
+
+    assert [(each.what, each.is_harmless) for each in same] == [("preparation", True), ("stack", True)]
+    assert [(each.what, each.is_harmless) for each in other] == [("samples", False), ("stack", False)]
+    assert "as its datasets differ: numbers" in other[1].message
+
+
+def test_each_configuration_of_a_dataset_is_locked(tmp_path: Path, source: Path) -> None:
+    path, store = tmp_path / "x.lock", tmp_path / "store"
+    plain = data_stack.load("numbers", "train", store)
+    twice = data_stack.load("numbers", "train", store, factor=2)
+
+    data_stack.lock(path=path, storage=store, plain=plain, twice=twice)
+    data_stack.lock(path=path, storage=store, twice=twice.take(3))
+    locked = LockFile.read(path)
+    register(numbers_class(source, offset=1))
+    (differing, *_) = locked.restore(InMemoryStorageConnector())
+
+    assert [each["config"] for each in locked.datasets["numbers"]["configurations"]] == [{}, {"factor": 2}]
+    assert "'test', 'train', 'test' (factor=2), 'train' (factor=2)" in differing.message
+
+
+def test_of_several_locked_configurations_one_is_chosen(tmp_path: Path) -> None:
+    path, stacks = tmp_path / "x.lock", {}
+    for factor in (2, 3):
+        stacks[f"by_{factor}"] = data_stack.load("numbers", "train", tmp_path, factor=factor)
+    data_stack.lock(path=path, storage=tmp_path, **stacks)
+
+    assert [int(number) for number, _, _ in data_stack.load("numbers", "train", tmp_path, lock=path, factor=3)][:3] == [0, 3, 6]
+    with pytest.raises(LockError, match=r"2 configurations of dataset 'numbers': factor=2; factor=3. Load it with one"):
+        data_stack.load("numbers", "train", tmp_path, lock=path)
+
+
+def test_a_plugin_that_is_not_there_is_told_with_how_to_get_it(lock_path: Path) -> None:
+    locked = LockFile.read(lock_path)
+    locked.datasets = {"wine": {**locked.datasets["numbers"], "plugin": "wine-plugin 1.2"}}
+
+    (found,) = locked.check(InMemoryStorageConnector())
+
+    assert found.what == "plugin"
+    assert "pip install wine-plugin==1.2" in found.message
+
+
+def test_an_option_that_the_plugin_has_no_more_and_a_broken_plugin_are_told(lock_path: Path, source: Path) -> None:
+    locked = LockFile.read(lock_path)
+    locked.datasets["numbers"]["plugin"] = "numbers-plugin 1.0"
+    locked.datasets["numbers"]["configurations"][0]["config"] = {"fcator": 2}
+    option = locked.restore(InMemoryStorageConnector())[0]
+    broken = numbers_class(source)
+    del broken.splits
+    register(broken)
+    (check,) = LockFile.read(lock_path).check(InMemoryStorageConnector())
+
+    assert (option.what, check.what) == ("plugin", "plugin")
+    assert "no configuration key 'fcator' (did you mean 'factor'?)" in option.message
+    assert "pip install numbers-plugin==1.0" in option.message
+    assert "splits must be a tuple of names" in check.message
+
+
+def test_the_variable_names_the_lock_and_what_is_not_in_it_is_an_error(lock_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(lock_path))
+
+    assert len(data_stack.load("numbers", "test", "memory://")) == 2
+    with pytest.raises(LockError, match=r"'digits' is not in the lock file.*it has numbers. Add it with"):
+        data_stack.load("digits")
+
+
+def test_a_stack_that_no_recipe_makes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be locked"):
+        data_stack.lock(path=tmp_path / "x.lock", own=SequenceDatasetIterator([[object()]]))
+    assert list(tmp_path.glob("*x.lock*")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "format = 2", "format = 1\ndatasets = 3", "format = 1\n[datasets]\na = 1", "format = 1\n[datasets.a]\n", "[", "\0"],
+)
+def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "data_stack.lock"
+    path.write_text(text)
+
+    with pytest.raises(LockError, match=r"data_stack.lock"):
+        LockFile.read(path)
+    with pytest.raises(LockError, match="make one with"):
+        LockFile.read(tmp_path / "other.lock")
+
+
+def test_a_lock_holds_one_version_of_a_dataset_and_values_of_toml(tmp_path: Path, source: Path) -> None:
+    repository = data_stack.default_repository()
+    repository.register("numbers@0.9.0", numbers_class(source, version="0.9.0", offset=5))
+    old, new = (data_stack.load(name, "train", tmp_path / "store") for name in ("numbers@0.9.0", "numbers"))
+    try:
+        with pytest.raises(ConfigError, match="two files"):
+            data_stack.lock(old=old, new=new, path=tmp_path / "lock", storage=tmp_path / "store")
+    finally:
+        repository.remove("numbers@0.9.0")
+    locked = LockFile({"numbers": {"configurations": [{"config": {"step": None}, "splits": {}}]}})
+    with pytest.raises(ConfigError, match="TOML"):
+        locked.write(tmp_path / "lock")
+    assert not (tmp_path / "lock").exists()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "project" / "data" / "x.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text("a,b\n1,2\n3,4\n")
+    return path
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_a_file_below_the_lock_file_is_found_where_both_were_moved(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_relative: bool
+) -> None:
+    monkeypatch.chdir(tmp_path / "project" / "data")
+    stack = data_stack.from_csv("x.csv" if is_relative else table).shuffle(seed=1)
+    data_stack.lock(path="../data_stack.lock", stack=stack)
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "project").rename(tmp_path / "elsewhere")
+    lock_file = tmp_path / "elsewhere" / "data_stack.lock"
+
+    assert '"path\\":\\"data/x.csv\\"' in lock_file.read_text()
+    assert LockFile.read(lock_file).restore("memory://") == []
+    LockFile.read(lock_file).write(tmp_path / "above.lock")
+    assert "elsewhere/data/x.csv" in (tmp_path / "above.lock").read_text()
+    assert LockFile.read(tmp_path / "above.lock").restore("memory://") == []
+
+
+@pytest.mark.parametrize("old", ["data", "data/x.csv", "{folder}/data", "{folder}/data/x.csv"])
+def test_a_file_that_lies_elsewhere_is_given_by_its_new_place(table: Path, tmp_path: Path, old: str) -> None:
+    lock_file = tmp_path / "project" / "data_stack.lock"
+    data_stack.lock(path=lock_file, stack=data_stack.from_csv(table).take(1))
+    moved = tmp_path / "moved"
+    table.parent.rename(moved)
+    (missing,) = LockFile.read(lock_file).restore("memory://")
+    old = old.format(folder=lock_file.parent)
+    new = str(moved / "x.csv" if old.endswith(".csv") else moved)
+
+    assert LockFile.read(lock_file).restore("memory://", sources={old: new}) == []
+    assert f"lock restore --source {table}=PATH" in missing.message
+    with pytest.raises(ConfigError, match=r"no stack of the lock reads 'dat' or a file below it; they read: .*x\.csv"):
+        LockFile.read(lock_file).restore("memory://", sources={"dat": new})
+    (moved / "x.csv").write_text("a,b\n1,2\n3,5\n")
+    (changed,) = LockFile.read(lock_file).restore("memory://", sources={old: new})
+    assert "has changed" in changed.message
+
+
+def test_a_file_that_shares_only_the_root_with_the_lock_keeps_its_path(tmp_path: Path) -> None:
+    nodes = [{"layer": "table_file", "of": [], "arguments": {"path": "/data/x.csv"}}]
+    locked = LockFile({}, {"stack": {"recipe": json.dumps({"nodes": nodes})}}, tmp_path)
+
+    locked.write(tmp_path / "x.lock")
+
+    assert "/data/x.csv" in (tmp_path / "x.lock").read_text()
+    assert LockFile.read(tmp_path / "x.lock").stacks["stack"]["recipe"] == json.dumps(
+        {"nodes": nodes}, sort_keys=True, separators=(",", ":")
+    )
+
+
+@pytest.mark.parametrize("damage", ["cut off", "another byte", "missing", "manifest"])
+def test_a_damaged_dataset_is_not_said_to_be_unprepared(lock_path: Path, tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "first" / "numbers" / "1.0.0"
+    path = folder / ("manifest.json" if damage == "manifest" else "numbers.bin")
+    data = path.read_bytes()
+    path.unlink()
+    if damage != "missing":
+        path.write_bytes(data[:-20] if damage != "another byte" else data[:-1] + b"!")
+
+    (found,) = LockFile.read(lock_path).check(tmp_path / "first")
+
+    assert (found.what, found.is_harmless) == ("preparation", False)
+    assert "not prepared here" not in found.message
+    assert "what is stored here cannot be used: " in found.message
+    assert "`data-stack prepare numbers --again`" in found.message
+    assert "`data-stack copy --deep`" in found.message
+    assert LockFile.read(lock_path).restore(tmp_path / "first") == []

@@ -1,0 +1,257 @@
+"""A published dataset is read by range, each block verified, from a web server, a store or a folder."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import trustme
+
+import data_stack
+from data_stack.cli.main import main
+from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.exception import (
+    ChecksumMismatchError,
+    ConfigError,
+    DatasetFileCorruptError,
+    DatasetNotFoundError,
+    LicenceDeniedError,
+    ResourceNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+)
+from data_stack.factories.declarative import DatasetCard, DatasetFactory
+from data_stack.formats import NumpyDatasetIterator, write_npy
+from data_stack.testing.web_server import Answer, ScriptedServer
+from data_stack.values.strict_json import seal_json
+
+N_ROWS = 16_384  # of 4 KiB: 64 MiB
+
+
+class Rows(DatasetFactory):
+    """Rows of 4 KiB."""
+
+    card = DatasetCard("rows", "1.0.0", license="CC-BY-4.0")
+    splits = ("train", "test")
+
+    def preprocess(self, raw: Any, prepared: Any) -> None:
+        for split, n_rows in (("train", N_ROWS), ("test", 3)):
+            with prepared.create(f"{split}/rows.npy") as file:
+                rows = np.zeros((n_rows, 512), np.float64)
+                rows[:, 0] = np.arange(n_rows)
+                write_npy(file, rows)
+
+    def open(self, split: str, prepared: Any) -> Any:
+        rows = prepared[f"{split}/rows.npy"]
+        return NumpyDatasetIterator([rows, rows, rows])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _rows() -> Iterator[None]:
+    repository = data_stack.default_repository()
+    repository.register("rows", Rows)
+    yield
+    repository.remove("rows")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="module")
+def published(store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("www") / "rows"
+    return folder, data_stack.publish("rows", folder, store)
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    server = ScriptedServer()
+    yield server
+    server.close()
+
+
+def serve(server: ScriptedServer, folder: Path, **faults: Any) -> str:
+    for file in folder.rglob("*"):
+        if file.is_file():
+            server.serve(f"/rows/{file.relative_to(folder)}", file.read_bytes(), **{"ranges": True, **faults})
+    return f"{server.origin}/rows"
+
+
+def test_a_sample_moves_little_and_what_is_read_is_what_was_published(
+    published: tuple[Path, str], server: ScriptedServer
+) -> None:
+    folder, pin = published
+    url = serve(server, folder)
+    train: Any = data_stack.load(f"{url}#{pin}", split="train")
+    assert len(train) == N_ROWS
+    assert train[7_000][0][0] == 7_000
+    asked = [seen.headers["range"].removeprefix("bytes=").split("-") for seen in server.requests if seen.path.endswith(".npy")]
+    n_moved = sum(int(stop) - int(start) + 1 for start, stop in asked) + (folder / "data_stack.json").stat().st_size
+    assert n_moved <= 600_000
+    assert pickle.loads(pickle.dumps(train))[N_ROWS - 1][0][0] == N_ROWS - 1
+    assert data_stack.from_recipe(train.recipe(), storage=folder.parent.parent / "elsewhere")[5][0][0] == 5
+    assert data_stack.describe(url).license == "CC-BY-4.0"
+
+
+def test_it_is_read_from_folders_and_stores_too(published: tuple[Path, str], tmp_path: Path) -> None:
+    splits = data_stack.load(str(published[0]))
+    assert {name: len(split) for name, split in splits.items()} == {"train": N_ROWS, "test": 3}
+    assert json.loads((published[0] / "croissant.json").read_text())["name"] == "rows"
+    assert data_stack.load(f"{published[0].as_uri()}", split="test")[2][0][0] == 2
+
+
+def test_publishing_again_is_nothing_and_an_interrupted_one_goes_on(
+    published: tuple[Path, str], store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, pin = published
+    times = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
+    assert data_stack.publish("rows", folder, store) == pin
+    assert {file: file.stat().st_mtime_ns for file in folder.rglob("*")} == times
+    cut = tmp_path / "cut"
+    shutil.copytree(folder, cut)
+    (cut / "data_stack.json").unlink()
+    (cut / "test" / "rows.npy").write_bytes(b"cut")
+    kept = (cut / "train" / "rows.npy").stat().st_mtime_ns
+    assert main(["publish", "rows", str(cut), "--storage", str(store)]) == 0
+    assert pin in capsys.readouterr().out
+    assert (cut / "train" / "rows.npy").stat().st_mtime_ns == kept
+    assert data_stack.load(str(cut), split="test")[2][0][0] == 2
+    monkeypatch.setattr(Rows, "card", DatasetCard("rows", "1.0.0", license="MIT"))
+    with pytest.raises(ConfigError, match="another card"):
+        data_stack.publish("rows", folder, store)
+    monkeypatch.setattr(Rows, "card", DatasetCard("rows", "2.0.0"))
+    with pytest.raises(ConfigError, match="another destination"):
+        data_stack.publish("rows", folder, store)
+
+
+@pytest.mark.parametrize("name", ["croissant.json", "data_stack.json"])
+def test_names_that_published_datasets_use_are_refused(name: str, tmp_path: Path) -> None:
+    class Taken(DatasetFactory):
+        card = DatasetCard("taken", "1.0.0")
+        splits = ("all",)
+
+        def preprocess(self, raw: Any, prepared: Any) -> None:
+            with prepared.create(name) as file:
+                file.write(b"x")
+
+        def open(self, split: str, prepared: Any) -> Any:
+            return SequenceDatasetIterator([[1], [2], [3]])
+
+    data_stack.default_repository().register("taken", Taken, replace=True)
+    with pytest.raises(ConfigError, match="a name that published"):
+        data_stack.publish("taken", tmp_path / "www", tmp_path / "store")
+    assert not (tmp_path / "www").exists()
+
+
+def test_what_is_not_as_it_was_published_is_an_error(published: tuple[Path, str], server: ScriptedServer, tmp_path: Path) -> None:
+    folder = published[0]
+    url = serve(server, folder)
+    with pytest.raises(ChecksumMismatchError):
+        data_stack.load(f"{url}#sha256={'0' * 64}", split="train")
+    with pytest.raises(ConfigError, match="sha256="):
+        data_stack.load(f"{url}#md5=1", split="train")
+    data = bytearray((folder / "test" / "rows.npy").read_bytes())
+    data[-8] ^= 1
+    server.serve("/rows/test/rows.npy", bytes(data), ranges=True)
+    with pytest.raises(DatasetFileCorruptError, match="block 0"):
+        data_stack.load(url, split="test")[2]
+    with pytest.raises(ResourceNotFoundError):
+        data_stack.load(f"{server.origin}/nothing", split="train")
+    with data_stack.policy(deny=["CC-BY-*"]), pytest.raises(LicenceDeniedError):
+        data_stack.load(url, split="test")
+    serve(server, folder, ranges=False)
+    with pytest.raises(StorageError, match="no ranges"):
+        data_stack.load(url, split="train")
+    server.url("/rows/data_stack.json", Answer(status=302, headers={"Location": f"{server.origin}/rows/data_stack.json"}))
+    with pytest.raises(StorageError, match="redirects"):
+        data_stack.load(url, split="train")
+
+
+def test_a_redirect_away_from_https_is_not_followed(
+    published: tuple[Path, str], server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = serve(server, published[0])
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "ca.pem"))
+    secure = ScriptedServer(context)
+    try:
+        url = serve(secure, published[0])
+        assert len(data_stack.load(url, split="test")) == 3
+        secure.url("/rows/data_stack.json", Answer(status=302, headers={"Location": f"{plain}/data_stack.json"}))
+        with pytest.raises(StorageError, match="not encrypted"):
+            data_stack.load(url, split="test")
+    finally:
+        secure.close()
+    assert server.requests == []
+
+
+DRIPS: list[dict[str, Any]] = [
+    {"drip_header": True},
+    {"seconds_per_byte": 0.1},
+    {"hang_at": 100},
+    {"status": 503, "headers": {"Retry-After": "100000"}},
+]
+
+
+@pytest.mark.parametrize("fault", DRIPS, ids=["header", "body", "part", "pause"])
+def test_a_server_that_does_not_come_to_an_end_is_given_up(
+    published: tuple[Path, str], server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any]
+) -> None:
+    url = serve(server, published[0])
+    train: Any = data_stack.load(url, split="train")
+    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.5")
+    for file in ("data_stack.json", "train/rows.npy"):
+        data = (published[0] / file).read_bytes()[: 1 << 17]
+        whole = {"Content-Range": f"bytes 0-{len(data) - 1}/{len(data)}"}
+        server.serve(f"/rows/{file}", data, **({"status": 206, "headers": whole} | fault))
+
+    with pytest.raises(StorageUnavailableError, match=r"no answer|stalled|answers 503"):
+        train[0]
+    with pytest.raises(StorageUnavailableError, match=r"no answer|stalled|answers 503"):
+        data_stack.load(url, split="train")
+
+
+@pytest.mark.parametrize("location", ["http://[::bad/x", "file:///etc/passwd", "package:json/tool.py", "http://localhost:port/"])
+def test_a_server_does_not_lead_to_local_files(published: tuple[Path, str], server: ScriptedServer, location: str) -> None:
+    url = serve(server, published[0])
+    server.url("/rows/data_stack.json", Answer(status=302, headers={"Location": location}))
+
+    with pytest.raises(StorageError, match="leads to"):
+        data_stack.load(url, split="test")
+
+
+def test_hostile_descriptions_are_refused(published: tuple[Path, str], tmp_path: Path) -> None:
+    folder, _ = published
+    fields = json.loads((folder / "data_stack.json").read_text())
+    del fields["digest"]
+    manifest = json.loads(fields["manifest"])
+    del manifest["digest"]
+    escaping = seal_json({**manifest, "prepared": [{**manifest["prepared"][0], "identifier": "../../secret"}]}).decode()
+    renamed = seal_json({**manifest, "name": "../x"}).decode()
+    larger = seal_json({**manifest, "prepared": [{**manifest["prepared"][0], "size": 1 << 40}]}).decode()
+    wrong: list[dict[str, Any]] = [{"format": 9}, {"blocks": {}}, {"more": 1}]
+    wrong += [{"manifest": each} for each in (escaping, renamed, larger)]
+    for changes in wrong:
+        (tmp_path / "data_stack.json").write_bytes(seal_json({**fields, **changes}))
+        with pytest.raises((DatasetFileCorruptError, ValueError)):
+            data_stack.load(str(tmp_path))
+    (tmp_path / "data_stack.json").write_bytes(b"[" * 100_000)
+    with pytest.raises(DatasetFileCorruptError):
+        data_stack.load(str(tmp_path))
+
+
+def test_without_its_plugin_the_message_says_what_to_install(published: tuple[Path, str]) -> None:
+    repository = data_stack.DatasetRepository()
+    with pytest.raises(DatasetNotFoundError, match=r"needs the plugin of rows@1\.0\.0"):
+        repository.load(str(published[0]), "train")

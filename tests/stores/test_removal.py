@@ -1,0 +1,158 @@
+"""A removal frees what it says, leaves nothing that looks ready, and touches nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plain_connector import PlainConnector
+
+import data_stack
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.exception import ConfigError, DatasetNotFoundError, StorageConflictError, UnsupportedStorageOperationError
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.io.storage_connectors import (
+    CachedStorageConnector,
+    FileStorageConnector,
+    StorageConnector,
+)
+from data_stack.stores.removal import remove_dataset
+
+
+class Letters(DatasetFactory):
+    card = DatasetCard(name="letters", version="1.0")
+    splits = ("all",)
+    prepared_resources = ("prepared/a", "prepared/b")
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        for name in ("prepared/a", "prepared/b"):
+            with prepared.create(name) as file:
+                file.write(self.card.version.encode() * 1000)
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        return SequenceDatasetIterator([[prepared["prepared/a"].read()]])
+
+
+class Newer(Letters):
+    card = DatasetCard(name="letters", version="2.0")
+
+
+class Flat(Letters):
+    card = DatasetCard(name="letters", version="0.9", keeps_versions=False)
+
+
+class Neighbour(Letters):
+    card = DatasetCard(name="letters-large", version="1.0")
+
+
+@pytest.fixture(params=["file", "cached", "mongodb", pytest.param("s3", marks=pytest.mark.full)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
+    if request.param == "mongodb":
+        return data_stack.storage_connector_from_url(request.getfixturevalue("mongodb_uri"))
+    if request.param == "s3":
+        server = request.getfixturevalue("s3_server")
+        return data_stack.FsspecStorageConnector(f"s3://{server.new_bucket()}/folder", **server.options())
+    files = FileStorageConnector(tmp_path / "store")
+    return CachedStorageConnector(files, tmp_path / "cache") if request.param == "cached" else files
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FileStorageConnector:
+    return FileStorageConnector(tmp_path / "store")
+
+
+def test_a_version_goes_with_its_bytes_and_all_else_stays(store: StorageConnector) -> None:
+    for kind in (Letters, Newer, Neighbour, Flat):
+        kind(store).prepare()
+    size = sum(store.stat(each).size for each in store.list_resources("letters/1.0/"))
+
+    would = remove_dataset("letters", store, version="1.0", dry_run=True)
+    assert Letters(store).is_ready()
+    report = remove_dataset("letters", store, version="1.0")
+
+    assert (report.n_resources, report.n_bytes) == (would.n_resources, would.n_bytes) == (3, size)
+    assert store.list_resources("letters/1.0/") == []
+    assert not Letters(store).is_ready()
+    assert [kind(store).verify() for kind in (Newer, Neighbour, Flat)] == [[], [], []]
+
+
+def test_all_versions_go_with_what_else_lies_there(files: FileStorageConnector) -> None:
+    for kind in (Letters, Newer, Flat, Neighbour):
+        kind(files).prepare()
+    files.set_resource("letters/3.0/raw/left", b"left")
+
+    remove_dataset("letters", files, all_versions=True)
+
+    assert {each.partition("/")[0] for each in files.list_resources()} == {"letters-large"}
+
+
+def test_of_several_versions_one_has_to_be_named_and_of_one_none(files: FileStorageConnector) -> None:
+    for kind in (Letters, Newer):
+        kind(files).prepare()
+
+    with pytest.raises(ConfigError, match=r"several versions .* 1\.0, 2\.0"):
+        remove_dataset("letters", files)
+    with pytest.raises(DatasetNotFoundError, match=r"no version '3' .* it has: 1\.0, 2\.0"):
+        remove_dataset("letters", files, version="3")
+    remove_dataset("letters", files, version="2.0")
+    remove_dataset("letters", files)
+    with pytest.raises(DatasetNotFoundError, match="nothing of a dataset 'letters'"):
+        remove_dataset("letters", files)
+
+
+def test_a_store_that_the_original_left_can_be_removed(files: FileStorageConnector) -> None:
+    files.set_resource("letters/prepared/a", b"a")
+
+    assert remove_dataset("letters", files).n_resources == 1
+    assert files.list_resources() == []
+
+
+class DyingConnector(FileStorageConnector):
+    """Dies at the n-th deletion."""
+
+    n_left = 0
+
+    def delete_resource(self, identifier: str) -> None:
+        if self.n_left == 0:
+            raise KeyboardInterrupt
+        self.n_left -= 1
+        super().delete_resource(identifier)
+
+
+@pytest.mark.parametrize("kind", [Letters, Flat])
+@pytest.mark.parametrize("n_deleted", range(4))
+def test_killed_anywhere_nothing_looks_ready_and_the_same_call_goes_on(
+    files: FileStorageConnector, kind: type[DatasetFactory], n_deleted: int
+) -> None:
+    kind(files).prepare()
+    dying = DyingConnector(files.root_path)
+    dying.n_left = n_deleted
+    with pytest.raises(KeyboardInterrupt):
+        remove_dataset("letters", dying)
+
+    assert kind(files).is_ready() == (n_deleted == 0)
+    assert n_deleted == 0 or not kind(files).prepare().adopted
+    remove_dataset("letters", files)
+
+    assert files.list_resources() == []
+
+
+def test_what_is_being_prepared_is_not_removed(files: FileStorageConnector) -> None:
+    Letters(files).prepare()
+
+    with FileStorageConnector(files.root_path).lease("letters/1.0/manifest.json") as lease:
+        assert lease.acquire()
+        with pytest.raises(StorageConflictError):
+            remove_dataset("letters", files)
+
+    assert Letters(files).is_ready()
+
+
+def test_a_store_that_cannot_delete_says_so_before_anything_is_changed(tmp_path: Path) -> None:
+    store = PlainConnector(tmp_path)
+    Letters(store).prepare()
+
+    with pytest.raises(UnsupportedStorageOperationError):
+        remove_dataset("letters", store)
+
+    assert Letters(store).is_ready()
