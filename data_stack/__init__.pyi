@@ -1,5 +1,4 @@
 from data_stack import dataset as dataset
-from data_stack import display as display
 from data_stack import exception as exception
 from data_stack import exchange as exchange
 from data_stack import formats as formats
@@ -8,6 +7,8 @@ from data_stack import loader as loader
 from data_stack import mnist as mnist
 from data_stack import plugins as plugins
 from data_stack import repository as repository
+from data_stack import reproduce as reproduce
+from data_stack import show as show
 from data_stack.dataset.iterator import CombinedDatasetIterator as CombinedDatasetIterator
 from data_stack.dataset.iterator import DatasetIterator as DatasetIterator
 from data_stack.dataset.iterator import DatasetIteratorIF as DatasetIteratorIF
@@ -60,15 +61,15 @@ from data_stack.io.storage_connectors import MongoDBStorageConnector as MongoDBS
 from data_stack.io.storage_connectors import StorageConnector as StorageConnector
 from data_stack.io.storage_connectors import StorageConnectorFactory as StorageConnectorFactory
 from data_stack.loader.loader import Loader as Loader
+from data_stack.loading import datasets as datasets
+from data_stack.loading import describe as describe
+from data_stack.loading import load as load
 from data_stack.repository.croissant.reading import from_croissant as from_croissant
 from data_stack.repository.croissant.writing import to_croissant as to_croissant
 from data_stack.repository.default_storage import default_storage as default_storage
 from data_stack.repository.default_storage import storage_connector_from_url as storage_connector_from_url
 from data_stack.repository.encoders import encoder as encoder
 from data_stack.repository.encoders import encoder_from_state as encoder_from_state
-from data_stack.repository.loading import datasets as datasets
-from data_stack.repository.loading import describe as describe
-from data_stack.repository.loading import load as load
 from data_stack.repository.policy import policy as policy
 from data_stack.repository.repository import DatasetDescription as DatasetDescription
 from data_stack.repository.repository import DatasetRepository as DatasetRepository

@@ -34,7 +34,8 @@ def main() -> None:
         sys.stdout.reconfigure(errors="replace")
     print("Loading the dataset 'digits' into an empty store.\n")
 
-    from data_stack.display import DatasetReport, contact_sheet
+    from data_stack.reproduce import DatasetReport
+    from data_stack.show import contact_sheet
 
     print(DatasetReport.of("digits"))
     train, image, label, _ = the_code()

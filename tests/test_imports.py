@@ -20,21 +20,38 @@ ROOT = Path(data_stack.__file__).parent
 LAYERS = [
     "exception",
     "util",
+    "values",
+    "processes",
     "io",
     "codecs",
     "dataset",
+    "show",
+    "factories",
     "formats",
     "loader",
     "exchange",
     "plugins",
     "repository",
+    "stores",
+    "reproduce",
+    "loading",
     "mnist",
-    "display",
     "distributed",
     "browse",
     "testing",
     "cli",
 ]
+
+#: Modules whose imports may point upward: the methods of iterators import the layers that they make, inside of the method, and
+#: paths that programs of the original import are names of modules elsewhere.
+UPWARD = {
+    "data_stack.dataset.iterator.fluent",
+    "data_stack.dataset.iterator.names_of_others",
+    "data_stack.dataset.factory",
+    "data_stack.dataset.preprocesor",
+    "data_stack.dataset.preprocessor",
+    "data_stack.dataset.reporting",
+}
 
 #: Heavy packages, and the modules, or packages of ours, that exist for them (or call for them inside of a function).
 HEAVY = {
@@ -91,7 +108,7 @@ HEAVY = {
         "data_stack.mnist.preprocessor",
     },
     "uvicorn": {"data_stack.browse.connection", "data_stack.browse.server"},
-    "yaml": {"data_stack.dataset.reporting"},
+    "yaml": {"data_stack.show.reporting"},
     "zstandard": {"data_stack.codecs.zstd", "data_stack.io.archives.decompression"},
 }
 
@@ -111,11 +128,13 @@ class Import:
         module: its dotted name.
         line: where it is imported.
         is_run: false below ``if TYPE_CHECKING``, and for a module that a string names.
+        is_in_function: whether it runs with a function, not with its module.
     """
 
     module: str
     line: int
     is_run: bool
+    is_in_function: bool
 
 
 def modules_of(root: Path) -> dict[str, Path]:
@@ -148,13 +167,17 @@ def imports_of(path: Path, modules: dict[str, Path]) -> list[Import]:
         for statement in block.body
         for node in ast.walk(statement)
     }
+    in_functions = {
+        id(inner) for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for inner in ast.walk(node)
+    }
     documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     found = []
     for node in nodes:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            found += [Import(name, node.lineno, id(node) not in for_types) for name in _names(node, modules)]
+            is_run, is_in_function = id(node) not in for_types, id(node) in in_functions
+            found += [Import(name, node.lineno, is_run, is_in_function) for name in _names(node, modules)]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
-            found += [Import(name, node.lineno, False) for name in _named_by(node.value, modules)]
+            found += [Import(name, node.lineno, False, id(node) in in_functions) for name in _named_by(node.value, modules)]
     return found
 
 
@@ -183,7 +206,7 @@ def upward_arrows(root: Path) -> list[str]:
     """Imports of ``root``, a package with our layers, that point upward, in words."""
     found = []
     for module, imports in imports_in(root).items():
-        if module == root.name:
+        if module == root.name or module in UPWARD:
             continue
         for each in imports:
             if each.module.startswith("."):
@@ -199,10 +222,17 @@ def _layer(module: str) -> int:
 
 
 def circles(root: Path) -> list[list[str]]:
-    """Modules of ``root`` that name each other in a circle, be it lazily, for type checking or in strings."""
+    """Modules of ``root`` that name each other in a circle, be it lazily, for type checking or in strings.
+
+    What :data:`UPWARD` names for type checking or inside of functions does not count.
+    """
     modules = imports_in(root)
+
+    def is_downward(module: str, each: Import) -> bool:
+        return module not in UPWARD or (each.is_run and not each.is_in_function)
+
     targets = {
-        module: sorted({each.module for each in imports if each.module in modules} - {module})
+        module: sorted({each.module for each in imports if is_downward(module, each) and each.module in modules} - {module})
         for module, imports in modules.items()
     }
     found: list[list[str]] = []
@@ -319,7 +349,8 @@ LIGHT = [
     "data_stack.dataset.iterator",
     "data_stack.dataset.reporting",
     "data_stack.dataset.splitter",
-    "data_stack.display",
+    "data_stack.reproduce",
+    "data_stack.show",
     "data_stack.formats",
     "data_stack.io.resources",
     "data_stack.io.retriever",
@@ -327,7 +358,7 @@ LIGHT = [
     "data_stack.mnist",
     "data_stack.plugins",
     "data_stack.repository",
-    "data_stack.repository.loading",
+    "data_stack.loading",
 ]
 
 

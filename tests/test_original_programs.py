@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from data_stack.dataset.factory import InformedDatasetFactory
 
 import data_stack
 from data_stack.dataset.encoders import ContinuousEncoder
+from data_stack.dataset.factory import InformedDatasetFactory
 from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF, DatasetIteratorView, SequenceDatasetIterator
 from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.meta import IteratorMeta, MetaFactory

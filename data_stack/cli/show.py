@@ -64,7 +64,7 @@ def show(
     if output is None:
         _show_here(settings, samples, n_samples or _N_SAMPLES, seed)
         return
-    from data_stack.display import contact_sheet
+    from data_stack.show import contact_sheet
 
     picture = contact_sheet(samples, n_samples=n_samples, seed=seed)
     picture.save(output)
@@ -81,7 +81,7 @@ def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, 
     looks = [look_at(value, "image") for _, _, value in samples] if console is not None and console.color_system else []
     if console is not None and looks and all(look.is_picture for look in looks):
         from data_stack.cli.pictures import find_protocol, print_picture, print_tiles
-        from data_stack.display import contact_sheet
+        from data_stack.show import contact_sheet
         from data_stack.show.pictures import span_of, to_pixels
 
         protocol = find_protocol()

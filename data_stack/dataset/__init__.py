@@ -1,1 +1,1 @@
-"""Samples: the iterator contract, what can be stacked on an iterator, splits, encoders, reports, factories."""
+"""From samples to samples: the iterator contract, layers, splits, encoders, recipes."""

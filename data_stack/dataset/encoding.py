@@ -16,12 +16,11 @@ from data_stack.dataset.encoders.transformer import EncoderLike
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator, column_keys
-from data_stack.dataset.iterator.layers.encoded import EncodedAccess, check_encoders
-from data_stack.dataset.iterator.registry import OPERATIONS, operation
+from data_stack.dataset.iterator.layers.encoded import EncodedAccess, EncodedDatasetIterator, MappedClassesView, check_encoders
+from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 
 
-@operation
 def encode(
     iterator: DatasetIteratorIF,
     encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike,
@@ -43,7 +42,7 @@ def encode(
         raise ModelNotTrainedError(f"encoders are not fitted: {names}; fit them on the training split: encode(…, fit_on=train)")
     if unfitted and fit_on is not None:
         fit_encoders(unfitted, fit_on)
-    return as_iterator(iterator)._stack_layer("encoded", encoders=by_column)
+    return as_iterator(iterator)._stack_layer(EncodedDatasetIterator, encoders=by_column)
 
 
 def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorIF) -> None:
@@ -77,7 +76,6 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
             raise ConfigError(f"fitting column {key!r}: {error}") from error
 
 
-@operation
 def map_classes(
     iterator: DatasetIteratorIF, mapping: ClassMapping | Mapping[Any, Any], columns: Sequence[ColumnKey] | None = None
 ) -> DatasetIteratorIF:
@@ -92,11 +90,10 @@ def map_classes(
         raise ConfigError(f"columns must be a list, or None for the target, got {columns!r:.80}")
     keys = [stacked._class_column(None)] if columns is None else list(columns)
     if class_mapping.unmapped == "drop":
-        stacked = stacked._stack_layer("mapped_classes", mapping=class_mapping, columns=keys)
-    return stacked._stack_layer("encoded", encoders=dict.fromkeys(keys, class_mapping))
+        stacked = stacked._stack_layer(MappedClassesView, mapping=class_mapping, columns=keys)
+    return stacked._stack_layer(EncodedDatasetIterator, encoders=dict.fromkeys(keys, class_mapping))
 
 
-@operation
 def one_hot(
     iterator: DatasetIteratorIF, classes: Sequence[Any] | ClassMapping | None = None, column: ColumnKey | None = None
 ) -> DatasetIteratorIF:
@@ -116,7 +113,7 @@ def one_hot(
     if classes is None:
         classes = _mapping_of(stacked, key) or (getattr(meta, "class_names", None) if is_target else None)
         classes = _classes_of(stacked, key) if classes is None else classes
-    return stacked._stack_layer("encoded", encoders={key: OneHotEncoder(classes)})
+    return stacked._stack_layer(EncodedDatasetIterator, encoders={key: OneHotEncoder(classes)})
 
 
 def _mapping_of(iterator: DatasetIteratorIF, key: ColumnKey) -> ClassMapping | None:
@@ -153,6 +150,6 @@ def _meta_of(iterator: Any) -> Any:
 
 def _fingerprint_of(iterator: DatasetIteratorIF) -> str | None:
     try:
-        return str(OPERATIONS["fingerprint"](iterator))  # a client's class may have another method of that name
+        return str(fingerprint(iterator))  # a client's class may have another method of that name
     except DataStackError:  # a part of the stack cannot be written
         return None

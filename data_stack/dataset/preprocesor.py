@@ -1,4 +1,4 @@
-"""The original's misspelt name of :mod:`data_stack.factories.preprocessor`."""
+"""The path of :mod:`data_stack.factories.preprocessor` in the original DataStack, misspelt there."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -19,6 +18,7 @@ from typing import Any
 
 from data_stack.dataset.recipes.functions import describe_unnamed, is_of_a_file
 from data_stack.dataset.recipes.recipe_values import content_if_known
+from data_stack.util.distributions import distributions_of
 from data_stack.util.logger import logger
 
 # A file that was edited later may differ from the loaded module. Factories import this module, so they are loaded later.
@@ -142,24 +142,6 @@ def _spec_of_code(module: str) -> ModuleSpec | None:
 def _beside(folder: Path) -> list[Path]:
     found = [*folder.glob("*"), *folder.glob("*/*.py")]
     return sorted(path for path in found if path.suffix in _CODE and path.is_file())
-
-
-def distributions_of(package: str) -> tuple[str, ...]:
-    """The installed distributions of an importable package, with their versions: ``"datastack-digits 1.0.0"``."""
-    with contextlib.suppress(Exception):  # the metadata of some other package may be damaged
-        names = _packages_distributions().get(package, ())
-        return tuple(f"{name} {importlib.metadata.version(name)}" for name in names)
-    return ()
-
-
-def distribution_of(module: str) -> str | None:
-    """The installed distribution of a module or class, with its version."""
-    return next(iter(distributions_of(module.partition(":")[0].partition(".")[0])), None)
-
-
-@functools.cache
-def _packages_distributions() -> Mapping[str, list[str]]:
-    return importlib.metadata.packages_distributions()  # reads the metadata of all distributions
 
 
 # ---------------------------------------------------------------------- what is set on classes and objects

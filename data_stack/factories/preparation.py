@@ -24,7 +24,6 @@ from data_stack.exception import (
     TaskError,
     UnsupportedStorageOperationError,
 )
-from data_stack.factories.code_digest import distribution_of
 from data_stack.factories.journal import WHOLE, Journal, fingerprint
 from data_stack.factories.manifest import Manifest, ResourceRecord, SourceRecord
 from data_stack.factories.prepared import PreparedResources, Resources, Superseded
@@ -33,6 +32,7 @@ from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar
 from data_stack.io.retriever import retrieve
 from data_stack.io.storage_connectors.connector import Lease
+from data_stack.util.distributions import distribution_of
 from data_stack.util.logger import logger
 
 _ATTEMPTS = 4

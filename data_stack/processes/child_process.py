@@ -19,7 +19,7 @@ _HELD: Final = frozenset({"PIL", "cv2", "h5py", "numpy", "pandas", "pyarrow", "t
 
 
 class ChildProcess:
-    """A fork of the fork server, see :mod:`data_stack.processes.fork_server`, with this process's ``sys.path``, current folder and
+    """A fork of the fork server (:mod:`data_stack.processes.fork_server`), with this process's ``sys.path``, current folder and
     environment. Ctrl-C does not reach it.
 
     multiprocessing would import the user's script again, which would need a main guard.

@@ -1,4 +1,4 @@
-"""The program of the fork server, see :mod:`data_stack.processes.fork_server`: it forks when asked, and imports what forks need."""
+"""The program of the fork server (:mod:`data_stack.processes.fork_server`): it forks when asked, and imports what forks need."""
 
 from __future__ import annotations
 

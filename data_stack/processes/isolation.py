@@ -1,7 +1,7 @@
 """Runs a function of ours on a file's bytes in a separate process, which may crash, hang or exhaust its memory limit.
 
-Each run is a fork of the fork server, see :mod:`data_stack.processes.fork_server`. It reads the bytes from this process, by position,
-and returns plain JSON.
+Each run is a fork of the fork server (:mod:`data_stack.processes.fork_server`). It reads the bytes from this process, by
+position, and returns plain JSON.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from data_stack.exception import (
     PluginError,
     RevisionNotFoundError,
 )
-from data_stack.factories.code_digest import distributions_of
 from data_stack.factories.manifest import Manifest
 from data_stack.io.progress import progress_as
 from data_stack.io.resource_definition import ResourceDefinition
@@ -31,6 +30,7 @@ from data_stack.repository.places import find_published, is_place, open_place, s
 from data_stack.repository.policy import current_policies
 from data_stack.repository.split_expressions import load_expression
 from data_stack.repository.unknown_names import explain_unknown_dataset, install_command, list_names
+from data_stack.util.distributions import distributions_of
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF

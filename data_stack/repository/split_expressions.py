@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from data_stack.dataset.iterator.contract import as_iterator
+from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import UnknownSplitError
 from data_stack.util.suggestions import did_you_mean
@@ -98,7 +100,7 @@ def _sliced(iterator: Any, start: _Bound | None, stop: _Bound | None) -> Any:
     if start is None and stop is None:
         return iterator
     first, end = (None if bound is None else _position(bound, len(iterator)) for bound in (start, stop))
-    return as_iterator(iterator)._stack_layer("view", indices=slice(first, end))
+    return as_iterator(iterator)._stack_layer(DatasetIteratorView, indices=slice(first, end))
 
 
 def _position(bound: _Bound, n_samples: int) -> int:
@@ -114,7 +116,7 @@ def _load_all(load: Callable[[str | None], Any]) -> Any:
 
 
 def _joined(parts: list[Any]) -> Any:
-    return parts[0] if len(parts) == 1 else as_iterator(parts[0])._stack_layer("combined", *parts[1:])
+    return parts[0] if len(parts) == 1 else as_iterator(parts[0])._stack_layer(CombinedDatasetIterator, *parts[1:])
 
 
 def _tagged(iterator: Any, split: str) -> Any:

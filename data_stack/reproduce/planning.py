@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from data_stack.exception import ConfigError, DataStackError, LicenceDeniedError
-from data_stack.factories.code_digest import distributions_of
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest
@@ -24,6 +23,7 @@ from data_stack.repository.repository import default_repository
 from data_stack.show.licences import obligations_of
 from data_stack.show.markup import Block, Facts, Heading, Paragraph, Table, TextDocument, size_text
 from data_stack.stores.inventory import take_inventory
+from data_stack.util.distributions import distributions_of
 
 
 @dataclass(frozen=True, slots=True)

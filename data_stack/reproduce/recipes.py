@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NoReturn
 
 from data_stack.codecs.plain_data import from_plain, shorten
-from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF
-from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS, import_all
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, layers
+from data_stack.dataset.iterator.registry import LAYERS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
 from data_stack.dataset.recipes.functions import function_at, register_function
-from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, describe_layer, node_digests, samples_content
+from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, describe_layer, node_digests, recipe, samples_content
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -49,14 +50,15 @@ _ABSENT: Any = object()
 
 def import_layers() -> dict[str, type[DatasetIteratorIF]]:
     """All layers; imports the modules that register some, those of optional packages where these are installed."""
+    import data_stack.dataset.splits.parts
     import data_stack.loader.sources
 
+    for module in pkgutil.iter_modules(layers.__path__, f"{layers.__name__}."):
+        importlib.import_module(module.name)
     with contextlib.suppress(MissingDependencyError):
+        import data_stack.exchange.tables.files
         import data_stack.formats.parquet.ngram
-        import data_stack.formats.parquet.transformed  # noqa: F401  # they put their layers in
-
-        OPERATIONS["from_csv"]  # as the module of this does, which is above this one
-    import_all()
+        import data_stack.formats.parquet.transformed  # noqa: F401  # they register their layers
     return LAYERS
 
 
@@ -212,7 +214,7 @@ def _match_sources(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
     for number, source in enumerate(distinct):
         if not isinstance(source, DatasetIteratorIF):
             raise ConfigError(f"sources are iterators; number {number} is {shorten(source)}")
-        alike.setdefault(node_digests(OPERATIONS["recipe"](source)["nodes"])[-1], []).append(source)
+        alike.setdefault(node_digests(recipe(source)["nodes"])[-1], []).append(source)
     try:
         digests = node_digests([{"layer": node.layer, "of": node.of, "arguments": node.arguments} for node in nodes])
     except (TypeError, ValueError, RecursionError) as error:

@@ -13,7 +13,6 @@ from typing import Any
 from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
-from data_stack.dataset.iterator.registry import operation
 from data_stack.show import held_memory
 from data_stack.show.markup import Block, Document, Paragraph, Rich, printable, readable, size_text
 
@@ -140,7 +139,6 @@ class Explanation(Document):
         return lines + [(part, rest + "└─ ", rest + "   ") for part in parts[-1:]]
 
 
-@operation
 def explain(iterator: Any) -> Explanation:
     """Describe ``iterator`` and its stack without reading samples.
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.recipes.recipe import list_origins
-from data_stack.factories.code_digest import distributions_of
 from data_stack.show.markup import Block, Document, Heading, Paragraph, Table
+from data_stack.util.distributions import distributions_of
 
 __all__ = ["LicencedDataset", "Licences", "citation", "is_denied", "licences", "obligations_of", "provenance", "spdx_problem"]
 
@@ -176,14 +175,12 @@ class Licences(Document):
         return blocks
 
 
-@operation
 def provenance(iterator: DatasetIteratorIF) -> list[dict[str, Any]]:
     """Who prepared each dataset of a stack, when, and from which sources; plain JSON data."""
     keys = ("name", "version", "split", "config", "distribution", "preparation")
     return [{key: origin.get(key) for key in keys} for origin in list_origins(iterator)[0]]
 
 
-@operation
 def licences(iterator: DatasetIteratorIF) -> Licences:
     """The licences of all datasets in a stack, with what they ask."""
     origins, n_unnamed = list_origins(iterator)
@@ -203,7 +200,6 @@ def _licenced(origin: Mapping[str, Any]) -> LicencedDataset:
 _ENTRY = re.compile(r"\s*@\w+\s*\{\s*([^,\s]+)\s*,", re.ASCII)
 
 
-@operation
 def citation(iterator: DatasetIteratorIF, with_data_stack: bool = False) -> str:
     """BibTeX entries of all datasets in a stack, each once; datasets without a citation are named by a comment."""
     entries: dict[str, str] = {}

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_key, column_names
-from data_stack.dataset.iterator.registry import operation
 from data_stack.exception import ConfigError
 from data_stack.show.samples import default_keys, part_of, title_of
 
 
-@operation
 def show(
     iterator: DatasetIteratorIF,
     n_samples: int | None = None,
@@ -30,7 +28,6 @@ def show(
     return contact_sheet(iterator, n_samples=n_samples, **options)
 
 
-@operation
 def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: int = 30, title: str | None = None) -> Any:
     """See ``iterator.plot``."""
     from data_stack.show.plots import plot_values

@@ -13,7 +13,6 @@ import numpy as np
 
 from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_names
-from data_stack.dataset.iterator.registry import OPERATIONS
 from data_stack.show.cells import cell_of
 from data_stack.show.column_report import ColumnReport
 from data_stack.show.column_statistics import columns_of_samples
@@ -301,6 +300,3 @@ def _reads_columns(iterator: Any) -> bool:
             return False
         waiting += layer._stack_on()
     return True
-
-
-OPERATIONS["page"] = IteratorPage

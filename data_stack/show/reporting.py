@@ -15,7 +15,6 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator, column_names
 from data_stack.dataset.iterator.deep_stacks import walk_stack
-from data_stack.dataset.iterator.registry import OPERATIONS, operation
 from data_stack.dataset.positions import as_index_array
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.show import column_statistics
@@ -173,7 +172,6 @@ def _columns_of(iterator: Any) -> tuple[ColumnReport, ...]:
     )
 
 
-@operation
 def features(iterator: DatasetIteratorIF) -> dict[int | str, ColumnReport]:
     """``iterator.features``."""
     return {column.name or ("value" if column.key is None else column.key): column for column in _columns_of(iterator)}
@@ -194,6 +192,3 @@ def _as_yaml(report: Any) -> str:
         raise MissingDependencyError("a report in YAML", "PyYAML", "yaml") from error
     text: str = yaml.safe_dump(report, indent=4, sort_keys=False, allow_unicode=True)
     return text
-
-
-OPERATIONS["report"] = DatasetIteratorReportGenerator.generate_report

@@ -226,7 +226,7 @@ class DatasetContract(DatasetIteratorContract):
             assert repr(iterator)
             assert str(iterator.explain())
             with contextlib.suppress(MissingDependencyError):  # pictures need Pillow
-                from data_stack.display import contact_sheet
+                from data_stack.show import contact_sheet
 
                 assert contact_sheet(iterator, n_samples=4, title=split).width > 0
 

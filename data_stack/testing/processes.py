@@ -21,7 +21,7 @@ _PATIENCE_SECONDS = 60.0
 def preload(module: str) -> None:
     """Import a module once for all processes, if the first one is still to be started and can import it."""
     _FORKS.set_forkserver_preload(
-        [__name__, "data_stack.repository.loading", "data_stack.io.retriever.http", "data_stack.io.web_sessions", module]
+        [__name__, "data_stack.loading", "data_stack.io.retriever.http", "data_stack.io.web_sessions", module]
     )
 
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from data_stack.factories import code_digest as code_digest_module
 from data_stack.factories.code_digest import code_digest, find_changed_module, module_digests
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.factories.prepared import PreparedResources, Resources
+from data_stack.util import distributions
 
 FACTORY = """
     from data_stack.factories.declarative import DatasetCard, DatasetFactory
@@ -107,7 +107,7 @@ def test_all_top_level_modules_of_a_distribution_count_with_its_version(write: W
     metadata.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: made\nVersion: 1.0\n")
     metadata.joinpath("top_level.txt").write_text("made_one\nmade_two\n")
     sys.path.insert(0, str(elsewhere))
-    code_digest_module._packages_distributions.cache_clear()
+    distributions._packages_distributions.cache_clear()
     try:
         write(made_one=FACTORY.format(imports="import made_two", body="pass"), made_two="A = 1")
         first = digest_of("made_one")
@@ -118,7 +118,7 @@ def test_all_top_level_modules_of_a_distribution_count_with_its_version(write: W
         other_version = digest_of("made_one")
     finally:
         sys.path.remove(str(elsewhere))
-        code_digest_module._packages_distributions.cache_clear()
+        distributions._packages_distributions.cache_clear()
 
     assert len({first, other_module, other_version}) == 3
 

@@ -7,9 +7,9 @@ import io
 from typing import Any
 
 import pytest
-from data_stack.dataset.preprocessor import PreprocessingHelpers
 
 import data_stack.dataset.preprocesor
+from data_stack.dataset.preprocessor import PreprocessingHelpers
 from data_stack.io.resources import ResourceFactory
 
 

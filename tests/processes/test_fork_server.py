@@ -20,7 +20,7 @@ from process_census import is_running, until
 from data_stack.processes import fork_server
 from data_stack.processes.fork_server import ForkedProcess, hold
 
-HERE = "tests.util.test_fork_server"
+HERE = "tests.processes.test_fork_server"
 
 
 def say_what_it_is(descriptor: int) -> None:

@@ -26,7 +26,7 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.processes.isolation import run_apart
 
-HERE = "tests.util.test_isolation"
+HERE = "tests.processes.test_isolation"
 DATA = bytes(range(256)) * 1000
 
 
@@ -127,7 +127,7 @@ def test_the_process_ends_with_the_run_even_if_it_ignores_errors_of_reading() ->
 def test_what_floods_memory_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA_STACK_MAX_REQUEST_BYTES", str(1 << 30))
     program = (
-        "from tests.util.test_isolation import apart\n"
+        "from tests.processes.test_isolation import apart\n"
         "try: apart('flood')\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
@@ -177,7 +177,7 @@ def test_threads_and_forks_read_apart_at_once() -> None:
 
 
 def test_the_helper_ends_with_the_process_that_started_it() -> None:
-    program = "from tests.util.test_isolation import apart; print(apart('add_up', 1)['pid'])"
+    program = "from tests.processes.test_isolation import apart; print(apart('add_up', 1)['pid'])"
     done = run_python(program)
 
     for _ in range(100):

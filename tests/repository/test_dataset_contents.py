@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from data_stack.dataset.factory import BaseDatasetFactory
 
+from data_stack.dataset.factory import BaseDatasetFactory
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError, LoaderStateError, RecipeError

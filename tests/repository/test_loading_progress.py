@@ -9,9 +9,9 @@ from typing import Any
 
 import nbformat
 import pytest
-from data_stack.dataset.factory import DatasetCard, DatasetFactory
 from nbclient import NotebookClient
 
+from data_stack.dataset.factory import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.io.resource_definition import ResourceDefinition

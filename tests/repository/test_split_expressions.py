@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from data_stack.dataset.factory import BaseDatasetFactory, DatasetCard, DatasetFactory
 from datasets.arrow_reader import ReadInstruction
 from hypothesis import given
 from hypothesis import strategies as st
 
 import data_stack
+from data_stack.dataset.factory import BaseDatasetFactory, DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError, UnknownSplitError

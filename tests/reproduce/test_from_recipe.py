@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from data_stack.dataset.factory import BaseDatasetFactory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import Samples
 
 import data_stack
 from data_stack.dataset.encoders import CategoricalEncoder, ClassMapping, ContinuousEncoder
+from data_stack.dataset.factory import BaseDatasetFactory
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIteratorIF,

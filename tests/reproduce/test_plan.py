@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from data_stack.dataset.factory import BaseDatasetFactory
 
 import data_stack
 from data_stack.cli.main import main
+from data_stack.dataset.factory import BaseDatasetFactory
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import DatasetNotFoundError, StorageError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory

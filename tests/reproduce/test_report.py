@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import data_stack
-from data_stack.display import DatasetReport
 from data_stack.exception import DatasetNotFoundError, UnknownSplitError
+from data_stack.reproduce import DatasetReport
 from data_stack.show.markup import size_text
 
 

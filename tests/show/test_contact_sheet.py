@@ -17,8 +17,8 @@ from PIL import Image
 
 from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import MetaFactory
-from data_stack.display import contact_sheet
 from data_stack.exception import ConfigError
+from data_stack.show import contact_sheet
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -111,10 +111,10 @@ def test_without_pillow_the_error_names_the_extra() -> None:
     program = """
         import sys
         sys.modules["PIL"] = None
-        from data_stack.display import DatasetReport
+        from data_stack.reproduce import DatasetReport
         from data_stack.exception import MissingDependencyError
         try:
-            from data_stack.display import contact_sheet
+            from data_stack.show import contact_sheet
         except MissingDependencyError as error:
             print(error)
     """

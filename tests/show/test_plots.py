@@ -109,7 +109,7 @@ def test_dates_and_many_words_are_plotted() -> None:
 
 
 def test_the_splits_of_a_report_stand_side_by_side() -> None:
-    figure = data_stack.display.DatasetReport.of("digits").plot()
+    figure = data_stack.reproduce.DatasetReport.of("digits").plot()
 
     assert sum(heights(figure)) == 1797
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["train", "test"]
@@ -140,7 +140,7 @@ def test_what_cannot_be_plotted_is_an_error(wrong: Any) -> None:
 
 
 def test_plots_are_read_on_light_and_dark_pages() -> None:
-    splits = data_stack.display.DatasetReport.of("digits").plot()
+    splits = data_stack.reproduce.DatasetReport.of("digits").plot()
 
     for figure in (splits, pets().plot(title="Pets"), pets().plot("weight")):
         picture = np.asarray(Image.open(io.BytesIO(figure._repr_png_())))

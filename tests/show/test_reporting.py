@@ -20,7 +20,6 @@ import pandas as pd
 import pytest
 import torch
 import yaml
-from data_stack.dataset.reporting import DatasetIteratorReportGenerator
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +34,7 @@ from data_stack.dataset.iterator import (
     blocks,
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
+from data_stack.dataset.reporting import DatasetIteratorReportGenerator
 from data_stack.exception import ConfigError
 from data_stack.show.target_distribution import target_distribution
 from data_stack.values.stacked_values import objects

@@ -12,9 +12,9 @@ from data_stack.dataset.encoders.continuous import ContinuousEncoder
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder, restore
 from data_stack.dataset.encoders.images import ImageEncoder
 from data_stack.dataset.encoders.transformer import SklearnEncoder
-from data_stack.dataset.iterator.registry import store_of
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import StorageConnector
+from data_stack.io.storage_connectors.url import store_at
 from data_stack.values.strict_json import JsonObject, seal_json
 
 _FORMAT = "data_stack.encoders 2"
@@ -49,7 +49,7 @@ def save_encoder(encoder: Encoder, storage_connector: StorageConnector | str | o
         ConfigError: a part of it is not plain data.
         StorageError: it could not be written.
     """
-    store_of(storage_connector).set_resource(identifier, [seal_json({"format": _FORMAT, "encoder": encoder.state()})])
+    store_at(storage_connector).set_resource(identifier, [seal_json({"format": _FORMAT, "encoder": encoder.state()})])
 
 
 def load_encoder(
@@ -69,7 +69,7 @@ def load_encoder(
         DatasetFileCorruptError: it is damaged, or not a stored encoder.
         ConfigError: it is of an unknown kind, or of another format.
     """
-    with store_of(storage_connector).get_resource(identifier) as resource:
+    with store_at(storage_connector).get_resource(identifier) as resource:
         fields = JsonObject.unseal(resource.read(), f"the encoder in {identifier!r}")
     if (stored_format := fields.text("format")) != _FORMAT:
         raise ConfigError(f"the encoder in {identifier!r} has the format {stored_format!r:.40}; this version reads {_FORMAT!r}")

@@ -12,7 +12,6 @@ from data_stack.dataset.iterator.access import SampleAccess, Ways, access_to, br
 from data_stack.dataset.iterator.deep_stacks import reduce_stack
 from data_stack.dataset.iterator.fluent import ColumnKey, FluentIterator
 from data_stack.dataset.iterator.indices import IndexArray, check_index, check_indices
-from data_stack.dataset.iterator.registry import LAYERS
 from data_stack.dataset.iterator.type_variables import IteratorT, SampleT
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.exception import ConfigError
@@ -84,7 +83,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
 
     if TYPE_CHECKING:
 
-        def _stack_layer(self, layer: str, *others: Any, **arguments: Any) -> DatasetIteratorIF: ...
+        def _stack_layer(self, layer: type[Any], *others: Any, **arguments: Any) -> DatasetIteratorIF: ...
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -297,14 +296,14 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
         """Name, tag and identifier of the dataset, and where in a sample the target is."""
         raise NotImplementedError
 
-    def _stack_layer(self, layer: str, *others: Any, **arguments: Any) -> DatasetIteratorIF:
+    def _stack_layer(self, layer: type[Any], *others: Any, **arguments: Any) -> DatasetIteratorIF:
         # Layers, recipes and metas use positions, not names.
         arguments = {name: _with_positions(self, name, value) for name, value in arguments.items()}
         stacked = super()._stack_layer(layer, *others, **arguments)
         meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(self.dataset_meta))
         layers = (*meta.provenance, stacked._layer_name or type(stacked).__name__)
         meta = replace(meta, provenance=layers[-_MOST_LAYERS_TOLD:])  # each meta has its own
-        informed: DatasetIteratorIF = LAYERS["informed"]._rebuilt([stacked], {"dataset_meta": meta})
+        informed: DatasetIteratorIF = stacked._with_meta(meta)
         return informed
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
@@ -338,7 +337,7 @@ def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
         return iterator[check_index(index, len(iterator))]
     if not isinstance(index, (slice, list, range)) and getattr(index, "ndim", 0) != 1:
         raise TypeError(f"a sample is found by an integer, a slice, or a list or array of integers, not by {index!r}")
-    return iterator._stack_layer("view", indices=index)
+    return iterator._view(index)
 
 
 def column_names(iterator: Any) -> tuple[str, ...]:

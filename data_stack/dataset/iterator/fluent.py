@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.names_of_others import METHOD_ARGUMENTS, FamiliarNames, explains, yielding
-from data_stack.dataset.iterator.registry import LAYERS, OPERATIONS
-from data_stack.dataset.meta import DatasetMeta
+from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
@@ -49,16 +49,22 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
 
     def take(self, n_samples: int) -> _Same:
         """The first ``n_samples`` samples; all of them where there are fewer."""
-        return self._stack_layer("view", indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
+        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+
+        return self._stack_layer(DatasetIteratorView, indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
 
     @yielding
     def head(self, n_samples: int = 5) -> _Same:
         """The first few samples, as :meth:`take`."""
-        return self._stack_layer("view", indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
+        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+
+        return self._stack_layer(DatasetIteratorView, indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
 
     def skip(self, n_samples: int) -> _Same:
         """All but the first ``n_samples`` samples."""
-        return self._stack_layer("view", indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
+        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+
+        return self._stack_layer(DatasetIteratorView, indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
 
     @explains(METHOD_ARGUMENTS)
     def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Same:
@@ -67,19 +73,27 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
         None draws a seed, which the iterator shows, as do its recipe and :meth:`explain`. Processes that share the samples need
         the same one: give it there.
         """
-        return self._stack_layer("shuffled", seed=secrets.randbelow(10**6) if seed is None else seed, epoch=epoch)
+        from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
+
+        return self._stack_layer(ShuffledDatasetIterator, seed=secrets.randbelow(10**6) if seed is None else seed, epoch=epoch)
 
     def repeat(self, times: int) -> _Same:
         """All samples ``times`` times, one pass after the other."""
-        return self._stack_layer("repeated", times=times)
+        from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
+
+        return self._stack_layer(RepeatedDatasetIterator, times=times)
 
     def combine(self, *others: FluentIterator[Any, Any, Any]) -> _Same:
         """These samples, then those of ``others``, one iterator after the other."""
-        return self._stack_layer("combined", *others)
+        from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
+
+        return self._stack_layer(CombinedDatasetIterator, *others)
 
     def interleave(self, *others: FluentIterator[Any, Any, Any], stop: Literal["longest", "shortest"] = "longest") -> _Same:
         """One sample of each iterator in turn, until all are exhausted, or until the first one is."""
-        return self._stack_layer("interleaved", *others, stop=stop)
+        from data_stack.dataset.iterator.layers.interleaved import InterleavedDatasetIterator
+
+        return self._stack_layer(InterleavedDatasetIterator, *others, stop=stop)
 
     def mix(
         self,
@@ -101,11 +115,16 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
             n_samples: how many; None for as many as there are before an iterator is exhausted for the first time.
             epoch: see :meth:`at_epoch`.
         """
-        return self._stack_layer("mixed", *others, proportions=proportions, seed=seed, n_samples=n_samples, epoch=epoch)
+        from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
+
+        arguments = {"proportions": proportions, "seed": seed, "n_samples": n_samples, "epoch": epoch}
+        return self._stack_layer(MixedDatasetIterator, *others, **arguments)
 
     def resample(self, n_samples: int, *, seed: int, weights: npt.ArrayLike | None = None, epoch: int = 0) -> _Same:
         """``n_samples`` samples drawn with replacement, each with a probability in proportion to its weight (None: all alike)."""
-        return self._stack_layer("resampled", n_samples=n_samples, seed=seed, weights=weights, epoch=epoch)
+        from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator
+
+        return self._stack_layer(ResampledDatasetIterator, n_samples=n_samples, seed=seed, weights=weights, epoch=epoch)
 
     def balance(self, *, seed: int, by: ColumnKey | None = None, n_samples: int | None = None, epoch: int = 0) -> _Same:
         """Every class equally often; reads the column ``by``. See ``BalancedDatasetIterator``.
@@ -116,7 +135,9 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
             n_samples: how many; None for as many as this iterator has.
             epoch: see :meth:`at_epoch`.
         """
-        return self._stack_layer("balanced", by=self._class_column(by), seed=seed, n_samples=n_samples, epoch=epoch)
+        from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
+
+        return self._stack_layer(BalancedDatasetIterator, by=self._class_column(by), seed=seed, n_samples=n_samples, epoch=epoch)
 
     @explains(METHOD_ARGUMENTS)
     def filter(
@@ -130,15 +151,21 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
             column: what to read; None for whole samples.
             batched: whether the predicate takes many samples at once.
         """
-        return self._stack_layer("filtered", predicate=predicate, column=column, batched=batched)
+        from data_stack.dataset.iterator.layers.filtered import FilteredDatasetIterator
+
+        return self._stack_layer(FilteredDatasetIterator, predicate=predicate, column=column, batched=batched)
 
     def sort(self, by: ColumnKey, *, descending: bool = False) -> _Same:
         """The samples in the order of a column's values, equal ones in their old order; reads that column now."""
-        return self._stack_layer("sorted", by=by, descending=descending)
+        from data_stack.dataset.iterator.layers.ordered import SortedDatasetIterator
+
+        return self._stack_layer(SortedDatasetIterator, by=by, descending=descending)
 
     def deduplicate(self, by: ColumnKey | Sequence[ColumnKey] | None = None) -> _Same:
         """The first of all samples that are equal, in whole or in the columns ``by``; reads these now."""
-        return self._stack_layer("deduplicated", by=by)
+        from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator
+
+        return self._stack_layer(DeduplicatedDatasetIterator, by=by)
 
     def windows(
         self,
@@ -152,12 +179,16 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
         offsets: Mapping[int, Sequence[ColumnKey] | None] | None = None,
     ) -> _Stack:
         """Runs of ``length`` consecutive samples, see ``WindowedDatasetIterator``."""
+        from data_stack.dataset.iterator.layers.windowed import WindowedDatasetIterator
+
         arguments = {"stride": stride, "order_by": order_by, "max_gap": max_gap, "overlap": overlap, "group_by": group_by}
-        return self._stack_layer("windowed", length=length, **arguments, offsets=offsets)
+        return self._stack_layer(WindowedDatasetIterator, length=length, **arguments, offsets=offsets)
 
     def shard(self, rank: int, world: int, *, contiguous: bool = False, uneven: Literal["keep", "pad", "drop"] = "keep") -> _Same:
         """The part of one of ``world`` ranks, see ``ShardedDatasetIterator``."""
-        return self._stack_layer("sharded", rank=rank, world=world, contiguous=contiguous, uneven=uneven)
+        from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
+
+        return self._stack_layer(ShardedDatasetIterator, rank=rank, world=world, contiguous=contiguous, uneven=uneven)
 
     # ------------------------------------------------------------------ what a sample is
 
@@ -191,12 +222,14 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
                 ``batched``, a list of one for each sample) that seed, epoch and the sample's position alone decide.
             epoch: see :meth:`at_epoch`.
         """
+        from data_stack.dataset.iterator.layers.mapped import MappedDatasetIterator
+
         names: Any = columns if columns is None or isinstance(columns, str) else tuple(columns)
         arguments = {"function": function, "batched": batched, "seed": seed, "epoch": epoch, "column": column, "names": names}
-        stacked = self._stack_layer("mapped", **arguments)
+        stacked = self._stack_layer(MappedDatasetIterator, **arguments)
         if names is None or hasattr(stacked, "dataset_meta"):
             return stacked
-        return LAYERS["informed"]._rebuilt([stacked], {"dataset_meta": DatasetMeta(column_names=names)})  # type: ignore[no-any-return]
+        return stacked._with_meta(DatasetMeta(column_names=names))
 
     def select(self, *columns: ColumnKey) -> _Stack:
         """Samples of only these columns, in this order; the others are not read where that is possible.
@@ -204,26 +237,36 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
         A name or key that there is not is an error now. Where neither names nor a schema tell, sample 0 is read for it, and for
         the meta if there is one.
         """
-        return self._stack_layer("fields", columns=list(columns))
+        from data_stack.dataset.iterator.layers.fields import FieldsDatasetIterator
+
+        return self._stack_layer(FieldsDatasetIterator, columns=list(columns))
 
     def rename(self, names: Mapping[str, str]) -> _Stack:
         """Dict samples with new names for some of their keys: ``{"old": "new"}``."""
-        return self._stack_layer("renamed", names=names)
+        from data_stack.dataset.iterator.layers.fields import RenamedDatasetIterator
+
+        return self._stack_layer(RenamedDatasetIterator, names=names)
 
     def as_dict(self, *names: str) -> _Stack:
         """Tuple samples as dicts: one name for each position; without any, the names that the columns have."""
-        return self._stack_layer("dicts", names=list(names))
+        from data_stack.dataset.iterator.layers.fields import DictsDatasetIterator
+
+        return self._stack_layer(DictsDatasetIterator, names=list(names))
 
     def as_tuple(self, *columns: ColumnKey) -> _Stack:
         """Samples as tuples of these columns; of dict samples without any, of all keys in their order."""
-        return self._stack_layer("tuples", columns=list(columns))
+        from data_stack.dataset.iterator.layers.fields import TuplesDatasetIterator
+
+        return self._stack_layer(TuplesDatasetIterator, columns=list(columns))
 
     def zip(self, *others: FluentIterator[Any, Any, Any]) -> _Stack:
         """The columns of several equally long iterators side by side: tuples end to end, dicts united."""
-        return self._stack_layer("zipped", *others)
+        from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator
+
+        return self._stack_layer(ZippedDatasetIterator, *others)
 
     def encode(
-        self, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, *, fit_on: FluentIterator[Any, Any, Any] | None = None
+        self: Any, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, *, fit_on: FluentIterator[Any, Any, Any] | None = None
     ) -> _Stack:
         """Columns replaced by what encoders make of them.
 
@@ -235,18 +278,24 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
         Raises:
             ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.
         """
-        return OPERATIONS["encode"](self, encoders, fit_on=fit_on)  # type: ignore[no-any-return]
+        from data_stack.dataset.encoding import encode
 
-    def map_classes(self, mapping: ClassMapping | Mapping[Any, Any], *, columns: Sequence[ColumnKey] | None = None) -> _Stack:
+        return encode(self, encoders, fit_on=fit_on)  # type: ignore[arg-type, return-value]
+
+    def map_classes(
+        self: Any, mapping: ClassMapping | Mapping[Any, Any], *, columns: Sequence[ColumnKey] | None = None
+    ) -> _Stack:
         """Classes replaced by others, see ``ClassMapping``.
 
         Args:
             mapping: what becomes of each class; a plain dict leaves classes that it does not name as they are.
             columns: which columns; None for the target.
         """
-        return OPERATIONS["map_classes"](self, mapping, columns=columns)  # type: ignore[no-any-return]
+        from data_stack.dataset.encoding import map_classes
 
-    def one_hot(self, classes: Sequence[Any] | ClassMapping | None = None, *, column: ColumnKey | None = None) -> _Stack:
+        return map_classes(self, mapping, columns=columns)
+
+    def one_hot(self: Any, classes: Sequence[Any] | ClassMapping | None = None, *, column: ColumnKey | None = None) -> _Stack:
         """The target as a vector of zeros with a one at the position of its class, float32.
 
         Args:
@@ -254,13 +303,17 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
                 sorted distinct values, read now.
             column: None for the target.
         """
-        return OPERATIONS["one_hot"](self, classes, column=column)  # type: ignore[no-any-return]
+        from data_stack.dataset.encoding import one_hot
+
+        return one_hot(self, classes, column=column)
 
     # ------------------------------------------------------------------ where samples are kept
 
     def in_memory(self) -> _Same:
         """All samples, read now and kept: as columns where they have one shape, so that they cost no Python objects."""
-        return self._stack_layer("in_memory")
+        from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
+
+        return self._stack_layer(InMemoryDatasetIterator)
 
     def cache(
         self,
@@ -285,25 +338,33 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
             ConfigError: ``max_bytes`` is given together with ``storage``, ``identifier`` or ``version`` without it, or a
                 ``version`` is needed.
         """
+        from data_stack.dataset.iterator.layers.cached import CachedDatasetIterator
+        from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator
+        from data_stack.repository.default_storage import storage_connector_from_url
+
         if storage is None:
             if identifier is not None or version is not None:
                 raise ConfigError("a cache with an identifier or a version is a stored one: give its storage, too")
-            return self._stack_layer("cached", max_bytes=max_bytes)
+            return self._stack_layer(CachedDatasetIterator, max_bytes=max_bytes)
         if max_bytes is not None:
             raise ConfigError(f"a stored cache keeps all samples; max_bytes={max_bytes!r} is for a cache in memory")
-        return self._stack_layer("stored_cache", storage=storage, identifier=identifier, version=version)
+        if isinstance(storage, (str, os.PathLike)):
+            storage = storage_connector_from_url(storage)
+        return self._stack_layer(StoredCacheDatasetIterator, storage=storage, identifier=identifier, version=version)
 
     @yielding
     @explains(METHOD_ARGUMENTS)
     def batch(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
         """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""
-        return self._stack_layer("batched", batch_size=batch_size, drop_last=drop_last)
+        from data_stack.dataset.iterator.layers.batched import BatchedDatasetIterator
+
+        return self._stack_layer(BatchedDatasetIterator, batch_size=batch_size, drop_last=drop_last)
 
     # ------------------------------------------------------------------ divided
 
     @explains(METHOD_ARGUMENTS)
     def split(
-        self,
+        self: Any,
         ratios: Sequence[float] | Mapping[str, float] | None = None,
         *,
         seed: int = 0,
@@ -334,45 +395,64 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
             ConfigError: ratios do not sum to 1, nor counts to the number of samples; a class or group is too small or large; or
                 arguments exclude each other.
         """
-        return OPERATIONS["split"](self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by)
+        from data_stack.dataset.splits.parts import split
+        from data_stack.show.splits import Splits
+
+        parts = split(self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by)
+        return Splits(parts) if isinstance(parts, dict) else parts
 
     def folds(
-        self, n_folds: int, *, seed: int | None = 0, stratify: ColumnKey | bool = False, group_by: ColumnKey | None = None
+        self: Any, n_folds: int, *, seed: int | None = 0, stratify: ColumnKey | bool = False, group_by: ColumnKey | None = None
     ) -> list[_Fold]:
         """Folds for cross validation, each with ``train`` and ``test``; seed None: consecutive, not drawn.
 
         Raises:
             ConfigError: fewer than 2 folds, or more than there are samples, members of a class, or groups.
         """
-        return OPERATIONS["folds"](self, n_folds, seed=seed, stratify=stratify, group_by=group_by)  # type: ignore[no-any-return]
+        from data_stack.dataset.splits.parts import folds
+
+        return folds(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)
 
     # ------------------------------------------------------------------ described
 
-    def at_epoch(self, epoch: int) -> _Same:
+    def at_epoch(self: Any, epoch: int) -> _Same:
         """The same stack with its random layers (shuffled, mixed, resampled, balanced, random maps) drawn for another epoch."""
-        return OPERATIONS["at_epoch"](self, epoch)  # type: ignore[no-any-return]
+        from data_stack.dataset.recipes.recipe import at_epoch
 
-    def recipe(self) -> dict[str, Any]:
+        return at_epoch(self, epoch)
+
+    def recipe(self: Any) -> dict[str, Any]:
         """Plain JSON data that names this stack exactly; ``data_stack.from_recipe`` rebuilds it. See ``docs/stacking.md``."""
-        return OPERATIONS["recipe"](self)  # type: ignore[no-any-return]
+        from data_stack.dataset.recipes.recipe import recipe
+        from data_stack.show.recipe_page import Recipe
 
-    def fingerprint(self) -> str:
+        return Recipe(recipe(self))
+
+    def fingerprint(self: Any) -> str:
         """SHA-256 of the recipe, as far as it decides the samples: the same in every process, machine and Python version."""
-        return OPERATIONS["fingerprint"](self)  # type: ignore[no-any-return]
+        from data_stack.dataset.recipes.recipe import fingerprint
 
-    def explain(self) -> Any:
+        return fingerprint(self)
+
+    def explain(self: Any) -> Any:
         """The stack as a tree, with lengths, costs and licences; prints as text, shows as HTML in a notebook."""
-        return OPERATIONS["explain"](self)
+        from data_stack.show.explanation import explain
 
-    def licences(self) -> Any:
+        return explain(self)
+
+    def licences(self: Any) -> Any:
         """The licences of all datasets in the stack, with what they ask: attribution, share-alike and so on."""
-        return OPERATIONS["licences"](self)
+        from data_stack.show.licences import licences
 
-    def citation(self, *, with_data_stack: bool = False) -> str:
+        return licences(self)
+
+    def citation(self: Any, *, with_data_stack: bool = False) -> str:
         """BibTeX entries of all datasets in the stack, each once; that of data_stack at the end, if asked."""
-        return OPERATIONS["citation"](self, with_data_stack)  # type: ignore[no-any-return]
+        from data_stack.show.licences import citation
 
-    def provenance(self) -> list[dict[str, Any]]:
+        return citation(self, with_data_stack)
+
+    def provenance(self: Any) -> list[dict[str, Any]]:
         """Of each dataset in the stack: who prepared it, when, and from which sources. Plain JSON data.
 
         Returns:
@@ -380,18 +460,24 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
             ``preparation``: None for a dataset that stores nothing, else a dict with ``created`` (ISO 8601, UTC), ``seconds``
             it took, ``factory``, ``distribution`` and ``framework`` that prepared it, ``adopted`` and ``sources``.
         """
-        return OPERATIONS["provenance"](self)  # type: ignore[no-any-return]
+        from data_stack.show.licences import provenance
 
-    def __str__(self) -> str:
+        return provenance(self)
+
+    def __str__(self: Any) -> str:
         """What :meth:`_repr_html_` shows, as text."""
-        return str(OPERATIONS["page"](self))
+        from data_stack.show.page import IteratorPage
 
-    def _repr_html_(self) -> str:
+        return str(IteratorPage(self))
+
+    def _repr_html_(self: Any) -> str:
         """What notebooks show: facts, eight samples, columns, classes, the stack; see ``docs/display.md``. It raises nothing."""
-        return str(OPERATIONS["page"](self).to_html())
+        from data_stack.show.page import IteratorPage
+
+        return str(IteratorPage(self).to_html())
 
     def show(
-        self,
+        self: Any,
         n_samples: int | None = None,
         *,
         seed: int | None = None,
@@ -414,11 +500,11 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
             ConfigError: a number is out of range, or there is no such column.
             MissingDependencyError: Pillow is not installed.
         """
-        return OPERATIONS["show"](
-            self, n_samples, seed=seed, columns=columns, per_class=per_class, n_columns=n_columns, title=title
-        )
+        from data_stack.show.methods import show
 
-    def plot(self, column: ColumnKey | None = None, *, bins: int = 30, title: str | None = None) -> Any:
+        return show(self, n_samples, seed=seed, columns=columns, per_class=per_class, n_columns=n_columns, title=title)
+
+    def plot(self: Any, column: ColumnKey | None = None, *, bins: int = 30, title: str | None = None) -> Any:
         """Plot how often each value of a column occurs: bars of classes, a histogram of numbers. Reads the column.
 
         Args:
@@ -433,17 +519,33 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
             ConfigError: there is no such column, or it has neither classes nor numbers.
             MissingDependencyError: matplotlib is not installed.
         """
-        return OPERATIONS["plot"](self, column, bins=bins, title=title)
+        from data_stack.show.methods import plot
 
-    def report(self, report_format: str = "data_class", **options: Any) -> Any:
+        return plot(self, column, bins=bins, title=title)
+
+    def report(self: Any, report_format: str = "data_class", **options: Any) -> Any:
         """See ``DatasetIteratorReportGenerator.generate_report``."""
-        return OPERATIONS["report"](self, report_format, **options)
+        from data_stack.show.reporting import DatasetIteratorReportGenerator
+
+        return DatasetIteratorReportGenerator.generate_report(self, report_format, **options)
 
     # ------------------------------------------------------------------ inside
 
-    def _stack_layer(self, layer: str, *others: Any, **arguments: Any) -> Any:
-        """The layer of that name on this iterator (and ``others``)."""
-        return LAYERS[layer]._rebuilt([self, *others], arguments)
+    def _stack_layer(self, layer: type[Any], *others: Any, **arguments: Any) -> Any:
+        """A layer on this iterator (and ``others``)."""
+        return layer._rebuilt([self, *others], arguments)
+
+    def _view(self, indices: Any) -> Any:
+        """The samples at ``indices``."""
+        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+
+        return self._stack_layer(DatasetIteratorView, indices=indices)
+
+    def _with_meta(self, meta: DatasetMetaIF) -> Any:
+        """The same samples, with what is known of them."""
+        from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
+
+        return InformedDatasetIterator._rebuilt([self], {"dataset_meta": meta})
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
         """``by``, or where the target is."""

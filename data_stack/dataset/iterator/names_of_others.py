@@ -7,8 +7,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
 
-from data_stack.dataset.iterator.registry import OPERATIONS
-
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -223,11 +221,15 @@ class FamiliarNames:
 
         def column_names(self):
             """The names or keys of the columns; positions of tuples without names, nothing of bare values. May read sample 0."""
-            return OPERATIONS["list_column_names"](self)
+            from data_stack.dataset.iterator.layers.fields import list_column_names
+
+            return list_column_names(self)
 
         def features(self):
             """The columns by their names, keys or positions, with dtype and shape, by a schema or a few samples."""
-            return OPERATIONS["features"](self)
+            from data_stack.show.reporting import features
+
+            return features(self)
 
         column_names = _Yielding(column_names, is_attribute=True)
         features = _Yielding(features, is_attribute=True)
@@ -239,26 +241,38 @@ class FamiliarNames:
             return super().__getattribute__(name)  # raises again, for a property that fails with its own message
 
     @yielding
-    def unique(self, column: int | str | None = None) -> Any:
+    def unique(self: Any, column: int | str | None = None) -> Any:
         """The distinct values of a column, the target's by default, in the order of their appearance. Reads the column."""
-        return OPERATIONS["unique"](self, column)
+        from data_stack.dataset.iterator.layers.deduplicated import unique
+
+        return unique(self, column)
 
     def to_pandas(self) -> Any:
         """All samples as a ``pandas.DataFrame``, see :func:`data_stack.to_pandas`."""
-        return OPERATIONS["to_pandas"](self)
+        from data_stack.exchange.tables.pandas import to_pandas
+
+        return to_pandas(self)
 
     def to_polars(self) -> Any:
         """All samples as a ``polars.DataFrame``, see :func:`data_stack.to_polars`."""
-        return OPERATIONS["to_polars"](self)
+        from data_stack.exchange.tables.polars import to_polars
+
+        return to_polars(self)
 
     def to_arrow(self, **options: Any) -> Any:
         """All samples as a ``pyarrow.Table``, or ``lazy=True`` as a reader of batches, see :func:`data_stack.to_arrow`."""
-        return OPERATIONS["to_arrow"](self, **options)
+        from data_stack.exchange.tables.arrow import to_arrow
+
+        return to_arrow(self, **options)
 
     def to_huggingface(self, **options: Any) -> Any:
         """All samples as a ``datasets.Dataset``, or ``streaming=True`` lazily, see :func:`data_stack.to_huggingface`."""
-        return OPERATIONS["to_huggingface"](self, **options)
+        from data_stack.exchange.tables.huggingface import to_huggingface
+
+        return to_huggingface(self, **options)
 
     def to_tensorflow(self, **options: Any) -> Any:
         """The samples as a lazy ``tf.data.Dataset``, see :func:`data_stack.to_tensorflow`."""
-        return OPERATIONS["to_tensorflow"](self, **options)
+        from data_stack.exchange.tensorflow import to_tensorflow
+
+        return to_tensorflow(self, **options)

@@ -15,7 +15,6 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedData
 from data_stack.dataset.iterator.deep_stacks import walk_stack
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
-from data_stack.dataset.iterator.registry import operation
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.recipe_values import (
@@ -28,7 +27,6 @@ from data_stack.dataset.recipes.recipe_values import (
     write,
 )
 from data_stack.exception import ConfigError
-from data_stack.show.recipe_page import Recipe
 
 RECIPE_VERSION = 2
 
@@ -61,7 +59,6 @@ class Layer:
     arguments: Mapping[str, Any]
 
 
-@operation
 def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
     """Plain JSON data that names a stack exactly, see ``docs/stacking.md``."""
     nodes: list[dict[str, Any]] = []
@@ -79,7 +76,7 @@ def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
             why_not += [f"node {len(nodes)} ({layer.name or 'not of data_stack'}): {reason}" for reason in reasons]
             nodes.append(node)
         numbers[id(layer.iterator)] = known[key]
-    return Recipe({"data_stack_recipe": RECIPE_VERSION, "nodes": nodes, "reproducible": not why_not, "why_not": why_not})
+    return {"data_stack_recipe": RECIPE_VERSION, "nodes": nodes, "reproducible": not why_not, "why_not": why_not}
 
 
 def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
@@ -101,7 +98,6 @@ def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
     return {name: {"digest": {"sha256": content_digest(content)}} for name, content in contents.items()}
 
 
-@operation
 def fingerprint(iterator: DatasetIteratorIF) -> str:
     """SHA-256 of all that decides the samples of a stack."""
     digests: dict[int, str] = {}
@@ -123,7 +119,6 @@ def fingerprint(iterator: DatasetIteratorIF) -> str:
     return digests[id(layers[-1].iterator)]
 
 
-@operation
 def code_digest(iterator: DatasetIteratorIF) -> str | None:
     """SHA-256 of the compiled code of the functions that a stack calls, and of the global values that they use; None if none.
 
@@ -140,7 +135,6 @@ def code_digest(iterator: DatasetIteratorIF) -> str | None:
     return hashlib.sha256("".join(contents).encode("ascii")).hexdigest() if contents else None
 
 
-@operation
 def why_untold(iterator: DatasetIteratorIF) -> str | None:
     """Why a fingerprint may miss a change of the samples, or be valid in this process only; None if neither. Reads no samples."""
     for layer in _layers_below(iterator, probed=False):
@@ -303,7 +297,6 @@ def _tells_content(iterator: Any) -> bool:
     return type(access_to(iterator)).tell_content is not SampleAccess.tell_content
 
 
-@operation
 def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
     """The same stack with its random layers drawn for another epoch.
 

@@ -13,7 +13,7 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.iterator.registry import layer, operation
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers
@@ -26,7 +26,6 @@ from data_stack.dataset.splits.splitting import (
     positions_of_parts,
 )
 from data_stack.exception import ConfigError
-from data_stack.show.splits import Splits
 from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["Fold", "FoldPartIterator", "PartName", "SplitPartIterator"]
@@ -286,7 +285,6 @@ def add_tag(meta: DatasetMetaIF, name: PartName | None) -> DatasetMetaIF:
     return replace(MetaFactory.copy_dataset_meta(meta), dataset_tag=tag)
 
 
-@operation
 def split(
     iterator: DatasetIteratorIF,
     ratios: Sequence[float] | Mapping[str, float] | None = None,
@@ -297,13 +295,12 @@ def split(
     """See :meth:`FluentIterator.split`."""
     division = check_division(ratios, stratify=_column_to_stratify(iterator, stratify), **options)
     parts = {
-        part: iterator._stack_layer("split", part=part, positions=positions, **division)
+        part: iterator._stack_layer(SplitPartIterator, part=part, positions=positions, **division)
         for part, positions in divide_positions(iterator, division).items()
     }
-    return Splits(parts) if has_names(division) else list(parts.values())
+    return parts if has_names(division) else list(parts.values())
 
 
-@operation
 def folds(
     iterator: DatasetIteratorIF, n_folds: SupportsIndex, *, stratify: ColumnKey | bool = False, **options: Any
 ) -> list[Fold]:
@@ -313,8 +310,8 @@ def folds(
     found = []
     for number, positions in enumerate(positions_of_parts(fold_of, arguments["n_folds"])):
         others = np.flatnonzero(fold_of != number)
-        train = iterator._stack_layer("fold", fold=number, side="train", positions=others, **arguments)
-        test = iterator._stack_layer("fold", fold=number, side="test", positions=positions, **arguments)
+        train = iterator._stack_layer(FoldPartIterator, fold=number, side="train", positions=others, **arguments)
+        test = iterator._stack_layer(FoldPartIterator, fold=number, side="test", positions=positions, **arguments)
         found.append(Fold(train, test, number))
     return found
 

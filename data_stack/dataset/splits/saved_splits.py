@@ -160,7 +160,7 @@ def _as_view(dataset: DatasetIteratorIF, packed: Any, tag: str | None) -> Datase
     indices = packed
     if packed.dtype == np.uint8:
         indices = np.flatnonzero(np.unpackbits(packed, count=len(dataset), bitorder="little"))
-    view = dataset._stack_layer("view", indices=indices, view_tags=None if tag is None else {"part": tag})
+    view = dataset._stack_layer(DatasetIteratorView, indices=indices, view_tags=None if tag is None else {"part": tag})
     if tag is None or not isinstance(view, InformedDatasetIterator):
         return view
     return InformedDatasetIterator(view._stack_on()[0], add_tag(view.dataset_meta, tag))

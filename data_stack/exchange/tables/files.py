@@ -20,7 +20,7 @@ import pyarrow.csv
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.exchange.tables.arrow import iterator_of_table
-from data_stack.exchange.tables.table import check_names
+from data_stack.exchange.tables.table import READERS, check_names
 from data_stack.formats.parquet.types import arrow_type_named, arrow_type_of_dtype, check_dtype
 from data_stack.io.archives.decompression import compression_of, open_decompressed
 from data_stack.io.location import is_path
@@ -207,3 +207,6 @@ def _iterator_of(table: pa.Table, name: str, target: str | None, types: Mapping[
         near, known = did_you_mean(unknown, table.column_names), ", ".join(table.column_names)
         raise ConfigError(f"{name!r} has no column {unknown!r:.80} for dtypes{near}; it has {known}")
     return iterator_of_table(table, name, target, read_from)
+
+
+READERS.update(from_csv=from_csv, from_jsonl=from_jsonl)

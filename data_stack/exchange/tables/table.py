@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import as_iterator
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.registry import OPERATIONS, layer
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.recipes.recipe import TABLE_FILE
 from data_stack.dataset.recipes.recipe_values import content_digest, content_of
 from data_stack.exception import ConfigError
@@ -30,6 +30,8 @@ from data_stack.io.url import scheme_of
 from data_stack.values.stacking import join_columns
 
 _ROWS_AT_ONCE = 1 << 16
+#: What reads a file as a table, by the name that a recipe has.
+READERS: dict[str, Callable[..., DatasetIteratorIF]] = {}
 #: Types out of which pyarrow takes no rows, and others for their values.
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 _Array = npt.NDArray[Any]
@@ -189,8 +191,7 @@ class TableIterator(ColumnsDatasetIterator):
                 f"file {path!r:.200} has changed: it has SHA-256 {sha256}, in the recipe it has {arguments['sha256']!s:.80}. "
                 f"Bring it back as it was then, or make the recipe anew"
             )
-        made: DatasetIteratorIF = OPERATIONS[function](path, **options)
-        return made
+        return READERS[function](path, **options)
 
     @property
     def column_types(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from data_stack.exception import ConfigError, DataStackError
@@ -68,6 +68,11 @@ def storage_connector_from_url(
     if cache is None:
         return schemes[scheme](text)
     return _connect_cached(schemes[scheme](str(url.without_parameters(_CACHE))), *cache)
+
+
+def store_at(storage: Any) -> Any:
+    """The store at a path or a URL of a built-in scheme; anything else as it is."""
+    return storage_connector_from_url(storage) if isinstance(storage, (str, os.PathLike)) else storage
 
 
 def parse_bytes(text: str) -> int | None:

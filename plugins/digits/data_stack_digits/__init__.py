@@ -6,8 +6,8 @@ import gzip
 
 import numpy as np
 import numpy.typing as npt
-from data_stack.dataset.factory import DatasetCard, DatasetFactory
 
+from data_stack.dataset.factory import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.formats.csv import read_csv_matrix

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from data_stack.dataset.factory import DatasetCard, DatasetFactory
 
+from data_stack.dataset.factory import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.factories.prepared import Resources
 from data_stack.formats.csv import CSVDatasetIterator

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from data_stack.dataset.factory import DatasetCard, DatasetFactory
 
 from data_stack import from_recipe
 from data_stack.dataset.encoders import ClassMapping, ContinuousEncoder
+from data_stack.dataset.factory import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     InformedDatasetIteratorIF,

@@ -22,7 +22,6 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from data_stack.dataset.iterator.registry import import_all
 from data_stack.exception import DataStackError
 
 
@@ -135,7 +134,6 @@ def warm_up() -> None:
     """Have all imported that is imported late: a child may be a user who cannot read this interpreter's files."""
     import fault_dataset
 
-    import_all()
     with tempfile.TemporaryDirectory() as folder:
         sources = str(fault_dataset.write_sources(Path(folder)))
         store = {"url": f"file://{folder}/store?cache={folder}/cache"}

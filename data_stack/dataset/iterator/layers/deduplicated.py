@@ -12,7 +12,7 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.iterator.registry import layer, operation
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 from data_stack.values.digests import DIGEST_BYTES, row_digests
@@ -42,12 +42,11 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
         self._made_with = {"by": by}
 
 
-@operation
 def unique(iterator: DatasetIteratorIF, column: ColumnKey | None = None) -> Column:
     """``iterator.unique``."""
     stacked = as_iterator(iterator)
     key = stacked._class_column(column)
-    return stacked._stack_layer("deduplicated", by=key).read_column(key)
+    return stacked._stack_layer(DeduplicatedDatasetIterator, by=key).read_column(key)
 
 
 def iterator_digests(

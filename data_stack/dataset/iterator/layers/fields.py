@@ -22,7 +22,7 @@ from data_stack.dataset.iterator.contract import (
     column_names,
 )
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.registry import layer, operation
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
@@ -210,7 +210,6 @@ class TuplesDatasetIterator(_ColumnsLayer):
         super().__init__(dataset_iterator, partial(_choose, keys, True), keys, columns=list(keys))
 
 
-@operation
 def list_column_names(iterator: DatasetIteratorIF) -> list[ColumnKey]:
     """``iterator.column_names``."""
     if names := column_names(iterator):

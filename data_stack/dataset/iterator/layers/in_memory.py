@@ -17,8 +17,9 @@ from data_stack.dataset.iterator.contract import (
     DatasetIteratorIF,
     Sample,
 )
+from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.iterator.ownership import copy_objects, copy_value
-from data_stack.dataset.iterator.registry import OPERATIONS, layer
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.sample_columns import (
     OBJECT,
     SampleStructure,
@@ -86,8 +87,8 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         return {**super().__getstate__(), "_underlying": [], "_known_fingerprint": known}
 
     def _fingerprint_of_source(self) -> str | None:
-        try:
-            return OPERATIONS["fingerprint"](self) if self._stack_on() else None
+        try:  # not self.fingerprint(): a client's class may have another method of that name
+            return FluentIterator.fingerprint(self) if self._stack_on() else None
         except DataStackError:  # it can be pickled without
             return None
 

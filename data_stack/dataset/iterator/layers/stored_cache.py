@@ -17,11 +17,13 @@ from data_stack.dataset.iterator.contract import (
     as_iterator,
 )
 from data_stack.dataset.iterator.layers.stored_samples import StoredSamples, write_samples
-from data_stack.dataset.iterator.registry import OPERATIONS, layer, store_of
+from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.recipes.recipe import code_digest, fingerprint, why_untold
 from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.url import store_at
 from data_stack.util.forks import ForkLock
 from data_stack.util.logger import logger
 
@@ -76,11 +78,11 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
         *,
         version: str | None = None,
     ) -> None:
-        storage = store_of(storage)
+        storage = store_at(storage)
         if not isinstance(storage, StorageConnector):
             raise ConfigError(f"a stored cache needs a store: a path, a URL or a StorageConnector, not {storage!r:.80}")
         if version is None:
-            reason = OPERATIONS["why_untold"](as_iterator(dataset_iterator))
+            reason = why_untold(as_iterator(dataset_iterator))
             if reason is not None:
                 raise ConfigError(
                     f"a stored cache of this needs a version: without one it could give other samples than those below it, for "
@@ -148,8 +150,8 @@ class _StoredCacheAccess(OneToOneAccess):
         """What is stored: of the iterator, of the functions it calls, and of the version if there is one."""
         if self._samples_fingerprint is None:
             # as an operation: a client's class may have a member of that name
-            found: str = OPERATIONS["fingerprint"](self._source)
-            also = [OPERATIONS["code_digest"](self._source), self._version]
+            found: str = fingerprint(self._source)
+            also = [code_digest(self._source), self._version]
             if any(also):
                 found = hashlib.sha256("\n".join([found, *map(str, also)]).encode()).hexdigest()
             self._samples_fingerprint = found

@@ -1,4 +1,4 @@
-"""Contact sheets and reports of datasets."""
+"""The same data again: lock files, recipes, plans, differences, reports on prepared datasets."""
 
 from data_stack.util.lazy import attach_stub
 

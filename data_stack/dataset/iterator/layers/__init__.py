@@ -1,0 +1,1 @@
+"""The layers that can be stacked on an iterator, one a file."""

@@ -1,1 +1,0 @@
-"""Reports on iterators: distributions, statistics, duplicates, the tree of layers."""

@@ -1,0 +1,1 @@
+"""From the code of a dataset to its prepared files."""

@@ -1,0 +1,5 @@
+"""What notebooks, pages or terminals show of samples: pictures, tables, plots, statistics."""
+
+from data_stack.util.lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+"""Stored datasets as wholes: inventory, copies, removal, verification, publishing."""

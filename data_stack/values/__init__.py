@@ -1,0 +1,1 @@
+"""Columns of values: how they are stacked, typed, compared, digested."""
