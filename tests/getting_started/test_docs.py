@@ -165,7 +165,18 @@ def test_what_a_page_installs_and_makes_is_there() -> None:
 
 def unknown_names(code: str) -> Iterator[str]:
     """The functions that an expression calls but nobody has, and the arguments they do not take."""
-    places = [data_stack, formats, records, parquet, loader, encoders, display, data_stack.DatasetIteratorIF, data_stack.Loader]
+    places = [
+        data_stack,
+        formats,
+        records,
+        parquet,
+        loader,
+        encoders,
+        reproduce,
+        show,
+        data_stack.DatasetIteratorIF,
+        data_stack.Loader,
+    ]
     places.append(pandas.DataFrame)
     for call in (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")

@@ -293,7 +293,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
         """
         from data_stack.dataset.encoding import map_classes
 
-        return map_classes(self, mapping, columns=columns)
+        return map_classes(self, mapping, columns=columns)  # type: ignore[return-value]
 
     def one_hot(self: Any, classes: Sequence[Any] | ClassMapping | None = None, *, column: ColumnKey | None = None) -> _Stack:
         """The target as a vector of zeros with a one at the position of its class, float32.
@@ -305,7 +305,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
         """
         from data_stack.dataset.encoding import one_hot
 
-        return one_hot(self, classes, column=column)
+        return one_hot(self, classes, column=column)  # type: ignore[return-value]
 
     # ------------------------------------------------------------------ where samples are kept
 
@@ -411,7 +411,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
         """
         from data_stack.dataset.splits.parts import folds
 
-        return folds(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)
+        return folds(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)  # type: ignore[return-value]
 
     # ------------------------------------------------------------------ described
 
@@ -419,7 +419,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
         """The same stack with its random layers (shuffled, mixed, resampled, balanced, random maps) drawn for another epoch."""
         from data_stack.dataset.recipes.recipe import at_epoch
 
-        return at_epoch(self, epoch)
+        return at_epoch(self, epoch)  # type: ignore[return-value]
 
     def recipe(self: Any) -> dict[str, Any]:
         """Plain JSON data that names this stack exactly; ``data_stack.from_recipe`` rebuilds it. See ``docs/stacking.md``."""
