@@ -24,7 +24,7 @@ import plot_benchmarks
 import pytest
 
 import data_stack
-from data_stack import formats, loader
+from data_stack import formats, loader, reproduce, show
 from data_stack.dataset import encoders
 from data_stack.dataset.iterator.names_of_others import FUNCTIONS, LOAD_ARGUMENTS, LOADER_ARGUMENTS, METHOD_ARGUMENTS, METHODS
 from data_stack.formats import parquet, records
