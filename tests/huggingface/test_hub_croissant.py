@@ -128,7 +128,7 @@ def test_without_the_package_the_error_names_it(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "huggingface")
     default_manager.cache_clear()
     try:
-        with pytest.raises(ConfigError, match=r"'repo' is the repository hf:team/questions.*The catalogue 'hf' is in the package datastack-huggingface"):
+        with pytest.raises(ConfigError, match=r"repository hf:team/questions.*is in the package datastack-huggingface"):
             data_stack.from_croissant(publish(tmp_path, BRANCH), tmp_path / "store")
     finally:
         monkeypatch.undo()
