@@ -1,7 +1,7 @@
 """Petastorm's schema and row-group indexes out of their pickles, of every version from 0.4.0 to 0.13.1.
 
-Petastorm itself unpickles them, and thereby runs what the pickle says. Here a pickle is decoded to inert nodes by a machine of
-our own, and this module takes from these nodes what a schema or an index is made of. Anything else is an error.
+Petastorm itself unpickles them, and thereby runs what the pickle says. Here a pickle is decoded to inert stubs, and this module
+takes from these what a schema or an index is made of. Anything else is an error.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.parquet.pickled.known_globals import KNOWN_GLOBALS, KnownGlobal, codec_makers
-from data_stack.formats.parquet.pickled.machine import (
+from data_stack.formats.parquet.pickled.decoding import (
     DictNode,
     DtypeNode,
+    GlobalNode,
     ObjectNode,
-    PythonTwoString,
     Refusal,
     SetNode,
     decode_pickle,
     describe,
+    plain_text,
     text_of,
 )
+from data_stack.formats.parquet.pickled.known_globals import KNOWN_GLOBALS, codec_makers
 from data_stack.formats.parquet.pickled.values import PickledCodec, PickledField, PickledIndex, PickledSchema
 
 _MAX_INDEXES = 1_000
@@ -115,12 +116,12 @@ def _is_size(size: Any) -> bool:
 
 
 def _numpy_type(node: Any, name: str) -> str:
-    known = node
+    known = node.known if isinstance(node, GlobalNode) else None
     if isinstance(node, DtypeNode) and node.code not in ("f16", "c32"):
         # A dtype may stand where its type belongs: numpy compares them as equal.
         code = node.code[0] if node.code[0] in "SU" else node.code
         known = KNOWN_GLOBALS.get(f"numpy.{np.dtype(code).type.__name__}")
-    if not isinstance(known, KnownGlobal) or known.numpy_type is None:
+    if known is None or known.numpy_type is None:
         raise Refusal(f"the field {name!r} with the type {describe(node)}")
     return known.numpy_type
 
@@ -161,8 +162,8 @@ def _plain_attribute(value: Any, made: dict[int, Any], depth: int = 0) -> Any:
         made[id(value)] = {_text(key, "a key"): _plain_attribute(each, made, depth + 1) for key, each in items}
     elif isinstance(value, DtypeNode):
         return np.dtype(value.byte_order + value.code + value.unit)
-    elif isinstance(value, KnownGlobal) and value.numpy_type is not None:
-        return Decimal if value.numpy_type == "Decimal" else np.dtype(value.numpy_type.removesuffix("_")).type
+    elif isinstance(value, GlobalNode) and (numpy_type := value.known.numpy_type) is not None:
+        return Decimal if numpy_type == "Decimal" else np.dtype(numpy_type.removesuffix("_")).type
     else:
         return value if value is None else _plain_value(value)
     return made[id(value)]
@@ -230,11 +231,10 @@ class _IndexConversion:
 
 
 def _plain_value(value: Any) -> Any:
-    if isinstance(value, PythonTwoString):
-        text = text_of(value)
-        return bytes(value) if text is None else text
+    if isinstance(value, str):
+        return plain_text(value)
     # A bool is an int, a datetime is a date.
-    if isinstance(value, (str, bytes, int, float, complex, Decimal, date, time, timedelta, np.datetime64, np.timedelta64)):
+    if isinstance(value, (bytes, int, float, complex, Decimal, date, time, timedelta, np.datetime64, np.timedelta64)):
         return value
     raise Refusal(f"{describe(value)} as a value of an index")
 
