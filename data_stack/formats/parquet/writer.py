@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -21,9 +20,9 @@ from data_stack.formats.parquet.indexes import index_metadata, make_indexes
 from data_stack.formats.parquet.metadata import INDEXES_KEY, ParquetManifest, is_petastorms, read_metadata, write_metadata
 from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY, petastorm_metadata
 from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.parquet.writer_cells import CellBatch, Cells, Partitions, column_values, plain_value
+from data_stack.formats.parquet.writer_cells import CellBatch, Cells, Partitions, column_values
 from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat, GrowingParquetFile
-from data_stack.formats.parquet.writer_inference import schema_of_columns, tells_nothing
+from data_stack.formats.parquet.writer_inference import schema_of_columns
 from data_stack.formats.parquet.writer_part import (
     PART_FILE,
     WriterPart,
@@ -39,8 +38,6 @@ from data_stack.util.suggestions import did_you_mean
 
 _LOCK: Final = "_data_stack.lock"
 _MEGABYTE: Final = 1 << 20
-#: Rows that are looked at for a schema at most.
-_MOST_UNSEEN: Final = 100
 
 
 class ParquetWriter:
@@ -64,9 +61,9 @@ class ParquetWriter:
     Args:
         target: a folder, a storage connector or the URL of one (``"s3://bucket/frames"``), or the PreparedResources that
             ``preprocess()`` gets.
-        schema: of the rows; None to take that of the dataset, or to see it from the first columns, or the first rows (so many, up
-            to 100, that each field has a value): integers become int64, floats float64, arrays arrays of their dtype and number
-            of dimensions (in columns: of their shape), images of Pillow PNG, dicts structs; all are nullable.
+        schema: of the rows; None to use the schema of the dataset, or to infer it from the first row or the first columns:
+            integers become int64, floats float64, arrays arrays of their dtype and number of dimensions (in columns: of their
+            shape), images of Pillow PNG, dicts structs; all fields are nullable. Each field needs a value there.
         prefix: folder below ``target``.
         row_group_mb: size of a row group in MiB, before compression, which is what it takes of a reader's memory: small ones
             suit random access.
@@ -129,7 +126,6 @@ class ParquetWriter:
         self._pid, self._state = os.getpid(), ""
         self._schema, self._asked_partition_by = schema, None if partition_by is None else tuple(partition_by)
         self._part: WriterPart | None = None
-        self._unseen: list[dict[str, Any]] = []  # rows before the schema is known
         self._stack = contextlib.ExitStack()
         with self._stack:
             lease = self._stack.enter_context(self._folder.lease(_LOCK))
@@ -148,7 +144,7 @@ class ParquetWriter:
     def __len__(self) -> int:
         """Number of rows, those included that are not durable yet. Of a writer that was just opened: those that are."""
         begun = 0 if self._part is None else self._part.n_rows + self._cells.n_rows
-        return self._n_before + begun + len(self._unseen)
+        return self._n_before + begun
 
     @property
     def schema(self) -> Schema | None:
@@ -177,26 +173,11 @@ class ParquetWriter:
         if self._part is None:
             if not isinstance(row, Mapping):
                 raise ConfigError(f"row {number} of {self._name!r} is a {type(row).__name__}, not a dict of its fields")
-            values = {name: value if hasattr(value, "mode") else plain_value(value) for name, value in row.items()}
-            unseen = [*self._unseen, copy.deepcopy(values)]
-            columns = _columns_of(unseen)
-            is_told = len(unseen) == _MOST_UNSEEN or not any(map(tells_nothing, columns.values()))
-            if is_told:
-                self._prepare(schema_of_columns(self._short_name, columns))
-            self._unseen = unseen
-            if is_told:
-                self._append_unseen()
-            return number
+            self._prepare(schema_of_columns(self._short_name, {name: [value] for name, value in row.items()}))
         self._cells.append(row, number)
         if self._cells.is_full:
             self._spread(self._cells.take())
         return number
-
-    def _append_unseen(self) -> None:
-        """Append the rows that waited for a schema."""
-        rows, self._unseen = self._unseen, []
-        for row in rows:
-            self.append(row)
 
     def append_columns(self, columns: Mapping[str, Any], *, encoded: Collection[str] = ()) -> None:
         """Append many rows, given as columns: arrays of shape ``(n, ...)``, lists of n values, or a DataFrame of pandas.
@@ -369,9 +350,6 @@ class ParquetWriter:
     # ------------------------------------------------------------------ rows into files
 
     def _flush_rows(self) -> None:
-        if self._unseen:
-            self._prepare(schema_of_columns(self._short_name, _columns_of(self._unseen)))
-            self._append_unseen()
         if self._part is not None and self._cells.n_rows:
             self._spread(self._cells.take())
 
@@ -425,11 +403,6 @@ class ParquetWriter:
     def _leave(self, state: str) -> None:
         self._state = state
         self._stack.close()
-
-
-def _columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _at_least(name: str, value: Any, least: float) -> float:
