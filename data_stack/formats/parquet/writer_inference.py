@@ -20,8 +20,12 @@ _IMAGE_SHAPES: Final = {"L": (None, None), "RGB": (None, None, 3), "RGBA": (None
 
 
 def schema_of_columns(name: str, columns: Mapping[str, Any]) -> Schema:
-    """Fields for columns: arrays of shape ``(n, ...)``, whose values then all have that shape, or lists of values; arrays among
-    these may differ in their sizes, not in their number of dimensions. All fields are nullable.
+    """Infer a field for each column. All fields are nullable.
+
+    Args:
+        name: name of the schema.
+        columns: arrays of shape ``(n, ...)``, which fix the shape of values, or lists of values; arrays in a list may differ in
+            size, but not in their number of dimensions.
 
     Raises:
         ConfigError: the type of a field cannot be inferred, or cannot be stored.

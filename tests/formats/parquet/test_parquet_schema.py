@@ -80,10 +80,10 @@ def test_a_schema_survives_json_metadata_and_pickle(schema: Schema) -> None:
     ("change", "error", "why"),
     [
         (lambda content: content.update(version=99), DatasetFileCorruptError, "version 99"),
-        (lambda content: content.pop("fields"), DatasetFileCorruptError, "no schema"),
-        (lambda content: content["fields"][0].update(codec="unheard"), ConfigError, "codec 'unheard', which"),
-        (lambda content: content["fields"][0].update(codec="record", type="json"), ConfigError, "does not know"),  # of before
-        (lambda content: content["fields"][0].update(option=1), ConfigError, "does not know"),
+        (lambda content: content.pop("fields"), DatasetFileCorruptError, "schema"),
+        (lambda content: content["fields"][0].update(codec="unheard"), ConfigError, "codec 'unheard'"),
+        (lambda content: content["fields"][0].update(codec="record", type="json"), ConfigError, "codec 'record'"),  # of before
+        (lambda content: content["fields"][0].update(option=1), ConfigError, "option"),
         (lambda content: content["fields"][0].update(shape=[-1]), ConfigError, "negative"),
         (lambda content: content["fields"][0].update(nullable=1), ConfigError, "nullable"),
         (lambda content: content["fields"][0].pop("name"), ConfigError, "name, dtype"),
@@ -116,9 +116,9 @@ def test_a_type_nested_without_end_is_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("", "int32"), "a field has a name"),
-        (("x", Field), "no field holds values of Field"),
-        (("x", "int32", (), 5), "is a codec such as NdarrayCodec"),
+        (("", "int32"), "name of a field.*''"),
+        (("x", Field), "'x': Field"),
+        (("x", "int32", (), 5), "codec of field 'x'.* 5"),
         (("x", "int32", (), "nope"), "no type of column 'nope'"),
         (("x", object), "needs a codec"),
         (("x", "datetime64[ps]"), "no times of dtype"),
@@ -151,7 +151,7 @@ def test_a_view_keeps_the_order_of_the_schema_whatever_the_order_of_the_choices(
 @pytest.mark.parametrize(
     ("choice", "why"),
     [
-        ("txet", "no field 'txet'.*text"),
+        ("txet", "'txet'.*'text'"),
         ("(", "regular expression"),
         (Field("text", bytes), "no such field"),
     ],
@@ -264,7 +264,7 @@ def test_extension_types_are_what_they_hold() -> None:
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match="called 'a'"):
+    with pytest.raises(ConfigError, match="name 'a'"):
         infer_schema(pa.schema([("a", pa.int8()), ("a", pa.int8())]))
 
 

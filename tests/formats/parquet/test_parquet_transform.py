@@ -95,7 +95,7 @@ def test_a_field_that_is_not_there_is_an_error(options: dict[str, Any]) -> None:
 def test_arguments_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         TransformSpec(**options)
-    with pytest.raises(ConfigError, match="give schema="):
+    with pytest.raises(ConfigError, match="schema="):
         TransformedDatasetIterator(rows(), TransformSpec())
 
 
@@ -178,7 +178,7 @@ def test_a_value_that_is_none_of_its_field_is_an_error_with_row_and_field(field:
     iterator = transformed(lambda row: {**row, "x": value if row["id"] == 4 else good}, [field])
 
     assert len(iterator.read_batch([0, 1, 2, 3])["x"]) == 4
-    with pytest.raises(ConfigError, match="'x' of row 4"):
+    with pytest.raises(ConfigError, match="'x' for row 4"):
         iterator.read_batch([1, 4])
 
 
@@ -190,7 +190,7 @@ def test_a_function_that_gives_something_else_is_told(on: Any) -> None:
     with pytest.raises(ConfigError):
         transformed(lambda given: 3, on=on).read_batch([0])
     if on == "rows":
-        with pytest.raises(ConfigError, match="no field 'vector' for row 3, but id"):
+        with pytest.raises(ConfigError, match=r"'vector' for row 3.* id"):
             transformed(lambda row: {"id": row["id"]})[3]
     else:
         with pytest.raises(ConfigError, match="1 values of field 'id' for 2 rows"):

@@ -196,11 +196,11 @@ def test_missing_and_unknown_fields_are_named(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path, schema) as writer:
         with pytest.raises(ConfigError, match=r"row 0 .* lacks 'speed', which is not nullable"):
             writer.append({"note": "x"})
-        with pytest.raises(ConfigError, match=r"'sped', which is no field .*did you mean 'speed'"):
+        with pytest.raises(ConfigError, match=r"'sped'.*did you mean 'speed'"):
             writer.append({"sped": 1})
         with pytest.raises(ConfigError, match=r"row 0 .* is a list"):
             writer.append([1, 2])  # type: ignore[arg-type]
-        with pytest.raises(ConfigError, match="differ in their length"):
+        with pytest.raises(ConfigError, match="differ in length"):
             writer.append_columns({"speed": [1, 2], "note": ["x"]})
         writer.append({"speed": 1})
 
@@ -266,7 +266,7 @@ def test_an_iterator_is_written_in_batches_and_only_what_is_missing(tmp_path: Pa
     with ParquetWriter(tmp_path, rows_per_file=30) as writer:
         assert len(writer) == 50
         assert writer.write(stack, names=["image", "label"], progress=False) == 100
-        with pytest.raises(ConfigError, match="longer than the 99 samples"):
+        with pytest.raises(ConfigError, match="99 samples"):
             writer.write(stack[:99], names=["image", "label"])
 
     dataset = ParquetDataset(tmp_path)
