@@ -18,7 +18,6 @@ from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, cells_of, 
 from data_stack.formats.parquet.types import FieldLike, check_dtype, dtype_name
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
-from data_stack.values.named_rows import row_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -192,29 +191,6 @@ class Schema:
                 raise ConfigError(f"schema {self._name!r} has no such field: {choice!r:.200}")
             wanted.update(match_names(choice, list(self._fields)))
         return Schema(self._name, [field for field in self if field.name in wanted])
-
-    # ------------------------------------------------------------------ rows
-
-    @property
-    def row_type(self) -> Any:
-        """A named tuple of the fields; schemas with the same name and fields share the class. Its rows pickle.
-
-        A field whose name is not a Python identifier is named by its position, ``_3``.
-        """
-        return row_type(self._name, tuple(self._fields))
-
-    def make_namedtuple(self, **values: Any) -> Any:
-        """Make a row of :attr:`row_type`. Omitted nullable fields are None.
-
-        Raises:
-            ConfigError: a value is missing, or a field does not exist.
-        """
-        for name in values:
-            self[name]
-        missing = [field.name for field in self if field.name not in values and not field.nullable]
-        if missing:
-            raise ConfigError(f"a row of schema {self._name!r} needs {', '.join(missing)}")
-        return self.row_type._make(values.get(name) for name in self._fields)
 
     # ------------------------------------------------------------------ as JSON
 

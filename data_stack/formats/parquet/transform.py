@@ -82,11 +82,6 @@ class TransformSpec:
         return Schema(found.name, [found[name] for name in self.selected_fields])
 
 
-def transform_schema(schema: Schema, transform_spec: TransformSpec) -> Schema:
-    """:meth:`TransformSpec.schema_of`, by Petastorm's name."""
-    return transform_spec.schema_of(schema)
-
-
 def _field(given: Any) -> Field:
     if isinstance(given, Field):
         return given

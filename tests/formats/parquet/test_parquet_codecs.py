@@ -186,7 +186,7 @@ def test_the_form_of_a_column_is_that_of_the_dataset_not_of_its_rows() -> None:
     assert with_nulls.tolist() == [1, 2]
 
 
-def test_a_time_that_is_none_is_null() -> None:
+def test_a_missing_time_is_null() -> None:
     field = Field("t", "datetime64[us]", (), None, True)
     times = np.array(["2020-01-01", "NaT"], "M8[us]")
 
@@ -228,7 +228,7 @@ def test_a_time_that_is_none_is_null() -> None:
         (Field("x", object, (), NestedCodec({"struct": {"a": "int"}})), {"a": 1, "b": 2}, "'b'"),
     ],
 )
-def test_a_value_that_is_none_of_its_field_is_refused_with_its_row(field: Field, wrong: Any, why: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_with_its_row(field: Field, wrong: Any, why: str) -> None:
     good = _value_of(field)
 
     with pytest.raises(CellValueError, match=why) as caught:
@@ -303,7 +303,7 @@ def test_a_null_in_a_list_is_none_and_leaves_other_lists_numbers() -> None:
     assert [each if each is None else each.tolist() for each in taken(column)] == [[1, None], [2**53 + 1], None, []]
 
 
-def test_a_list_of_another_length_than_the_fields_is_told_with_its_row() -> None:
+def test_a_list_of_another_length_than_the_field_is_reported_with_its_row() -> None:
     field = Field("x", "int32", (2,))
 
     with pytest.raises(CellError, match=r"\(2,\).* 3 elements") as caught:
@@ -312,7 +312,7 @@ def test_a_list_of_another_length_than_the_fields_is_told_with_its_row() -> None
     assert caught.value.row == 1
 
 
-def test_an_element_that_does_not_fit_is_told_with_the_row_of_its_list() -> None:
+def test_an_element_that_does_not_fit_is_reported_with_the_row_of_its_list() -> None:
     field = Field("x", "uint8", (None,))
 
     with pytest.raises(CellError, match="300 does not fit into dtype uint8") as caught:
@@ -352,7 +352,7 @@ def cell_of(value: npt.NDArray[Any], codec: FieldCodec, **options: Any) -> bytes
     [np.zeros((2, 3)), np.zeros((3, 2), np.float32), np.zeros(6, np.float32), np.array(["a"])],
     ids=["dtype", "shape", "dimensions", "text"],
 )
-def test_a_cell_with_another_array_than_the_field_has_is_told_with_its_row(codec: FieldCodec, wrong: npt.NDArray[Any]) -> None:
+def test_a_cell_with_another_array_than_the_field_is_reported_with_its_row(codec: FieldCodec, wrong: npt.NDArray[Any]) -> None:
     field = Field("x", "float32", (2, 3), codec)
     good = cell_of(np.zeros((2, 3), np.float32), codec)
     column = field.cells.column(field, pa.array([good, cell_of(wrong, codec), good], pa.binary()), has_nulls=False)
@@ -392,7 +392,7 @@ def test_an_npz_that_claims_to_expand_absurdly_is_refused() -> None:
 
 @pytest.mark.parametrize("codec", [PngCodec(), JpegCodec()])
 @pytest.mark.parametrize("is_fixed", [True, False])
-def test_an_undecodable_image_is_told_with_its_row_and_others_are_read(codec: Codec, is_fixed: bool) -> None:
+def test_an_undecodable_image_is_reported_with_its_row_and_others_are_read(codec: Codec, is_fixed: bool) -> None:
     field = Field("x", "uint8", (4, 5, 3) if is_fixed else (None, None, 3), codec)
     good = codec.encode(np.zeros((4, 5, 3), np.uint8))
     grey = codec.encode(np.zeros((4, 5), np.uint8))
@@ -486,7 +486,7 @@ def test_a_column_of_another_kind_is_refused(field: Field, cells: pa.Array) -> N
 
 
 @pytest.mark.parametrize("codec", [None, NdarrayCodec(), CompressedNdarrayCodec()])
-def test_a_null_where_none_may_be_is_told_with_its_row(codec: FieldCodec | None) -> None:
+def test_a_null_in_a_required_field_is_reported_with_its_row(codec: FieldCodec | None) -> None:
     field = Field("x", "float32", (2,), codec)
     type_ = field.arrow_type()
     cells = pa.concat_arrays([field.cells.encode_column(field, [np.zeros(2, np.float32)]), pa.nulls(1, type_)])

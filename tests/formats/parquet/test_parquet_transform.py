@@ -13,7 +13,7 @@ import pytest
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.formats.parquet.transform import TransformSpec, edit_field, transform_schema
+from data_stack.formats.parquet.transform import TransformSpec, edit_field
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 
 SCHEMA = Schema(
@@ -65,7 +65,7 @@ def test_edited_fields_stand_behind_the_others_and_removed_ones_are_gone() -> No
         lambda row: row, [("vector", np.float64, (3,), False), edit_field("new", np.int32, ())], ["image", "day"]
     )
 
-    schema = transform_schema(SCHEMA, spec)
+    schema = spec.schema_of(SCHEMA)
 
     assert list(schema.fields) == ["id", "name", "count", "price", "vector", "new"]
     assert (schema.name, schema["vector"].dtype) == ("rows_transformed", np.float64)
@@ -174,7 +174,7 @@ def test_a_function_may_change_what_it_is_given(on: str) -> None:
         (("x", str, (None,), False), ["a", None], [b"x"]),
     ],
 )
-def test_a_value_that_is_none_of_its_field_is_an_error_with_row_and_field(field: Any, good: Any, value: Any) -> None:
+def test_a_value_that_does_not_fit_is_an_error_with_row_and_field(field: Any, good: Any, value: Any) -> None:
     iterator = transformed(lambda row: {**row, "x": value if row["id"] == 4 else good}, [field])
 
     assert len(iterator.read_batch([0, 1, 2, 3])["x"]) == 4
@@ -183,7 +183,7 @@ def test_a_value_that_is_none_of_its_field_is_an_error_with_row_and_field(field:
 
 
 @pytest.mark.parametrize("on", ["rows", "numpy", "pandas"])
-def test_a_function_that_gives_something_else_is_told(on: Any) -> None:
+def test_a_function_that_returns_something_else_is_an_error(on: Any) -> None:
     def cut(given: Any) -> Any:
         return {name: column[:1] for name, column in given.items()} if on == "numpy" else given[:1]
 

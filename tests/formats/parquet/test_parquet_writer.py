@@ -173,7 +173,7 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("field", "value", "why"), BAD_VALUES)
-def test_a_value_that_is_none_of_its_field_is_refused_by_field_and_row(tmp_path: Path, field: str, value: Any, why: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_with_field_and_row(tmp_path: Path, field: str, value: Any, why: str) -> None:
     with ParquetWriter(tmp_path, SCHEMA) as writer:
         for number in range(3):
             writer.append(row(number))

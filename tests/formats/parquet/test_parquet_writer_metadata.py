@@ -244,7 +244,7 @@ def test_an_interrupted_copy_goes_on_and_others_are_refused(tmp_path: Path) -> N
         copy_dataset(tmp_path / "a", tmp_path / "c")
 
 
-def test_a_partition_copied_alone_is_appended_to_once_its_manifest_is_made_anew(tmp_path: Path) -> None:
+def test_a_partition_copied_alone_is_appended_to_once_its_manifest_is_recreated(tmp_path: Path) -> None:
     written(tmp_path / "all", partition_by=["car"])
     shutil.copytree(tmp_path / "all" / "car=car%200", tmp_path / "some" / "car=car%200")
     with pytest.raises(ConfigError, match=r"car%201.*missing.*generate-metadata"):
