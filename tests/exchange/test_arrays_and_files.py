@@ -242,7 +242,7 @@ def test_options_that_do_not_suit_a_file_are_errors(tmp_path: Path) -> None:
         data_stack.from_csv(tmp_path / "a.csv", dtypes={"zap": str})
     with pytest.raises(DatasetFileCorruptError, match="CSV conversion error to int64"):
         data_stack.from_csv(tmp_path / "a.csv", dtypes={"name": "int64"})
-    with pytest.raises(ConfigError, match="no type of scalars 'foo'"):
+    with pytest.raises(ConfigError, match="scalar type 'foo'"):
         data_stack.from_csv(tmp_path / "a.csv", dtypes={"id": "foo"})
     with pytest.raises(MissingFileError):
         data_stack.from_csv(tmp_path / "b.csv")

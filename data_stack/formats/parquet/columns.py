@@ -1,4 +1,4 @@
-"""Columns of a row group in memory, and how rows are taken out of them."""
+"""Columns of a row group in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from data_stack.values.large_arrays import take_values
 from data_stack.values.stacked_values import objects
 from data_stack.values.stacking import stack_values
 
-#: Allocations from this size on are checked first.
+#: Larger allocations are checked first.
 _LARGE_BYTES = 1 << 26
 
 Rows = npt.NDArray[np.int64]
@@ -26,37 +26,37 @@ class GroupColumn(ABC):
     """The values of one field in one row group. Immutable; threads may share it.
 
     Attributes:
-        n_bytes: memory that it holds.
+        n_bytes: memory of the column.
     """
 
     n_bytes: int
 
     @abstractmethod
     def __len__(self) -> int:
-        """Rows."""
+        """Number of rows."""
 
     @abstractmethod
     def value(self, row: int) -> Any:
-        """The value of one row, the caller's own.
+        """Return the value of one row; the caller may change it.
 
         Raises:
-            CellError: it cannot be decoded.
+            CellError: the value cannot be decoded.
         """
 
     @abstractmethod
     def take(self, rows: Rows) -> npt.NDArray[Any]:
-        """The values of ``rows``, shape ``(len(rows), ...)``, the caller's own.
+        """Return the values of ``rows``, shape ``(len(rows), ...)``; the caller may change them.
 
         Raises:
-            CellError: one of them cannot be decoded.
+            CellError: a value cannot be decoded.
         """
 
 
 class CellError(Exception):
-    """A cell that cannot be decoded; the reader says where it lies.
+    """A cell that cannot be decoded; the reader adds the place to the message.
 
     Attributes:
-        row: of the row group.
+        row: position in the row group.
     """
 
     def __init__(self, row: int, why: str) -> None:
@@ -71,14 +71,14 @@ class ArrayColumn(GroupColumn):
     """Values of one dtype and shape: the rows of an array, shape ``(n, ...)``.
 
     Args:
-        array: the values; each row in C order, but there may be gaps between two rows.
-        n_bytes: memory that is held, where it is more than the values.
+        array: the values; each row in C order, with gaps between rows allowed.
+        n_bytes: memory of the column, if more than the values.
 
     Attributes:
         array: the values.
     """
 
-    #: From here on ``take`` of numpy, which looks at each position twice, gains nothing over indexing.
+    #: For larger rows, ``take`` of numpy, which checks each position twice, is not faster than indexing.
     _LARGE_ROW_BYTES = 4096
 
     def __init__(self, array: npt.NDArray[Any], n_bytes: int | None = None) -> None:
@@ -88,7 +88,7 @@ class ArrayColumn(GroupColumn):
         self._is_small = array.flags.c_contiguous and row_bytes <= self._LARGE_ROW_BYTES
         self._pieces: npt.NDArray[np.void] | None = None
         if array.ndim > 1 and row_bytes and len(array) and array.dtype != object and not array.flags.c_contiguous:
-            # Indexing takes rows that are one value each twice as fast as rows of many values.
+            # Indexing rows of one void value is twice as fast as rows of many values.
             self._pieces = array.reshape(len(array), -1).view(np.dtype((np.void, row_bytes)))[:, 0]
 
     def __len__(self) -> int:
@@ -107,14 +107,14 @@ class ArrayColumn(GroupColumn):
 
 
 class ObjectColumn(GroupColumn):
-    """Values that are objects of Python's: an array of dtype object, shape ``(n,)``. They must be immutable.
+    """Values that are immutable Python objects: an array of dtype object, shape ``(n,)``.
 
     Args:
         values: the objects; None for null.
-        n_bytes: memory that they need; None: it is guessed.
+        n_bytes: memory of the objects; None for an estimate.
     """
 
-    #: What an object is taken to need; a short string takes 60 bytes.
+    #: Estimated bytes per object; a short string takes 60.
     _OBJECT_BYTES = 80
 
     def __init__(self, values: npt.NDArray[np.object_], n_bytes: int | None = None) -> None:
@@ -131,17 +131,17 @@ class ObjectColumn(GroupColumn):
 
 
 class ListColumn(GroupColumn):
-    """Lists of numbers or other scalars, end to end; each value is an array of one dimension.
+    """Lists of scalars, stored end to end; each value is an array of one dimension.
 
-    Values that are all equally long are stacked; where they differ in length, the column is an array of objects. A list with a
-    null in it is an array of objects by itself.
+    Values of equal length are stacked; otherwise a batch is an array of objects. A list that contains a null is itself an array
+    of objects.
 
     Args:
-        flat: the elements of all rows, one behind the other.
-        offsets: where each row begins, and the end of the last, shape ``(n + 1,)``.
-        is_null: shape ``(n,)``; None: no row is.
-        no_elements: which elements are null, shape of ``flat``; None without nulls.
-        as_objects: whether a column of them is an array of objects in any case.
+        flat: the elements of all rows.
+        offsets: the start of each row, and the end of the last, shape ``(n + 1,)``.
+        is_null: which rows are null, shape ``(n,)``; None: no nulls.
+        no_elements: which elements are null, shape of ``flat``; None: no nulls.
+        as_objects: always return arrays of objects.
     """
 
     def __init__(
@@ -181,15 +181,15 @@ class ListColumn(GroupColumn):
 
 
 class CellColumn(GroupColumn):
-    """Cells that are decoded on access, such as images, in the thread that reads them.
+    """Cells that the reading thread decodes on access, such as images.
 
     Args:
         cells: the bytes of each row, None for null.
-        decode: makes a value of a cell; it raises ValueError for one that it cannot decode.
-        n_bytes: of the cells together.
-        fixed: dtype and shape of all values, if they are known, and none is null; None otherwise.
-        as_objects: whether a column of them is an array of objects in any case, since some may be null.
-        is_compressed: whether a value may take far more memory than its cell, and counts for the limit of a request.
+        decode: decodes a cell; raises ValueError for an invalid one.
+        n_bytes: bytes of all cells.
+        fixed: dtype and shape of all values; None if they are unknown, or values may be null.
+        as_objects: always return arrays of objects, because values may be null.
+        is_compressed: whether a value may take far more memory than its cell, so that it counts for the limit of a request.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class CellColumn(GroupColumn):
         except MemoryError:
             raise
         except Exception as error:  # decoders of plugins raise anything
-            raise CellError(row, _tell(error)) from error
+            raise CellError(row, _message(error)) from error
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
         if self._fixed is None:
@@ -233,13 +233,13 @@ class CellColumn(GroupColumn):
         try:
             for position, row in enumerate(rows.tolist()):
                 value = self._decode(self._cells[row])
-                if value.shape != shape:  # it would be repeated to fit
-                    raise ValueError(f"a value of shape {value.shape} where {shape} belongs")
+                if value.shape != shape:  # numpy would broadcast it
+                    raise ValueError(f"expected shape {shape}, got {value.shape}")
                 out[position] = value
         except MemoryError:
             raise
         except Exception as error:  # as above
-            raise CellError(row, _tell(error)) from error
+            raise CellError(row, _message(error)) from error
         return out
 
     def _values(self, rows: Rows) -> list[Any]:
@@ -254,7 +254,7 @@ class CellColumn(GroupColumn):
             except MemoryError:
                 raise
             except Exception as error:  # as above
-                raise CellError(row, _tell(error)) from error
+                raise CellError(row, _message(error)) from error
         return values
 
     def _reserve(self, request: Request, n_bytes: int, rows: Rows) -> None:
@@ -264,19 +264,19 @@ class CellColumn(GroupColumn):
             raise CellError(int(rows[0]), str(error)) from error
 
     def _check_shape(self, row: int, shape: tuple[int, ...]) -> None:
-        """Memory is not made for what a damaged schema claims before one value has been seen."""
+        """Check one value before memory is allocated for the shape in a possibly damaged schema."""
         found = self.value(row)
         if found.shape != shape:
-            raise CellError(row, f"a value of shape {found.shape} where {shape} belongs")
+            raise CellError(row, f"expected shape {shape}, got {found.shape}")
 
 
 class MadeColumn(GroupColumn):
-    """Mutable values, such as dicts: each access makes new ones.
+    """Mutable values such as dicts, which each access creates.
 
     Args:
-        n_rows: how many there are.
-        make: makes the values of some rows.
-        n_bytes: memory that is held.
+        n_rows: number of rows.
+        make: creates the values of some rows.
+        n_bytes: memory of the column.
     """
 
     def __init__(self, n_rows: int, make: Callable[[Rows], list[Any]], n_bytes: int) -> None:
@@ -298,5 +298,5 @@ def _with_none(values: npt.NDArray[Any], is_null: npt.NDArray[np.bool_]) -> npt.
     return found
 
 
-def _tell(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"{error!s:.300}" or type(error).__name__

@@ -33,9 +33,9 @@ from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 
-#: An iteration decodes so many rows together.
+#: Number of rows that an iteration decodes together.
 _ROWS_AT_ONCE = 256
-#: So many row groups of a batch are candidates for prefetching.
+#: Maximum number of row groups of a batch that are candidates for prefetching.
 _MOST_EXPECTED = 16
 
 
@@ -54,40 +54,39 @@ class ParquetDataset(AccessedDatasetIterator):
     It reads what :class:`ParquetWriter` wrote, what Petastorm wrote (its schema is read without running any of it), and any other
     Parquet, whose schema is inferred.
 
-    A field that may be missing is None where it is: its column is an array of objects if any footer counts a null, for all rows.
-    Otherwise columns have the field's dtype. Lists and arrays of different shapes give arrays of objects.
+    A missing value is None. The column of a field is an array of objects, for all rows, if any footer counts a null; otherwise it
+    has the field's dtype. Lists and arrays of different shapes become arrays of objects.
 
-    Row groups are read whole, but only the columns in use. The most recently used ones are cached; where a filter takes some rows
-    of one, only these rows. Images and other cells that take long to decode are cached encoded, and decoded on access. To read
-    many rows in random order, a block-wise shuffle reads each row group once, and prefetches the next ones.
+    Row groups are read whole, but only the columns in use. The most recently used row groups are cached, or the rows that the
+    filter selects. Images and other cells that take long to decode are cached encoded, and decoded on access. To read many rows
+    in random order, a block-wise shuffle reads each row group once, and prefetches the next ones.
 
-    The constructor reads the footers; files in folders that the filter excludes are not opened. Of files that the manifest lists,
-    footers are read for a filter, or else when the first row of the file is, and checked against the manifest. A file that is
-    replaced later is an error (:class:`~data_stack.exception.DatasetFileCorruptError`) when it is read: its rows are never mixed
-    with those before.
+    The constructor reads the footers; it does not open files in folders that the filter excludes. If the manifest lists a file,
+    its footer is read for a filter or with the first row of the file, and checked against the manifest. Reading a file that was
+    replaced later raises (:class:`~data_stack.exception.DatasetFileCorruptError`): its rows are never mixed with earlier ones.
 
-    Threads and forked processes may share a dataset. Its pickle is small and has the rows that the filter takes; another process
-    reads the footers again that it needs.
+    Threads and forked processes may share a dataset. Its pickle is small and includes the rows that the filter selects; another
+    process reads the footers that it needs.
 
     Args:
         source: a folder (with Hive's partitions, too), a file (its path, a resource or open binary file), a list of files, a
             storage connector, a URL (``mongodb://``, ``s3://``, ``hdfs://`` …) or resources of a dataset.
         columns: names, regular expressions or fields; None for all, in the order of the schema.
         filters: which rows: an expression (``col("speed") > 3``), a predicate (``in_set(…)``), filters of pyarrow
-            (``[("speed", ">", 3)]`` or an ``Expression``). It may use columns that are not among ``columns``. None for all.
+            (``[("speed", ">", 3)]`` or an ``Expression``). A filter may use columns that ``columns`` omits. None for all.
         prefix: folder below ``source``.
-        schema: what the columns hold, instead of what the files say.
+        schema: of the columns; it replaces the schema in the files.
         row_groups: which row groups: their numbers, or a selector such as :class:`SingleIndexSelector`; None for all.
         filesystem: of pyarrow or fsspec; ``source`` is then a path in it.
-        nulls: "nan" reads floats without a value as NaN, so that their columns keep their dtype; "none" as None.
-        timestamp_unit: "s", "ms", "us" or "ns", in which all timestamps are read; one that does not fit is an error. None: the
-            unit of each column. Filters compare what is stored, whatever ``nulls`` and ``timestamp_unit`` say.
-        max_cached_bytes: of row groups that are kept.
+        nulls: "nan" reads missing floats as NaN, so that their columns keep their dtype; "none" reads them as None.
+        timestamp_unit: unit of all timestamps: "s", "ms", "us" or "ns"; a timestamp that does not fit raises. None: the unit of
+            each column. Filters compare stored values; ``nulls`` and ``timestamp_unit`` do not affect them.
+        max_cached_bytes: limit of the cache of row groups.
 
     Raises:
-        ResourceNotFoundError: there are no Parquet files.
+        ResourceNotFoundError: ``source`` has no Parquet files.
         DatasetFileCorruptError: a footer is damaged, or files differ in their columns.
-        ConfigError: there is no such field, or the filter is invalid.
+        ConfigError: a field does not exist, or the filter is invalid.
     """
 
     _keeps_access = False
@@ -111,10 +110,10 @@ class ParquetDataset(AccessedDatasetIterator):
         footers = Footers(files, lazily=True)
         whole = read_schema(footers) if schema is None else schema
         for name in self._predicate.fields if self._predicate is not None else ():
-            whole[name]  # raises, with the names that there are
+            whole[name]  # raises if the field does not exist
         read = adapt_schema(whole, nulls, timestamp_unit)
         self._schema = read if columns is None else read.view(columns)
-        if self._predicate is not None and row_groups is None:  # row groups are numbered through all files
+        if self._predicate is not None and row_groups is None:  # numbers of row groups count through all files
             chosen = files_that_could_match(files, whole, self._predicate)
             footers = footers if chosen is files else Footers(chosen, lazily=True)
         if self._predicate is None:
@@ -156,24 +155,24 @@ class ParquetDataset(AccessedDatasetIterator):
 
     @property
     def all_columns(self) -> set[str]:
-        """The names of the columns of all files; those that the first one lacks are not in :attr:`schema`."""
+        """The names of the columns of all files; :attr:`schema` has only those of the first file."""
         return {name for file in range(len(self._footers.files.paths)) for name in self._footers.columns(file)}
 
     @property
     def block_lengths(self) -> npt.NDArray[np.int64]:
-        """How many of the samples each row group has, shape ``(n_row_groups,)``, those without any left out."""
+        """Number of samples of each row group that has any, shape ``(n_row_groups,)``."""
         return self._select().lengths
 
     @property
     def is_local(self) -> bool:
-        """Whether the files have paths on this machine; otherwise they are in a store, which takes its time to answer."""
+        """Whether the files have paths on this machine; otherwise they are in a store."""
         return self._footers.files.folder.path is not None
 
     def place_of(self, index: int) -> str:
         """Where a sample is stored, for messages: its row, row group and file.
 
         Raises:
-            DatasetOutOfBoundsError: there is no such sample.
+            DatasetOutOfBoundsError: ``index`` is out of bounds.
         """
         selection = self._select()
         group, row = selection.locate(check_index(index, len(self)))
@@ -183,14 +182,14 @@ class ParquetDataset(AccessedDatasetIterator):
     def read_ahead(self, indices: IndexArray, columns: Sequence[str] | None = None) -> None:
         """Prefetch the row groups of samples in the background; return at once.
 
-        At most 16 MiB, or one row group, wait for use. A loader with a block-wise shuffle calls this by itself.
+        It keeps at most 16 MiB, or one row group, until use. A loader with a block-wise shuffle calls this method.
 
         Args:
             indices: of samples, shape ``(n,)``, in the order of their use.
-            columns: names; None for those that were read last.
+            columns: names of columns; None for those that were read last.
 
         Raises:
-            DatasetOutOfBoundsError: one of them lies outside.
+            DatasetOutOfBoundsError: an index is out of bounds.
         """
         positions = check_indices(indices, len(self))
         if len(positions):
@@ -205,7 +204,7 @@ class ParquetDataset(AccessedDatasetIterator):
         return self._select().n_rows_of(group)
 
     def _reading(self, group: int, names: Sequence[str]) -> GroupReading:
-        """Begin to read a row group; keep only the rows that the filter takes."""
+        """Start to read a row group; keep only the rows that the filter selects."""
         return self._groups.reading(group, names, self._select().rows_of(group))
 
     # ------------------------------------------------------------------ samples
@@ -225,7 +224,7 @@ class ParquetDataset(AccessedDatasetIterator):
                 some = rows[start : start + _ROWS_AT_ONCE]
                 try:
                     values = [list(columns[name].take(some)) for name in self._names]
-                except CellError:  # those before the damage are whole
+                except CellError:  # rows before the damage can be read
                     for row in some.tolist():
                         yield {name: self._value(group, name, columns[name], row) for name in self._names}
                 else:
@@ -235,8 +234,8 @@ class ParquetDataset(AccessedDatasetIterator):
 
     def _arguments(self) -> dict[str, Any]:
         content = None if self._predicate is None else self._predicate.content()
-        if '{"unnamed":' in canonical_json(content):  # no text or value in it is written like this
-            content = Untold(content, f"a function in the filter {self._predicate!r:.80} has no name; give it one in a module")
+        if '{"unnamed":' in canonical_json(content):  # no text or value has this form
+            content = Untold(content, f"a function in the filter {self._predicate!r:.80} has no name; define it in a module")
         return {"fields": [field.to_json() for field in self._schema], "filter": content}
 
     def _read(self, names: Sequence[str], positions: IndexArrayOfInts) -> list[npt.NDArray[Any]]:
@@ -258,12 +257,12 @@ class ParquetDataset(AccessedDatasetIterator):
         begun = self._find_partial_groups(located, names)
         wanted = {group: number for number, group in enumerate(located.groups)}
         while wanted:
-            group = self._cache.soonest(wanted, names)
+            group = self._cache.next_to_read(wanted, names)
             number = wanted.pop(group)
             if group in begun:
                 columns = self._first_rows.columns(group, names)
             else:
-                if wanted and not self._cache.has(group, names):  # nor any of the others: they are read beside it
+                if wanted and not self._cache.has(group, names):  # the others are not cached either: read them at the same time
                     others = [each for each in itertools.islice(wanted, _MOST_EXPECTED) if each not in begun]
                     self._cache.expect(others, names)
                 columns = self._cache.columns(group, names, located.counts[number])
@@ -274,7 +273,7 @@ class ParquetDataset(AccessedDatasetIterator):
         return [batch.column() for batch in batches]
 
     def _find_partial_groups(self, located: Located, names: Sequence[str]) -> set[int]:
-        """The row groups of which only some first rows are read, for sequences that begin in the row group before."""
+        """Row groups of which only the first rows are needed, for sequences that begin in the previous row group."""
         begun = set()
         for number, (before, group) in enumerate(itertools.pairwise(located.groups), 1):
             if self._cache.is_at_hand(group, names) or self._select().rows_of(group) is not None:
@@ -302,7 +301,7 @@ class ParquetDataset(AccessedDatasetIterator):
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name not in ("_cache", "_first_rows")}
         if self._predicate is None:
-            state["_selection"] = None  # quickly made again
+            state["_selection"] = None  # made again at once
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -386,10 +385,10 @@ def _declare(field: Field) -> DeclaredColumn:
 
 
 def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
-    """The numbers of the row groups that are wanted, ascending.
+    """The numbers of the chosen row groups, ascending.
 
     Raises:
-        ConfigError: there is no such row group, or the choice is invalid.
+        ConfigError: a row group does not exist, or the choice is invalid.
     """
     if choice is None:
         return np.arange(len(footers), dtype=np.int64)
@@ -399,8 +398,8 @@ def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
         choice = choice.select(read_indexes(footers))
     numbers = np.array(list(choice) if isinstance(choice, Iterable) else choice)
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-        raise ConfigError(f"row_groups are numbers of row groups, or a selector such as SingleIndexSelector, not {choice!r:.80}")
+        raise ConfigError(f"row_groups must be numbers, or a selector such as SingleIndexSelector, got {choice!r:.80}")
     outside = numbers[(numbers < -len(footers)) | (numbers >= len(footers))]
     if len(outside):
-        raise ConfigError(f"there is no row group {outside[0]}: the dataset has {len(footers)}, numbered from 0")
+        raise ConfigError(f"row group {outside[0]} does not exist: the dataset has {len(footers)}, numbered from 0")
     return np.unique(numbers.astype(np.int64) % max(1, len(footers)))

@@ -1,4 +1,4 @@
-"""Copies Parquet datasets: some fields, some rows, other files; no cell is decoded."""
+"""Copies Parquet datasets, or some of their fields and rows, without decoding cells."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from data_stack.io.folder import folder_of
 
 @dataclass(frozen=True)
 class CopyOfDataset:
-    """What a copy did.
+    """The result of a copy.
 
     Attributes:
-        n_rows: of the copy.
-        n_there: how many of them an interrupted attempt had left.
-        n_left_out: rows of the source with a null where there was to be none.
-        fields: of the copy.
-        indexes: names of the row-group indexes that were built anew.
-        dropped_indexes: names of those that were not, as their field is left out; ``"?"`` if they were out of date.
+        n_rows: rows of the copy.
+        n_there: rows that an interrupted attempt had copied before.
+        n_left_out: rows of the source that ``not_null`` excluded.
+        fields: fields of the copy.
+        indexes: names of the row-group indexes that were rebuilt.
+        dropped_indexes: names of the other indexes, whose fields were not copied; ``"?"`` if they were out of date.
     """
 
     n_rows: int
@@ -56,31 +56,31 @@ def copy_dataset(
     petastorm: bool | None = None,
     overwrite: bool = False,
 ) -> CopyOfDataset:
-    """Copy a dataset, with the cells as they are: no image is decoded or encoded.
+    """Copy a dataset without decoding or encoding its cells.
 
-    An interrupted copy goes on where it was. Row-group indexes are built anew, for the row groups of the copy.
+    An interrupted copy is resumed. Row-group indexes are rebuilt for the row groups of the copy.
 
     Args:
         source: as for :class:`ParquetDataset`.
         target: as for :class:`ParquetWriter`.
         fields: names, regular expressions or fields; None for all.
-        not_null: fields; rows with a null in one of them are left out.
+        not_null: names of fields; rows with a null in one of them are not copied.
         partition_by: columns that become folders; None for those of the source that are copied.
         row_group_mb: as for the writer.
         file_mb: as for the writer.
         compression: as for the writer.
-        petastorm: whether Petastorm shall be able to read the copy; None: if it can read the source.
-        overwrite: remove what is at the target first.
+        petastorm: write the metadata that Petastorm needs; None: if the source has it.
+        overwrite: remove an existing dataset at the target first.
 
     Raises:
-        ConfigError: there is no such field; source and target are one; or another dataset is at the target.
+        ConfigError: a field does not exist; source and target are the same; or the target holds another dataset.
         DatasetFileCorruptError: the source is damaged.
-        StorageError: it cannot be read, or the copy not be written.
+        StorageError: the source cannot be read, or the copy cannot be written.
     """
     footers = Footers(find_files(source))
     whole, goal = read_schema(footers), folder_of(target)
     for name in not_null:
-        whole[name]  # there is such a field
+        whole[name]  # raises if the field does not exist
     schema = whole if fields is None else whole.view(fields)
     if goal.path is not None and goal.path == footers.files.folder.path:
         raise ConfigError(f"source and target are both {goal.name!r}")
@@ -105,7 +105,7 @@ def copy_dataset(
 
 
 def _append_rows(writer: ParquetWriter, name: str, tables: Iterable[pa.Table]) -> int:
-    """Append the rows that the writer does not have yet, and count those that it has then."""
+    """Append the rows that the writer does not have yet; return the number of its rows."""
     n_there = missing = len(writer)
     for table in tables:
         skipped = min(missing, len(table))
@@ -113,12 +113,12 @@ def _append_rows(writer: ParquetWriter, name: str, tables: Iterable[pa.Table]) -
         if skipped < len(table):
             writer.append_arrow(table.slice(skipped))
     if missing:
-        raise ConfigError(f"{name!r} holds {n_there:,} rows, more than are to be copied: it holds something else")
+        raise ConfigError(f"{name!r} has {n_there:,} rows, more than the source: it holds another dataset")
     return len(writer)
 
 
 def _tables(row_groups: RowGroups, schema: Schema, not_null: Sequence[str], in_folders: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of each row group that are wanted, partition columns included."""
+    """The selected rows of each row group, with partition columns."""
     footers, names = row_groups.footers, [field.name for field in schema]
     for group in range(len(footers)):
         file = int(footers.file_of[group])
@@ -142,7 +142,7 @@ def _tables(row_groups: RowGroups, schema: Schema, not_null: Sequence[str], in_f
 def _indexes(footers: Footers, schema: Schema) -> tuple[list[Any], tuple[str, ...]]:
     try:
         found = read_indexes(footers)
-    except (ConfigError, DatasetFileCorruptError):  # out of date, or damaged: what they were of is not known for sure
+    except (ConfigError, DatasetFileCorruptError):  # out of date, or damaged: their fields are unknown
         return [], ("?",)
     kept = [type(index)(index.name, index.field) for index in found.values() if index.field in schema]
     return kept, tuple(index.name for index in found.values() if index.field not in schema)

@@ -1,4 +1,4 @@
-"""Which Parquet files a dataset consists of, wherever they lie, and the values of their partitions."""
+"""Finds the Parquet files of a dataset, and the values of their partitions."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from data_stack.io.url import scheme_of
 
 __all__ = ["NULL_PARTITION", "ParquetFiles", "find_files", "folder_and_paths"]
 
-#: What Hive writes in the name of a folder for null.
+#: Stands for null in the name of a folder, as Hive writes it.
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """The files of a dataset, in the order of their paths (or as they were given, one by one).
+    """The files of a dataset, in the order of their paths, or as they were listed.
 
     Attributes:
-        folder: the folder that they lie in.
-        paths: of each, relative to it.
-        partitions: of each, the text of the values in the names of its folders (``day=2024-01-01``), None for null.
-        given: whether the files were named one by one.
-        beside: the paths of ``_common_metadata`` and of the manifest, if they are there.
+        folder: the folder of the dataset.
+        paths: the path of each file in the folder.
+        partitions: the texts in the names of each file's folders (``day=2024-01-01``), None for null.
+        given: whether the caller listed the files.
+        beside: the paths of ``_common_metadata`` and of the manifest, if they exist.
     """
 
     folder: Folder
@@ -53,20 +53,20 @@ class ParquetFiles:
     beside: tuple[str, ...] = ()
 
     def open(self, number: int) -> Any:
-        """A file for pyarrow to read, in a ``with`` block.
+        """Open a file for pyarrow, in a ``with`` block.
 
         Raises:
-            ResourceNotFoundError, StorageError: it cannot be opened.
+            ResourceNotFoundError, StorageError: the file cannot be opened.
         """
         return open_file_for_arrow(self.folder, self.paths[number])
 
     def name(self, number: int) -> str:
-        """What to call a file in messages."""
+        """The name of a file in messages."""
         return self.folder.full_name(self.paths[number])
 
 
 def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> ParquetFiles:
-    """The Parquet files at ``source``.
+    """Find the Parquet files at ``source``.
 
     Args:
         source: a folder, a file (its path, a resource, or an open binary file), a list of files, a storage connector, a URL, or
@@ -75,9 +75,9 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
         filesystem: of pyarrow or fsspec, in which ``source`` is a path.
 
     Raises:
-        ResourceNotFoundError: there are no such files.
-        ConfigError: it is nothing of the kind.
-        DatasetFileCorruptError: its writer has not finished it.
+        ResourceNotFoundError: ``source`` has no Parquet files.
+        ConfigError: ``source`` is something else.
+        DatasetFileCorruptError: the writer of the dataset has not finished.
     """
     folder, paths = folder_and_paths(source, prefix, filesystem=filesystem)
     given = paths is not None
@@ -89,13 +89,13 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
         if any(path.startswith(f"{PROGRESS_FOLDER}/") for path in tree):  # a writer is at work, or was interrupted
             tree = _finish(folder)
         paths = [path for path in tree if not is_hidden(path)]
-        # what carries no suffix is Parquet too (Hive writes so), unless others say what they are
+        # files without a suffix are Parquet, too (Hive writes them), unless others have one
         named = [path for path in paths if path.endswith(SUFFIXES)]
         paths = named or [path for path in paths if "." not in PurePosixPath(path).name]
         if not paths and not beside:
             if folder.path is not None and not folder.path.exists():
                 raise MissingFileError(str(folder.path))
-            raise ResourceNotFoundError(f"there are no Parquet files in {folder.name or folder!r}")
+            raise ResourceNotFoundError(f"{folder.name or folder!r} has no Parquet files")
     return ParquetFiles(folder, tuple(paths), tuple({} if given else partition_of(path) for path in paths), given, beside)
 
 
@@ -104,14 +104,14 @@ def _finish(folder: Folder) -> list[str]:
     manifest = ParquetManifest.read(folder)
     if manifest is None:
         raise DatasetFileCorruptError(
-            f"the Parquet dataset in {folder.name or folder!r} is not finished: its writer was interrupted, or is at work. Go on "
-            f"with ParquetWriter, or remove it"
+            f"the Parquet dataset in {folder.name or folder!r} is not finished: its writer was interrupted, or is still writing. "
+            f"Resume with ParquetWriter, or remove the dataset"
         )
     return [file.name for file in manifest.files]
 
 
 def folder_and_paths(source: Any, prefix: str = "", *, filesystem: Any = None) -> tuple[Folder, list[str] | None]:
-    """Where a dataset lies, and the files of it if they are named: a file, or a list of files."""
+    """The folder of a dataset, and its files if ``source`` names them: a file, or a list of files."""
     if isinstance(source, (list, tuple)):
         return _folder_of_list([folder_and_paths(each, prefix, filesystem=filesystem) for each in source])
     if not isinstance(source, Folder) and hasattr(source, "read"):
@@ -141,15 +141,15 @@ def _folder_of(source: Any, filesystem: Any) -> Folder:
 def _folder_of_list(found: list[tuple[Folder, list[str] | None]]) -> tuple[Folder, list[str]]:
     """The folder above all files of a list, and their paths in it."""
     if not found:
-        raise ConfigError("a list of Parquet files has at least one")
+        raise ConfigError("the list of Parquet files is empty")
     if any(paths is None for _, paths in found):
-        raise ConfigError("a list of Parquet files has files, no folders; give one folder by itself")
+        raise ConfigError("a list of Parquet files must contain files only; pass a folder alone")
     if all(folder.path is not None for folder, _ in found):
         files = [folder.full_name(path) for folder, paths in found for path in paths or ()]
         common = os.path.commonpath([os.path.dirname(file) for file in files])
         return folder_of(common), [os.path.relpath(file, common).replace(os.sep, "/") for file in files]
     if len({folder.describe("") for folder, _ in found}) != 1:
-        raise ConfigError("the files of one list lie in one folder")
+        raise ConfigError("all files of a list must be in the same folder")
     return found[0][0], [path for _, paths in found for path in paths or ()]
 
 
@@ -164,7 +164,7 @@ def partition_of(path: str) -> dict[str, str | None]:
 
 
 def open_file_for_arrow(folder: Folder, path: str) -> Any:
-    """A file of a folder as pyarrow's own kind of file where there is one: those read without the GIL."""
+    """Open a file as a native file of pyarrow if possible: these read without the GIL."""
     if isinstance(folder, ArrowFolder):
         return folder.open_for_arrow(path)
     if folder.path is None:
@@ -178,7 +178,7 @@ def open_file_for_arrow(folder: Folder, path: str) -> Any:
     except ResourceNotFoundError:
         raise
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise ResourceNotFoundError(f"could not open {full!r}: there is no such file") from error
+        raise ResourceNotFoundError(f"could not open {full!r}: the file does not exist") from error
     except OSError as error:
         raise storage_error(f"could not open {full!r}", error) from error
 
@@ -186,10 +186,10 @@ def open_file_for_arrow(folder: Folder, path: str) -> Any:
 def _open_local(path: str) -> _Local:
     before = os.stat(path)
     while True:
-        if not stat.S_ISREG(before.st_mode):  # a pipe would be waited for
-            raise ResourceNotFoundError(f"could not open {path!r}: it is no file")
+        if not stat.S_ISREG(before.st_mode):  # opening a pipe would wait
+            raise ResourceNotFoundError(f"could not open {path!r}: it is not a file")
         source = _Local(path)
-        # not of the open file: pyarrow 23 does not tell its descriptor
+        # by path: pyarrow 23 does not return the descriptor of an open file
         after = os.stat(path)
         source.version = after.st_dev, after.st_ino, after.st_mtime_ns
         if source.version == (before.st_dev, before.st_ino, before.st_mtime_ns):
@@ -202,7 +202,7 @@ class _Local(pa.OSFile):  # type: ignore[misc]  # pyarrow has no types
     """A file of this machine.
 
     Attributes:
-        version: tells it from one that takes its place later, or from itself when it was written to.
+        version: changes when the file is replaced or written to.
     """
 
     version: tuple[int, int, int] | None = None
@@ -212,7 +212,7 @@ class _OfStore(pa.PythonFile):  # type: ignore[misc]  # pyarrow has no types
     """A file of a store.
 
     Attributes:
-        version: tells it from one that takes its place later; None where the store does not know.
+        version: changes when the file is replaced; None where the store has no versions.
     """
 
     version: str | None = None
@@ -222,7 +222,7 @@ class _OfStore(pa.PythonFile):  # type: ignore[misc]  # pyarrow has no types
 
 
 def as_arrow_filesystem(filesystem: Any) -> pafs.FileSystem:
-    """A file system of pyarrow; one of fsspec is wrapped.
+    """A file system of pyarrow; a file system of fsspec is wrapped.
 
     Raises:
         ConfigError: it is neither.
@@ -231,12 +231,12 @@ def as_arrow_filesystem(filesystem: Any) -> pafs.FileSystem:
         return filesystem
     if hasattr(filesystem, "open") and hasattr(filesystem, "info"):
         return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
-    raise ConfigError(f"a file system is one of pyarrow or fsspec, not {filesystem!r:.80}")
+    raise ConfigError(f"filesystem must be a file system of pyarrow or fsspec, got {filesystem!r:.80}")
 
 
 def _path_in_filesystem(source: Any) -> str:
     if not isinstance(source, (str, os.PathLike)):
-        raise ConfigError(f"with a file system, the source is a path in it, not {source!r:.80}")
+        raise ConfigError(f"with filesystem=, the source must be a path, got {source!r:.80}")
     text = os.fspath(source)
     return (text.partition("://")[2] if "://" in text else text).rstrip("/")
 
@@ -253,7 +253,7 @@ def _hadoop_folder(url: str) -> Folder:
 
 
 class ArrowFolder(Folder):
-    """A folder in a file system of pyarrow, which reads without the GIL; one of fsspec comes wrapped as such.
+    """A folder in a file system of pyarrow, which reads without the GIL.
 
     Args:
         filesystem: of pyarrow.
@@ -267,7 +267,7 @@ class ArrowFolder(Folder):
         return ArrowFolder, (self.filesystem, self.name)
 
     def open_for_arrow(self, file: str) -> Any:
-        """A file, to be read by pyarrow."""
+        """Open a file for pyarrow."""
         with _errors(self.full_name(file)):
             return self.filesystem.open_input_file(self.full_name(file))
 
@@ -276,7 +276,7 @@ class ArrowFolder(Folder):
             return bool(self.filesystem.get_file_info(self.full_name(file)).type == pafs.FileType.File)
 
     def open(self, file: str) -> StreamedResource:
-        # what pyarrow opens takes no negative size, and reads no more than 2**63 - 1 bytes
+        # files of pyarrow do not accept a negative size, nor more than 2**63 - 1 bytes
         stream = io.BufferedReader(self.open_for_arrow(file))
         return StreamedResource(self.full_name(file), stream).reopen_by(self)
 
@@ -292,7 +292,7 @@ class ArrowFolder(Folder):
 
     @contextlib.contextmanager
     def create(self, file: str) -> Iterator[ResourceWriter]:
-        """Write a file under another name, and rename it; small ones, as they are held in memory until then."""
+        """Write a small file: hold it in memory, store it under another name, and rename it."""
         path = self.full_name(file)
         folder = path.rpartition("/")[0]
         temporary = f"{folder}/{TEMPORARY}{secrets.token_hex(8)}" if folder else f"{TEMPORARY}{secrets.token_hex(8)}"
@@ -314,11 +314,11 @@ class ArrowFolder(Folder):
 
 @contextlib.contextmanager
 def _errors(name: str, verb: str = "read") -> Iterator[None]:
-    """Errors of pyarrow's file systems as ours."""
+    """Raise errors of pyarrow's file systems as ours."""
     try:
         yield
     except FileNotFoundError as error:
-        raise ResourceNotFoundError(f"could not {verb} {name!r}: there is no such file or folder") from error
+        raise ResourceNotFoundError(f"could not {verb} {name!r}: the file or folder does not exist") from error
     except OSError as error:
         if isinstance(error, StorageError):
             raise

@@ -8,34 +8,34 @@ from __future__ import annotations
 from typing import Any, Final
 
 Struct = dict[int, Any]
-"""Values by field number: integers of 32 bits, bytes, truth values, lists and structs; integers of 64 bits by ``LONG | number``.
+"""Values by field number: 32-bit integers, bytes, booleans, lists and structs; 64-bit integers by ``LONG | number``.
 
-pyarrow takes a field for missing whose integer has another width than the standard says. So it must be missing here.
+pyarrow ignores a field whose integer has another width than the standard requires. Here, too, such a field is missing.
 """
 
 LONG: Final = 1 << 16
-#: By the kind of an integer; those of 8 and 16 bits occur in no field that matters.
+#: By the kind of an integer; no field that we need has 8 or 16 bits.
 _WIDTHS: Final = {3: 1 << 17, 4: 1 << 17, 6: LONG}
 _LARGEST_NUMBER: Final = (1 << 15) - 1
 
-#: Structs in structs; a footer has six levels.
+#: Levels of nested structs; a footer has six.
 _MOST_DEPTH: Final = 16
 
 
 def read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
-    """A struct, and where it ends.
+    """Read a struct; return it and its end.
 
     Args:
-        data: of a footer.
-        at: where the struct begins.
-        depth: in how many others it lies.
+        data: the bytes of a footer.
+        at: the offset of the struct.
+        depth: number of structs around it.
 
     Raises:
         ValueError: the footer is damaged.
         IndexError: it ends too early.
     """
     if depth > _MOST_DEPTH:
-        raise ValueError("its footer is nested too deep")
+        raise ValueError("its footer is nested too deeply")
     found: Struct = {}
     number = 0
     while head := data[at]:
@@ -46,7 +46,7 @@ def read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
         else:
             number, at = _integer(data, at)
         if not 0 < number <= _LARGEST_NUMBER:
-            raise ValueError(f"its footer has a field {number}, which no footer has")
+            raise ValueError(f"its footer has an invalid field {number}")
         if kind <= 2:
             found[number] = kind == 1
         else:
@@ -66,21 +66,21 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
         if at + length > len(data):
             raise IndexError("its end")
         return data[at : at + length], at + length
-    if kind in (1, 2, 3):  # in a list a truth value takes a byte
+    if kind in (1, 2, 3):  # in a list a boolean takes a byte
         return data[at], at + 1
     if kind == 7:
         return None, at + 8
-    raise ValueError(f"its footer holds a value of the kind {kind}, which no footer has")
+    raise ValueError(f"its footer has a value of the invalid kind {kind}")
 
 
 def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     if depth > _MOST_DEPTH:
-        raise ValueError("its footer is nested too deep")
+        raise ValueError("its footer is nested too deeply")
     head, at = data[at], at + 1
     length, kind = head >> 4, head & 0x0F
     if length == 15:
         length, at = _read_unsigned(data, at)
-    if length > len(data) - at:  # each takes a byte at least
+    if length > len(data) - at:  # each value takes at least one byte
         raise IndexError("its end")
     found = []
     for _ in range(length):
@@ -104,12 +104,12 @@ def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
             return number & 0xFFFF_FFFF_FFFF_FFFF, at
         shift += 7
         if shift > 63:
-            raise ValueError("its footer holds a number of more than 64 bits")
+            raise ValueError("its footer has a number of more than 64 bits")
 
 
 # ---------------------------------------------------------------------- the headers of pages
 
-#: Most headers take some tens of bytes; those with statistics of long texts take more.
+#: Most headers take tens of bytes; those with statistics of long texts take more.
 _HEADER_BYTES: Final = 256
 _MOST_HEADER_BYTES: Final = 16 << 20
 _TYPE, _UNPACKED, _STORED = 1, 2, 3
@@ -117,12 +117,15 @@ _DICTIONARY: Final = 2
 
 
 def bytes_claimed_by_pages(source: Any, start: int, end: int) -> tuple[int, int]:
-    """Bytes that the pages between two positions of a file say that they unpack to: all together, and that of a dictionary.
+    """Add up the uncompressed sizes that page headers state.
 
     Args:
         source: an open file of pyarrow.
-        start: of the first page.
-        end: of the last one.
+        start: offset of the first page.
+        end: end of the last page.
+
+    Returns:
+        The bytes of all pages, and those of the largest dictionary page.
 
     Raises:
         ValueError: a header is damaged.
@@ -133,9 +136,9 @@ def bytes_claimed_by_pages(source: Any, start: int, end: int) -> tuple[int, int]
     while start < end:
         header, n_bytes = _header(source, start, end)
         unpacked, stored = header.get(_UNPACKED), header.get(_STORED)
-        # Of a damaged header, a field of another type than a number may have been read under the number of this one.
+        # In a damaged header, the field may have another type.
         if type(unpacked) is not int or type(stored) is not int or unpacked < 0 or stored < 0:
-            raise ValueError(f"the page at byte {start} does not tell its size")
+            raise ValueError(f"the page at byte {start} does not state its size")
         claimed += unpacked
         if header.get(_TYPE) == _DICTIONARY:
             dictionary = max(dictionary, unpacked)
@@ -151,5 +154,5 @@ def _header(source: Any, start: int, end: int) -> tuple[dict[int, Any], int]:
             return read_struct(data, 0, 0)
         except IndexError:
             if len(data) < size or size >= _MOST_HEADER_BYTES:
-                raise ValueError(f"the header of the page at byte {start} is cut short") from None
+                raise ValueError(f"the header of the page at byte {start} is truncated") from None
             size *= 16

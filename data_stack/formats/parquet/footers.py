@@ -1,4 +1,4 @@
-"""What the footers of a dataset's files tell: row groups, statistics, metadata."""
+"""Reads the footers of a dataset's files: row groups, statistics, metadata."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from data_stack.io.content import contents_of_resources
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
 
-#: Footers of a store that is far away are fetched by so many threads.
+#: Threads that fetch footers from a remote store.
 _MOST_THREADS = 16
-#: The end of a file that is read at once; most footers are shorter.
+#: Bytes read from the end of a file; most footers are shorter.
 _TAIL_BYTES = 1 << 16
 _MAGIC = b"PAR1"
-_WHAT_TO_DO = "Restore the file from a copy; or, if another tool has written it anew, run `data-stack parquet generate-metadata`"
+_WHAT_TO_DO = "Restore the file from a copy; if another tool rewrote it, run `data-stack parquet generate-metadata`"
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class _Footer:
     """The footer of a file.
 
     Attributes:
-        metadata: as pyarrow has it.
+        metadata: the footer, parsed by pyarrow.
         facts: the same, checked.
-        digest: of the end of the file.
-        file_bytes: its size.
-        version: of the file; None where the store tells none.
+        digest: SHA-256 of the end of the file.
+        file_bytes: size of the file.
+        version: version of the file; None where the store has no versions.
     """
 
     metadata: pq.FileMetaData
@@ -54,23 +54,23 @@ class _Footer:
 
 
 class Footers:
-    """The footers of all files, read once, and kept. Threads may share it.
+    """The footers of all files. Each is read once and kept. Threads may share it.
 
-    It pickles as what the files were when it was made: elsewhere a footer is read when it is needed, and it is an error if it is
-    another one then.
+    It pickles with the digests of the footers. After unpickling, it reads a footer when it is needed, and raises if the footer
+    has changed.
 
     Args:
         files: of the dataset.
-        lazily: read a footer on first use; there are no row groups before :meth:`read_all`.
-        verified: check footers against the digests in the dataset's manifest, except those of files of another size.
+        lazily: read a footer on first use; row groups are known after :meth:`read_all`.
+        verified: check footers against the digests in the dataset's manifest, except for files whose size has changed.
 
     Attributes:
-        file_of: for each row group which file it is in, shape ``(n_row_groups,)``; row groups are in the order of the files.
-        index_of: for each row group its number in its file.
-        n_rows: of each row group.
+        file_of: the file of each row group, shape ``(n_row_groups,)``; row groups are in the order of the files.
+        index_of: the number of each row group in its file.
+        n_rows: the rows of each row group.
 
     Raises:
-        DatasetFileCorruptError: a file is no Parquet, or damaged.
+        DatasetFileCorruptError: a file is damaged, or not Parquet.
         StorageError: one cannot be read.
     """
 
@@ -84,9 +84,9 @@ class Footers:
             self.read_all()
 
     def find_row_groups(self) -> None:
-        """Take what the manifest says of files, and read the footers of the others; raises as :meth:`of`.
+        """Take the row groups from the manifest, and read the footers of files that it does not list; raises as :meth:`of`.
 
-        A footer is compared with what the manifest says when it is read.
+        A footer is compared with the manifest when it is read.
         """
         records = [self._trusted_record(file) for file in range(len(self.files.paths))]
         self._read([file for file, record in enumerate(records) if record is None and not self.is_read(file)])
@@ -100,7 +100,7 @@ class Footers:
         self._set_row_groups([len(each) for each in n_rows], np.fromiter(itertools.chain(*n_rows), np.int64))
 
     def read_all(self) -> None:
-        """Read all footers that have not been read; raises as :meth:`of`."""
+        """Read all remaining footers; raises as :meth:`of`."""
         self._read([file for file in range(len(self.files.paths)) if not self.is_read(file)])
         n_rows = [self.facts(file).n_rows for file in range(len(self.files.paths))]
         self._set_row_groups([len(each) for each in n_rows], np.concatenate([np.empty(0, np.int64), *n_rows]))
@@ -115,8 +115,8 @@ class Footers:
             Workers(files, fetch, n_threads() if self.files.folder.path is not None else _MOST_THREADS).run()
         elif files:
             fetch(files[0])
-        for file in files:  # in one thread: they would wait for each other
-            self._understood(file, *fetched.pop(file))
+        for file in files:  # in one thread: parsing holds the GIL
+            self._parse_and_check(file, *fetched.pop(file))
 
     def _set_row_groups(self, counts: Sequence[int], n_rows: npt.NDArray[np.int64]) -> None:
         self._counts = counts
@@ -125,27 +125,27 @@ class Footers:
         self.n_rows: npt.NDArray[np.int64] = n_rows
 
     def __len__(self) -> int:
-        """Row groups."""
+        """Number of row groups."""
         return len(self.n_rows)
 
     def of(self, file: int) -> pq.FileMetaData:
         """The footer of a file.
 
         Raises:
-            DatasetFileCorruptError: the file is no Parquet, or damaged.
-            ResourceChangedError: it is another file than it was when the dataset was opened.
+            DatasetFileCorruptError: the file is damaged, or not Parquet.
+            ResourceChangedError: the file changed after the dataset was opened.
             StorageError: it cannot be read.
         """
         return self._of(file).metadata
 
     def facts(self, file: int) -> FooterFacts:
-        """What the footer of a file tells of its row groups; raises as :meth:`of`."""
+        """The checked footer of a file; raises as :meth:`of`."""
         return self._of(file).facts
 
     def columns(self, file: int) -> Mapping[str, int | None]:
         """The columns of a file, with the values per row (see :meth:`FooterFacts.values_per_row`); raises as :meth:`of`.
 
-        Files that were asked for in turn and have the same columns have one object.
+        Consecutive files with the same columns share one object.
         """
         columns = self._columns[file]
         if columns is None:
@@ -158,15 +158,15 @@ class Footers:
         return self._footers[file] is not None
 
     def digest(self, file: int) -> str:
-        """SHA-256 of the end of a file, footer, its length and magic, as 64 hex digits; raises as :meth:`of`."""
+        """SHA-256 of the end of a file (footer, its length, magic), as 64 hex digits; raises as :meth:`of`."""
         return (self._digests[file] or self._of(file).digest).hex()
 
     def size(self, file: int) -> int:
-        """Bytes of a file; raises as :meth:`of`."""
+        """Size of a file in bytes; raises as :meth:`of`."""
         return self._of(file).file_bytes
 
     def check_unchanged(self, file: int, source: Any) -> None:
-        """Raise if an open file is not the one whose footer is known: its row groups would be read at the wrong places.
+        """Raise if an open file is not the one whose footer was read: row groups would be read at wrong offsets.
 
         Raises:
             ResourceChangedError: it was replaced or changed.
@@ -179,12 +179,12 @@ class Footers:
         if known.file_bytes != source.size():
             raise ResourceChangedError(name, f"{known.file_bytes} bytes", f"{source.size()} bytes")
         self._check_digest(file, hashlib.sha256(_tail(source, name)).digest())
-        # touched, or copied to where it was; or of a store that does not tell versions
+        # touched, or copied back; or the store has no versions
         self._footers[file] = replace(known, version=version)
 
     @functools.cached_property
     def beside(self) -> pa.Schema | None:
-        """Schema of the files, with the key-value metadata that lie beside them; None if nothing does.
+        """Schema and key-value metadata from the metadata files of the dataset; None without such files.
 
         Raises:
             DatasetFileCorruptError: it is damaged.
@@ -193,14 +193,14 @@ class Footers:
 
     @property
     def metadata(self) -> dict[bytes, bytes]:
-        """The key-value metadata of the dataset: those beside the files, else those of the first file."""
+        """The key-value metadata of the dataset: from its metadata files, else from the first file."""
         known = self.beside if self.beside is not None or not self.files.paths else self.of(0)
         found = None if known is None else known.metadata
         return {key: value for key, value in (found or {}).items() if key not in (MANIFEST_KEY, b"ARROW:schema")}
 
     @functools.cached_property
     def manifest(self) -> ParquetManifest | None:
-        """The manifest beside the files; None without one.
+        """The manifest of the dataset; None without one.
 
         Raises:
             DatasetFileCorruptError: it is damaged, or of another version.
@@ -210,29 +210,29 @@ class Footers:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the first file; without files, those that the metadata beside them tell."""
+        """The columns of the first file; without files, those of the metadata files."""
         if not self.files.paths:
             return pa.schema([]) if self.beside is None else self.beside
         with reading_parquet(self.files.name(0)):
             return arrow_schema_of(self.of(0))
 
     def name_of(self, group: int) -> str:
-        """What to call a row group in messages."""
+        """The name of a row group in messages."""
         return f"row group {self.index_of[group]} of {self.files.name(int(self.file_of[group]))}"
 
     def _of(self, file: int) -> _Footer:
         footer = self._footers[file]
         if footer is None:
-            footer = self._understood(file, *self._fetch(file))
+            footer = self._parse_and_check(file, *self._fetch(file))
         return footer
 
     def _fetch(self, file: int) -> tuple[bytes, int, Any]:
-        """The end of a file, its size, and its version."""
+        """Fetch the end of a file, its size and its version."""
         name = self.files.name(file)
         with reading_parquet(name), self.files.open(file) as source:
             return _tail(source, name), source.size(), _version_of(source)
 
-    def _understood(self, file: int, tail: bytes, file_bytes: int, version: Any) -> _Footer:
+    def _parse_and_check(self, file: int, tail: bytes, file_bytes: int, version: Any) -> _Footer:
         digest = hashlib.sha256(tail).digest()
         self._check_known(file, digest, file_bytes)
         with reading_parquet(self.files.name(file)):
@@ -241,15 +241,15 @@ class Footers:
                 self._counts
                 and self.n_rows[slice(*self.file_of.searchsorted([file, file + 1]))].tolist() != facts.n_rows.tolist()
             ):
-                raise ValueError("its manifest tells of other row groups than its footer")
+                raise ValueError("its row groups differ from those in the manifest")
             if self._columns[file] is not None and self._columns[file] != facts.values_per_row():
-                raise ValueError("its manifest tells of other columns than its footer")
+                raise ValueError("its columns differ from those in the manifest")
         footer = _Footer(metadata, facts, digest, file_bytes, version)
         self._footers[file], self._digests[file] = footer, digest
         return footer
 
     def _check_known(self, file: int, digest: bytes, file_bytes: int) -> None:
-        """Compare a footer that was read for the first time with what is known of it, and with the manifest."""
+        """Compare a new footer with the known digest and with the manifest."""
         known = self._digests[file]
         if known == digest:
             return
@@ -258,8 +258,8 @@ class Footers:
             self._check_digest(file, digest)
             return
         raise DatasetFileCorruptError(
-            f"the footer of {self.files.name(file)} is damaged: it has the SHA-256 {digest.hex()}, and had "
-            f"{record.footer_sha256} when its manifest was made. {_WHAT_TO_DO}"
+            f"the footer of {self.files.name(file)} is damaged: its SHA-256 is {digest.hex()}, the manifest has "
+            f"{record.footer_sha256}. {_WHAT_TO_DO}"
         )
 
     def _check_digest(self, file: int, digest: bytes) -> None:
@@ -270,13 +270,13 @@ class Footers:
             )
 
     def _record(self, file: int) -> ParquetFileRecord | None:
-        """What the manifest says of a file; None if nothing."""
+        """The manifest's record of a file; None without one."""
         return self.manifest.file(self.files.paths[file]) if self._is_verified and self.manifest is not None else None
 
     def _trusted_record(self, file: int) -> ParquetFileRecord | None:
-        """The same, but None if the file is known to be of another size: other tools have replaced it."""
+        """The same, but None if the size of the file has changed: another tool replaced it."""
         record = self._record(file)
-        if record is None or self.files.folder.path is None:  # in a store, each look would be a request
+        if record is None or self.files.folder.path is None:  # in a store, each check would be a request
             return record
         try:
             return record if os.stat(self.files.name(file)).st_size == record.size else None
@@ -306,34 +306,34 @@ def _tail(source: Any, name: str) -> bytes:
     tail: bytes = source.read_at(min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
     if len(tail) < 12 or tail[-4:] != _MAGIC:
         if tail[-4:] == b"PARE":
-            raise DatasetFileCorruptError(f"{name} is encrypted, and such files are not read")
-        raise DatasetFileCorruptError(f"{name} cannot be read: it is cut short, or no Parquet file: its footer is missing")
+            raise DatasetFileCorruptError(f"{name} is encrypted; encrypted files are not supported")
+        raise DatasetFileCorruptError(f"{name} has no Parquet footer: it is truncated, or not a Parquet file")
     length = int.from_bytes(tail[-8:-4], "little") + 8
     if length > size - 4:
-        raise DatasetFileCorruptError(f"{name} is damaged or cut short: it is to end with a footer of {length - 8} bytes")
+        raise DatasetFileCorruptError(f"{name} is damaged or truncated: its footer should have {length - 8} bytes")
     if length > len(tail):
         tail = source.read_at(length, size - length)
         if len(tail) != length:
-            raise DatasetFileCorruptError(f"{name} became shorter while its footer was read")
+            raise DatasetFileCorruptError(f"{name} was truncated while its footer was read")
     return tail[len(tail) - length :]
 
 
 def _parse(tail: bytes, file_bytes: int) -> tuple[pq.FileMetaData, FooterFacts]:
-    """The footer at the end of a file, as pyarrow has it, and checked."""
+    """Parse the footer at the end of a file by pyarrow, and check it."""
     metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
     return metadata, footer_facts(tail[:-8], file_bytes)
 
 
 def _version_of(source: Any) -> Any:
-    """Tells a file from one that took its place later; None where there is nothing that does."""
+    """The version of a file, which changes when the file is replaced; None where the store has no versions."""
     if hasattr(source, "version"):
         return source.version
-    told = source.metadata() or {}  # of S3 and the like, as they were when it was opened
-    return told.get(b"ETag") or told.get("ETag")
+    metadata = source.metadata() or {}  # of S3 and others, from when the file was opened
+    return metadata.get(b"ETag") or metadata.get("ETag")
 
 
 def digest_of_row_groups(footers: Footers, groups: npt.NDArray[np.int64]) -> str:
-    """SHA-256 of what tells the content of row groups: their files by content and path, and their numbers in these."""
+    """SHA-256 that identifies the content of row groups: by contents and paths of their files, and their numbers in these."""
     files = np.unique(footers.file_of[groups]).tolist()
     paths = [footers.files.paths[file] for file in files]
     contents = contents_of_resources([functools.partial(footers.files.folder.open, path) for path in paths])
@@ -343,7 +343,7 @@ def digest_of_row_groups(footers: Footers, groups: npt.NDArray[np.int64]) -> str
 
 @contextlib.contextmanager
 def reading_parquet(name: str) -> Iterator[None]:
-    """Errors of pyarrow while it reads a file of that name as ours."""
+    """Raise errors of pyarrow that occur while reading the file ``name`` as ours."""
     try:
         yield
     except (DataStackError, MemoryError):  # Arrow's lack of memory is an ArrowException, too
@@ -352,5 +352,5 @@ def reading_parquet(name: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
             raise StorageError(f"could not read {name}: {os.strerror(error.errno)}", error.errno) from error
         raise DatasetFileCorruptError(
-            f"{name} cannot be read: it is damaged or cut short, or no Parquet file: {error!s:.300}"
+            f"{name} cannot be read: it is damaged or truncated, or not a Parquet file: {error!s:.300}"
         ) from error

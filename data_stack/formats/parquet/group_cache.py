@@ -1,4 +1,4 @@
-"""Keeps row groups in memory while they are used, and reads in the background those that come next."""
+"""Caches row groups in memory, and prefetches the next ones in the background."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.util.executor import Executor, computing
 from data_stack.util.forks import call_in_forks
 
-#: The first limit; it grows when evicted row groups are read again.
+#: The initial limit; it grows when evicted row groups are read again.
 _FIRST_BYTES = 32 << 20
-#: Row groups whose rows were all taken stay for the next epoch below this total. Beyond it, memory for the next row groups would
-#: leave the processor's cache.
+#: Row groups whose rows were all taken stay for the next epoch up to this total. With more, memory for the next row groups leaves
+#: the processor's cache.
 _MOST_FINISHED_BYTES = 16 << 20
-#: Evicted row groups with untaken rows that are remembered at least; otherwise as many as are cached.
+#: Minimum number of evicted row groups with untaken rows to remember; else as many as are cached.
 _FEWEST_REMEMBERED = 8
-#: The limit grows where more of the last reads than that were of row groups evicted shortly before. Single ones occur at the
-#: beginning of an epoch, when a worker process took only its share in the one before.
+#: The limit grows if more than _MOST_RETURNS of the last _LAST_READS reads were of recently evicted row groups. A few occur at
+#: the beginning of an epoch, because a worker process took only its share of the previous one.
 _LAST_READS = 16
 _MOST_RETURNS = 3
-#: Among so many of the oldest, one whose rows were all taken is evicted first.
+#: Among this many of the oldest row groups, one whose rows were all taken is evicted first.
 _CANDIDATES = 64
 
 Columns = dict[str, GroupColumn]
@@ -38,15 +38,15 @@ Reading = Callable[[int, Sequence[str]], GroupReading]
 
 
 class GroupCache:
-    """An LRU cache of columns of row groups. Threads may share it: one of them reads a column, the others wait.
+    """An LRU cache of columns of row groups. Threads may share it: one thread reads a column, the others wait.
 
-    The limit adapts to the access pattern: streaming needs a row group or two, a shuffle as many as its window, random access
-    all that fit. It begins low, and grows when row groups are read again that were evicted with samples still untaken.
+    The limit adapts to the access pattern: streaming needs one or two row groups, a shuffle as many as its window, random access
+    all that fit. The limit begins low. It grows when row groups are read again that were evicted with untaken samples.
 
     Args:
-        reading: begins to read columns of a row group.
-        max_bytes: limit of the cache; one row group is kept in any case.
-        n_samples: how many samples a row group has.
+        reading: starts to read columns of a row group.
+        max_bytes: limit of the cache; it always keeps one row group.
+        n_samples: returns the number of samples of a row group.
     """
 
     def __init__(self, reading: Reading, max_bytes: int, n_samples: Callable[[int], int]) -> None:
@@ -66,7 +66,7 @@ class GroupCache:
         self._ahead = ReadAhead(self._reading)
 
     def _begin_in_fork(self) -> None:
-        self._inherited = self._groups, self._ahead  # freed here, Arrow might wait for a lock that a thread of the parent held
+        self._inherited = self._groups, self._ahead  # not freed: Arrow might wait for a lock that a thread of the parent held
         self._reset()
 
     @property
@@ -74,16 +74,16 @@ class GroupCache:
         """Bytes in the cache."""
         return self._n_bytes
 
-    def soonest(self, groups: Iterable[int], names: Sequence[str]) -> int:
-        """Which of some row groups to read next: one that is cached or prefetched, else one that no other thread is reading, so
-        that several threads read different ones.
+    def next_to_read(self, groups: Iterable[int], names: Sequence[str]) -> int:
+        """Choose the row group to read next: one that is cached or prefetched, else one that no other thread is reading, so that
+        several threads read different ones.
 
         Args:
-            groups: at least one.
-            names: of the columns.
+            groups: at least one row group.
+            names: names of the columns.
         """
         with self._lock:
-            return min(groups, key=lambda group: self._patience(group, names))
+            return min(groups, key=lambda group: self._read_priority(group, names))
 
     def has(self, group: int, names: Sequence[str]) -> bool:
         """Whether columns of a row group are cached or prefetched."""
@@ -91,13 +91,13 @@ class GroupCache:
 
     def is_at_hand(self, group: int, names: Sequence[str]) -> bool:
         """Whether a row group is cached, prefetched or being read."""
-        return self._patience(group, names) != 2
+        return self._read_priority(group, names) != 2
 
     def _keeps(self, group: int, names: Sequence[str]) -> bool:
         found = self._groups.get(group)
         return found is not None and all(map(found.__contains__, names))
 
-    def _patience(self, group: int, names: Sequence[str]) -> int:
+    def _read_priority(self, group: int, names: Sequence[str]) -> int:
         if self._keeps(group, names):
             return 0
         if self._ahead.is_ready(group):
@@ -108,23 +108,23 @@ class GroupCache:
         """Prefetch row groups, see :class:`ReadAhead`; return at once.
 
         Args:
-            groups: in the order of their use.
-            names: of the columns.
+            groups: row groups in the order of their use.
+            names: names of the columns.
         """
         with self._lock:
             missing = [group for group in groups if not self._keeps(group, names) and group not in self._being_read]
         self._ahead.expect(missing, names, self._last_bytes, self._max_bytes)
 
     def columns(self, group: int, names: Sequence[str], n_taken: int) -> Columns:
-        """Columns of a row group, at least those of ``names``.
+        """Return columns of a row group, at least those of ``names``.
 
         Args:
-            group: its number.
-            names: of the columns.
-            n_taken: how many of its samples are taken now.
+            group: number of the row group.
+            names: names of the columns.
+            n_taken: number of its samples that the caller takes.
 
         Raises:
-            DatasetFileCorruptError, StorageError: as the reading function.
+            DatasetFileCorruptError, StorageError: the row group cannot be read.
         """
         while True:
             with self._lock:
@@ -143,11 +143,11 @@ class GroupCache:
                 if event is mine:
                     missing = [name for name in names if name not in found]
                     read: Columns = {}
-                    if missing:  # another thread may have been quicker
+                    if missing:  # another thread may have been faster
                         read = (self._ahead.take(group, missing) or self._reading(group, missing)).columns()
                     with self._lock:
                         return self._keep(group, {**found, **read}, n_taken)
-            finally:  # also for an interrupt: threads that wait then read by themselves
+            finally:  # also after an interrupt: waiting threads then read by themselves
                 with self._lock:
                     if self._being_read.get(group) is mine:
                         del self._being_read[group]
@@ -155,7 +155,7 @@ class GroupCache:
             event.wait()
 
     def _make_room(self) -> None:
-        """Evict row groups whose rows were all taken, if the next one would exceed the limit."""
+        """Evict row groups whose rows were all taken, if the next row group would exceed the limit."""
         while self._n_bytes + self._last_bytes > min(self._limit, _MOST_FINISHED_BYTES):
             oldest = next(filter(self._is_finished, itertools.islice(self._groups, _CANDIDATES)), None)
             if oldest is None:
@@ -163,7 +163,7 @@ class GroupCache:
             self._drop(oldest)
 
     def _keep(self, group: int, columns: Columns, n_taken: int) -> Columns:
-        """Cache columns, and evict other row groups for them."""
+        """Cache columns, and evict other row groups to make room."""
         kept = self._groups.get(group, {})
         new = {name: column for name, column in columns.items() if name not in kept}
         columns = self._groups[group] = {**kept, **new}
@@ -174,7 +174,7 @@ class GroupCache:
         if new:
             gone = self._gone.pop(group, 0)
             self._returns.append(gone > 0)
-            if gone and sum(self._returns) > _MOST_RETURNS:  # it should not have gone
+            if gone and sum(self._returns) > _MOST_RETURNS:  # it was evicted too early
                 self._limit = min(self._max_bytes, self._limit + max(gone, n_bytes))
         while self._n_bytes > self._limit and len(self._groups) > 1:
             oldest = itertools.islice(self._groups, min(_CANDIDATES, len(self._groups) - 1))
@@ -202,16 +202,16 @@ def _n_bytes(columns: Columns) -> int:
 
 # ---------------------------------------------------------------------- first rows
 
-#: This part of a row group is read by itself, if no other rows of it are wanted.
+#: One in _PART rows of a row group is read alone, if no other rows of it are needed.
 _PART = 32
-#: So many are kept, the most recently used ones: all of them take less than one row group.
+#: Number of parts to keep: all of them take less memory than one row group.
 _MOST_KEPT = 32
-#: A page has as many bytes, as a rule.
+#: The usual size of a page.
 _PAGE_BYTES = 1 << 20
 
 
 class FirstRows:
-    """The first rows of row groups, for sequences that begin in the row group before: a page or two are read instead of the
+    """The first rows of row groups, for sequences that begin in the previous row group: it reads one or two pages instead of the
     whole row group. Threads may share it.
 
     Args:
@@ -220,15 +220,15 @@ class FirstRows:
 
     def __init__(self, groups: RowGroups) -> None:
         self._groups = groups
-        # it needs no lock that a fork could find taken; two threads may read the same at once
+        # lru_cache has no lock that a fork could copy while it is held; two threads may read the same part
         self._kept = functools.lru_cache(maxsize=_MOST_KEPT)(self._read)
 
     def count(self, group: int) -> int:
-        """How many first rows of a row group are read by themselves; 0 for a small one."""
+        """How many first rows of a row group are read alone; 0 for a small row group."""
         return int(self._groups.footers.n_rows[group]) // _PART
 
     def columns(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
-        """Columns of the first rows of a row group; there may be more of them than :meth:`count` says.
+        """Columns of the first rows of a row group, :meth:`count` of them or more.
 
         Raises:
             DatasetFileCorruptError, ResourceChangedError, StorageError: see :meth:`RowGroups.read`.
@@ -240,10 +240,10 @@ class FirstRows:
 
 
 class _ReadingFirstRows(GroupReading):
-    """As :class:`GroupReading`, of the first rows: pages behind these are not read.
+    """Reads only the first rows, and no pages behind them.
 
     Args:
-        n_rows: so many.
+        n_rows: how many rows to read.
     """
 
     def __init__(self, groups: RowGroups, group: int, names: Sequence[str], n_rows: int) -> None:
@@ -251,7 +251,7 @@ class _ReadingFirstRows(GroupReading):
         self._n_rows = n_rows
 
     def _options(self) -> Mapping[str, Any]:
-        # also of a store: page by page, until there are enough rows
+        # page by page until it has enough rows, also from a store
         return {"pre_buffer": False, "buffer_size": _PAGE_BYTES}
 
     def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:
@@ -261,30 +261,30 @@ class _ReadingFirstRows(GroupReading):
             if sum(map(len, batches)) >= self._n_rows:
                 break
         if not batches:
-            raise pa.ArrowInvalid("there are no rows")
+            raise pa.ArrowInvalid("the row group has no rows")
         return pa.Table.from_batches(batches)
 
 
-#: Prefetched bytes at most; one row group is prefetched in any case.
+#: Limit of prefetched bytes; one row group is always prefetched.
 _MOST_BYTES = 16 << 20
-#: Concurrent reads of a store, which mostly wait.
+#: Concurrent reads of a store; they mostly wait.
 _MOST_REQUESTS = 16
-#: A prefetched row group is dropped after so many further calls: its iteration was broken off.
+#: A prefetched row group is dropped after this many calls: its iteration was abandoned.
 _PATIENCE = 16
 
-#: Reads row groups of stores. Not with all else that waits: a thread in the midst of Arrow's code may crash Python at its end, so
-#: it is given a moment; a store may never answer.
+#: Reads row groups of stores. It has its own threads: a thread inside Arrow's code may crash Python at exit, so Python waits a
+#: moment for these; a store may never answer.
 _of_stores = Executor("data_stack-parquet", lambda: _MOST_REQUESTS, grace_seconds=5.0)
 
 
 class ReadAhead:
-    """Row groups that are prefetched. Threads may share it.
+    """Prefetches row groups. Threads may share it.
 
     Arrow reads and decodes without the GIL; the thread that takes a row group makes the values. Errors are dropped: the thread
-    that needs the row group reads it again and gets the error.
+    that needs the row group reads it again and raises the error.
 
     Args:
-        reading: begins to read columns of a row group.
+        reading: starts to read columns of a row group.
     """
 
     def __init__(self, reading: Callable[[int, Sequence[str]], GroupReading]) -> None:
@@ -294,13 +294,13 @@ class ReadAhead:
         self._n_calls = 0
 
     def expect(self, groups: Sequence[int], names: Sequence[str], group_bytes: int, max_bytes: int) -> None:
-        """Begin to read row groups, as far as there is room for them, and drop those that have waited too long.
+        """Start to read row groups while there is room, and drop those that have waited too long.
 
         Args:
-            groups: in the order of their use.
-            names: of the columns.
-            group_bytes: memory of the last row group that was read; the footer may say more.
-            max_bytes: for all of them; one row group is read in any case.
+            groups: row groups in the order of their use.
+            names: names of the columns.
+            group_bytes: memory of the last row group that was read; the footer may state more.
+            max_bytes: limit for all prefetched row groups; one row group is always read.
         """
         begun: dict[int, _Expected] = {}
         try:
@@ -320,11 +320,11 @@ class ReadAhead:
                     begun[group] = each
                 self._expected.update(begun)
             for each in begun.values():
-                each.reading.by_threads &= len(begun) == 1  # several keep the processors busy, with less coming and going
-                with contextlib.suppress(Exception):  # see the class; or Python is at its end, or has no more threads
+                each.reading.by_threads &= len(begun) == 1  # several row groups keep the processors busy without more threads
+                with contextlib.suppress(Exception):  # see the class; or Python exits, or cannot start a thread
                     each.reading.open_local()
                     each.future = (computing if each.reading.is_local else _of_stores).submit(each.read)
-        finally:  # also for an interrupt: no thread may wait for a row group that is not read
+        finally:  # also after an interrupt: no thread may wait for a row group that is not read
             for each in begun.values():
                 if each.future is None:
                     each.is_over.set()
@@ -342,7 +342,7 @@ class ReadAhead:
         """Take a prefetched row group; wait for one that is being read.
 
         Returns:
-            The row group, still unread if no thread has begun; None if these columns were not prefetched, or could not be read.
+            The row group, unread if no thread has started; None if these columns were not prefetched, or could not be read.
         """
         with self._lock:
             expected = self._expected.pop(group, None)
@@ -358,10 +358,10 @@ class _Expected:
     """A row group that is being read.
 
     Attributes:
-        reading: of it.
-        n_bytes: memory that it will take, estimated.
-        since: when it was expected, in calls.
-        future: of the thread that reads it; None without such a thread.
+        reading: reads it.
+        n_bytes: estimated memory.
+        since: number of the call that requested it.
+        future: of the thread that reads it; None without a thread.
         is_over: set after reading, also after an error.
     """
 

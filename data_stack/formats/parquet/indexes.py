@@ -1,8 +1,7 @@
-"""Row-group indexes: which row groups hold a value, and selectors that ask them.
+"""Row-group indexes, which record the row groups that hold a value, and selectors that use them.
 
-Petastorm's indexes and selectors, with the same names and meaning, stored as JSON instead of as a pickle. Row groups are known by
-their number: counted from 0 through all files of the dataset, which are sorted by path. A selector gives whole row groups; a
-predicate picks the rows.
+They have the names and meaning of Petastorm's, but are stored as JSON instead of pickles. The number of a row group counts from 0
+through all files of the dataset, sorted by path. A selector selects whole row groups; a predicate selects rows.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ from data_stack.formats.parquet.schema import Schema
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
 
-#: One object for all, so that a dict finds it.
+#: One object, so that a dict finds it.
 _NAN: Final = math.nan
 
 
 @dataclass(frozen=True)
 class RowGroupIndex(ABC):
-    """Which row groups hold what of one field. Made with its name and field only, it is still to be built.
+    """The row groups that hold each value of a field. With only a name and a field, the index is not built yet.
 
     Attributes:
         name: of the index.
-        field: name of the field that is indexed.
+        field: name of the indexed field.
         row_groups: by plain Python value: str, bytes, bool, int, float, Decimal, datetime, time, timedelta; a numpy.datetime64 or
-            numpy.timedelta64 if these cannot hold it exactly. A day is its midnight. Nulls are not in it.
+            numpy.timedelta64 if these cannot hold it exactly. A day is its midnight. Nulls are not indexed.
     """
 
     name: str
@@ -57,14 +56,14 @@ class RowGroupIndex(ABC):
     row_groups: Mapping[Any, frozenset[int]] = dataclass_field(default_factory=dict)
 
     def row_groups_with(self, value: Any) -> Set[int]:
-        """The numbers of the row groups with ``value``, which may be a numpy scalar; empty without any.
+        """The numbers of the row groups that contain ``value``, which may be a numpy scalar.
 
         A field of float32 has other values than a field of float64: ask for ``numpy.float32(0.1)`` there.
         """
         return self.row_groups.get(_plain_value(value), frozenset())
 
     def build(self, columns: Iterable[tuple[int, npt.NDArray[Any]]]) -> RowGroupIndex:
-        """The same index, built of the decoded values of its field.
+        """Build the index from the decoded values of its field.
 
         Args:
             columns: for each row group its number and its column, shape ``(n_rows, ...)``; an object array has None where a cell
@@ -81,17 +80,17 @@ class RowGroupIndex(ABC):
 
     @abstractmethod
     def _values_in(self, column: npt.NDArray[Any]) -> Iterator[Any]:
-        """What is looked up of a column."""
+        """The values of a column to index."""
 
     def to_json(self) -> dict[str, Any]:
-        """What :func:`index_of_json` reads: plain data, whose values are sorted."""
+        """The plain data that :func:`index_of_json` reads; its values are sorted."""
         pairs = [[to_plain(value, _as_text), sorted(groups)] for value, groups in self.row_groups.items()]
         values = sorted(pairs, key=canonical_json)
         return {"kind": type(self).__name__, "name": self.name, "field": self.field, "values": values}
 
 
 class SingleFieldIndex(RowGroupIndex):
-    """Value → the row groups that hold it. Where a cell is an array, each element of it is a value."""
+    """The row groups that hold each value. Of an array, each element is a value."""
 
     def _values_in(self, column: npt.NDArray[Any]) -> Iterator[Any]:
         for cell in column.flat if column.dtype == object else np.unique(column):
@@ -102,10 +101,10 @@ class SingleFieldIndex(RowGroupIndex):
 
 
 class NotNullIndex(RowGroupIndex):
-    """The row groups in which at least one cell of the field is not null, as those of the value True."""
+    """The row groups with at least one cell that is not null, stored under the value True."""
 
     def row_groups_with(self, value: Any = None) -> Set[int]:
-        """The numbers of the row groups with any value; ``value`` does not matter, as in Petastorm."""
+        """The numbers of the row groups with any value; ``value`` is ignored, as in Petastorm."""
         return super().row_groups_with(True)
 
     def _values_in(self, column: npt.NDArray[Any]) -> Iterator[Any]:
@@ -127,7 +126,7 @@ def _by_value(pairs: Iterable[tuple[Any, Iterable[int]]]) -> dict[Any, frozenset
     found: dict[Any, set[int]] = {}
     for value, groups in pairs:
         found.setdefault(_plain_value(value), set()).update(groups)
-    sets: dict[frozenset[int], frozenset[int]] = {}  # a million values are in a few row groups each: the sets are few
+    sets: dict[frozenset[int], frozenset[int]] = {}  # a million values share few different sets
     frozen = ((value, frozenset(groups)) for value, groups in found.items())
     return {value: sets.setdefault(groups, groups) for value, groups in frozen}
 
@@ -139,25 +138,25 @@ class SingleIndexSelector:
     """The row groups that hold any of ``values``, by the index ``index_name``.
 
     Args:
-        index_name: a single-field index, or a not-null index, for which the values do not matter.
+        index_name: a single-field index, or a not-null index, which ignores the values.
         values: a list, also for a single value.
     """
 
     def __init__(self, index_name: str, values: Collection[Any] = ()) -> None:
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-            raise ConfigError(f"SingleIndexSelector({index_name!r}, {values!r}): give the values as a list, [{values!r}]")
+            raise ConfigError(f"SingleIndexSelector({index_name!r}, {values!r}): pass the values as a list, [{values!r}]")
         self._index_name, self._values = index_name, tuple(values)
 
     def select(self, indexes: Mapping[str, RowGroupIndex]) -> set[int]:
         """The numbers of the row groups that hold any of the values.
 
         Raises:
-            ConfigError: the dataset has no index of that name.
+            ConfigError: the dataset has no index with this name.
         """
         name = self._index_name
         index = indexes.get(name)
         if index is None:
-            existing = ", ".join(map(repr, sorted(indexes))) or "none: build one, or use a predicate"
+            existing = ", ".join(map(repr, sorted(indexes))) or "no indexes: build one, or use a predicate"
             raise ConfigError(f"the dataset has no row-group index {name!r}{did_you_mean(name, indexes)}; it has {existing}")
         values = self._values or (None,) * isinstance(index, NotNullIndex)
         return {group for value in values for group in index.row_groups_with(value)}
@@ -177,13 +176,13 @@ class _CombinedSelector:
 
 
 class IntersectIndexSelector(_CombinedSelector):
-    """The row groups that every one of several selectors chooses."""
+    """The row groups that all of several selectors select."""
 
     _combined = set.intersection
 
 
 class UnionIndexSelector(_CombinedSelector):
-    """The row groups that at least one of several selectors chooses."""
+    """The row groups that at least one of several selectors selects."""
 
     _combined = set.union
 
@@ -192,7 +191,7 @@ class UnionIndexSelector(_CombinedSelector):
 
 
 def index_of_json(data: Any) -> RowGroupIndex:
-    """The index that :meth:`RowGroupIndex.to_json` gave.
+    """The index that :meth:`RowGroupIndex.to_json` described.
 
     Raises:
         ValueError, TypeError, KeyError, ArithmeticError: the data is invalid.
@@ -202,12 +201,12 @@ def index_of_json(data: Any) -> RowGroupIndex:
         raise TypeError(f"an index without a kind, name or field: {shorten(kind)}")
     pairs = [(from_plain(value, _OF_TEXT), groups) for value, groups in data["values"]]
     if any(type(group) is not int or group < 0 for _, groups in pairs for group in groups):
-        raise TypeError("row groups that are no list of numbers")
+        raise TypeError("row groups must be a list of numbers")
     return (NotNullIndex if kind == "NotNullIndex" else SingleFieldIndex)(name, field, _by_value(pairs))
 
 
 def _as_text(value: Any) -> dict[str, Any] | None:
-    """Values that are no plain data by themselves."""
+    """Values that JSON does not have."""
     if isinstance(value, (datetime, time)):
         return {type(value).__name__: value.isoformat()}
     if isinstance(value, timedelta):
@@ -233,15 +232,15 @@ def index_of_pickled(index: PickledIndex) -> RowGroupIndex:
 def build_indexes(
     source: Any, indexes: Iterable[RowGroupIndex], *, prefix: str = "", filesystem: Any = None
 ) -> dict[str, RowGroupIndex]:
-    """Build row-group indexes of a dataset, and store them beside it, where selectors find them.
+    """Build row-group indexes of a dataset, and store them in its metadata, where selectors find them.
 
     ::
 
         build_indexes("frames", [SingleFieldIndex("vehicle", "vehicle"), NotNullIndex("with_events", "events")])
         ParquetDataset("frames", row_groups=SingleIndexSelector("vehicle", ["car 7"]))
 
-    Only the columns that are indexed are read. Indexes of other names that are there and up to date are kept. Where Petastorm can
-    read the dataset, it finds the indexes, too, but for those of times, which it does not unpickle.
+    Only the indexed columns are read. Existing indexes with other names are kept if they are up to date. Where Petastorm can read
+    the dataset, it finds the indexes, too, except those of times, which it does not unpickle.
 
     Args:
         source: as for :class:`ParquetDataset`.
@@ -254,12 +253,12 @@ def build_indexes(
 
     Raises:
         ConfigError: the dataset has no such field, or one whose values cannot be looked up.
-        DatasetFileCorruptError, StorageError: it cannot be read, or what lies beside it cannot be written.
+        DatasetFileCorruptError, StorageError: the dataset cannot be read, or its metadata cannot be written.
     """
     indexes = list(indexes)
     footers = Footers(find_files(source, prefix, filesystem=filesystem))
     if footers.files.given:
-        raise ConfigError("indexes lie beside the files of a dataset: give its folder, not one file or a list of them")
+        raise ConfigError("indexes belong to a whole dataset: pass its folder, not a file or a list of files")
     schema = read_schema(footers)
     built = make_indexes(footers, schema, indexes)
     kept: dict[str, RowGroupIndex] = {}
@@ -276,11 +275,11 @@ def make_indexes(footers: Footers, schema: Schema, indexes: Sequence[RowGroupInd
     """Indexes of a dataset, by name.
 
     Raises:
-        ConfigError: the dataset has no such field, or two indexes have one name.
+        ConfigError: the dataset lacks a field, or two indexes have the same name.
     """
     names = [index.name for index in indexes]
     if len(set(names)) != len(names):
-        raise ConfigError(f"two indexes have one name: {', '.join(map(repr, names))}")
+        raise ConfigError(f"two indexes have the same name: {', '.join(map(repr, names))}")
     for index in indexes:
         schema[index.field]
     row_groups = RowGroups(footers, schema)
@@ -294,11 +293,11 @@ def _columns(row_groups: RowGroups, name: str) -> Iterator[tuple[int, npt.NDArra
 
 
 def read_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
-    """The indexes beside a dataset, by name: ours, or else Petastorm's.
+    """The indexes of a dataset, by name: ours, or else Petastorm's.
 
     Raises:
-        ConfigError: they are of other row groups than the dataset has now.
-        DatasetFileCorruptError: they are damaged, or hostile.
+        ConfigError: the indexes are out of date: the row groups have changed.
+        DatasetFileCorruptError: the indexes are damaged, or hostile.
     """
     metadata: Mapping[bytes, bytes] = footers.beside.metadata if footers.beside is not None else {}
     if INDEXES_KEY in metadata:
@@ -307,18 +306,18 @@ def read_indexes(footers: Footers) -> dict[str, RowGroupIndex]:
         return {}
     pickled = read_pickled_indexes(metadata[PICKLED_INDEXES_KEY])
     found: dict[str, RowGroupIndex] = {name: index_of_pickled(index) for name, index in pickled.items()}
-    # Petastorm's do not say what they were built of; a row group out of range shows that they are out of date.
+    # Petastorm's do not record their row groups; a number out of range shows that they are out of date.
     last = max((max(groups, default=-1) for index in found.values() for groups in index.row_groups.values()), default=-1)
     if last >= len(footers):
         raise ConfigError(
-            f"Petastorm's row-group indexes of {footers.files.folder.name} name row group {last}, and there are {len(footers)}: "
-            f"{_ADVICE}"
+            f"Petastorm's row-group indexes of {footers.files.folder.name} name row group {last}, but the dataset has "
+            f"{len(footers)}: {_ADVICE}"
         )
     return found
 
 
 def indexes_json(indexes: Mapping[str, RowGroupIndex], footers: Footers) -> bytes:
-    """Indexes as they are stored, with what they were built of.
+    """Indexes as they are stored, with the layout of the dataset.
 
     ``{"version": 3, "layout": …, "indexes": [{"kind": …, "name": …, "field": …, "values": [["car_1", [0, 3]], …]}]}``.
     """
@@ -326,12 +325,12 @@ def indexes_json(indexes: Mapping[str, RowGroupIndex], footers: Footers) -> byte
     return json.dumps({"version": _VERSION, "layout": _layout(footers), "indexes": stored}).encode()
 
 
-#: Values of indexes that Petastorm's guard lets through; no times.
+#: Types of values that Petastorm unpickles; it does not unpickle times.
 _UNPICKLED: Final = (str, bytes, int, float, Decimal)
 
 
 def index_metadata(indexes: Mapping[str, RowGroupIndex], footers: Footers, *, for_petastorm: bool) -> dict[bytes, bytes]:
-    """Key-value metadata, by which selectors find indexes, and Petastorm, if it is to."""
+    """Key-value metadata by which selectors, and Petastorm if wanted, find indexes."""
     metadata = {INDEXES_KEY: indexes_json(indexes, footers)}
     if for_petastorm:
         found = {}
@@ -348,7 +347,7 @@ def index_metadata(indexes: Mapping[str, RowGroupIndex], footers: Footers, *, fo
 
 
 _VERSION: Final = 3
-_ADVICE: Final = "the dataset was changed since. Build them again: build_indexes(source, indexes)"
+_ADVICE: Final = "the dataset has changed. Rebuild them: build_indexes(source, indexes)"
 
 
 def _parse(data: bytes, footers: Footers) -> dict[str, RowGroupIndex]:
@@ -360,18 +359,17 @@ def _parse(data: bytes, footers: Footers) -> dict[str, RowGroupIndex]:
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise DatasetFileCorruptError(
             f"the row-group indexes of {footers.files.folder.name} are damaged, or of another version of data_stack: "
-            f"{error!s:.200}. Build them again: build_indexes(source, indexes)"
+            f"{error!s:.200}. Rebuild them: build_indexes(source, indexes)"
         ) from error
     if layout != _layout(footers):
         raise ConfigError(
-            f"the row-group indexes of {footers.files.folder.name} are of other row groups, files, sizes or values than it has "
-            f"now: {_ADVICE}"
+            f"the row-group indexes of {footers.files.folder.name} do not match its files and row groups: {_ADVICE}"
         )
     return {index.name: index for index in indexes}
 
 
 def _layout(footers: Footers) -> str:
-    """Names which rows lie in which row group of which file, as far as footers tell: their statistics and offsets, too."""
+    """A digest of the row groups of all files, with the statistics and offsets in their footers."""
     digest = hashlib.sha256()
     for number, path in enumerate(footers.files.paths):
         rows = footers.n_rows[footers.file_of == number].tolist()

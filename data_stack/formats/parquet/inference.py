@@ -1,4 +1,4 @@
-"""The schema of a Parquet dataset: the stored one, or that of the types of its columns."""
+"""Reads or infers the schema of a Parquet dataset."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from data_stack.formats.parquet.types import describe_type, dtype_of_arrow, is_l
 
 
 def infer_schema(arrow_schema: pa.Schema, name: str = "parquet") -> Schema:
-    """The schema of any Parquet.
+    """Infer a schema from Arrow types.
 
-    Scalars have the dtype that numpy has for them; lists of scalars are arrays of one dimension, with a size if the type fixes
-    it; structs, maps, lists of lists and all others are of dtype object. Dictionaries, views, large types and extension types
-    are what they hold: a tensor of Arrow is a flat list.
+    Scalars have numpy's dtype; lists of scalars are arrays of one dimension, with the size of fixed-size lists; structs, maps,
+    nested lists and all others have dtype object. Dictionaries, views, large types and extension types count as the values that
+    they hold: an Arrow tensor is a flat list.
 
     Args:
         arrow_schema: of the files.
-        name: of the schema.
+        name: name of the new schema.
 
     Raises:
-        ConfigError: two columns have one name.
+        ConfigError: two columns have the same name.
     """
     return Schema(name, [_infer_field(field) for field in arrow_schema])
 
@@ -45,7 +45,7 @@ def _infer_field(field: pa.Field) -> Field:
     if scalar is not None and scalar != "void":
         dtype = dtype_of_arrow(type_)
         if dtype == np.dtype("datetime64[s]"):
-            dtype = np.dtype("datetime64[ms]")  # which is what Parquet makes of it
+            dtype = np.dtype("datetime64[ms]")  # Parquet stores milliseconds
         return Field(field.name, dtype, (), ScalarCodec(scalar), field.nullable)
     return Field(field.name, object, (), NestedCodec(describe_type(type_)), field.nullable or scalar == "void")
 
@@ -54,13 +54,13 @@ _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,17})")
 
 
 def read_schema(footers: Footers) -> Schema:
-    """The schema in the metadata of a dataset: ours, or Petastorm's, which is not run; else one that its columns tell.
+    """Read the schema of a dataset: ours, or Petastorm's (whose pickle is not run), else infer it from the columns.
 
-    Columns in the names of folders that it does not name are added.
+    Partition columns that it lacks are added.
 
     Raises:
-        DatasetFileCorruptError: it is damaged, or hostile.
-        ConfigError: it has a codec that is not known here.
+        DatasetFileCorruptError: the schema is damaged, or hostile.
+        ConfigError: a codec is unknown.
     """
     metadata = footers.metadata
     try:
@@ -81,7 +81,7 @@ def read_schema(footers: Footers) -> Schema:
 
 
 def adapt_schema(schema: Schema, nulls: Nulls, timestamp_unit: str | None) -> Schema:
-    """The schema by which floats without a value are read as NaN, and timestamps in another unit; all other fields are the same.
+    """Adapt a schema to read missing floats as NaN, and timestamps in another unit.
 
     Args:
         schema: of the dataset.
@@ -89,12 +89,12 @@ def adapt_schema(schema: Schema, nulls: Nulls, timestamp_unit: str | None) -> Sc
         timestamp_unit: "s", "ms", "us" or "ns"; None for no change.
 
     Raises:
-        ConfigError: an argument is something else.
+        ConfigError: an argument is invalid.
     """
     if nulls not in ("none", "nan"):
-        raise ConfigError(f"nulls is 'none' or 'nan', not {nulls!r:.40}")
+        raise ConfigError(f"nulls must be 'none' or 'nan', got {nulls!r:.40}")
     if timestamp_unit not in (None, "s", "ms", "us", "ns"):
-        raise ConfigError(f"timestamp_unit is 's', 'ms', 'us' or 'ns', not {timestamp_unit!r:.40}")
+        raise ConfigError(f"timestamp_unit must be 's', 'ms', 'us' or 'ns', got {timestamp_unit!r:.40}")
     if nulls == "none" and timestamp_unit is None:
         return schema
     fields = []

@@ -1,4 +1,4 @@
-"""What partitions and footers say of rows before these are read."""
+"""Uses partitions and footers to exclude files and row groups before rows are read."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from data_stack.formats.parquet.selecting.expressions import could_match, is_ins
 from data_stack.formats.parquet.selecting.predicate import InstantColumns
 from data_stack.values.stacked_values import objects
 
-#: What Python and pyarrow raise for bounds that a type does not hold, such as dates beyond those of Python.
+#: Raised for bounds that a type cannot hold, such as dates out of range for Python.
 _NO_BOUND = (ValueError, TypeError, OverflowError, pa.ArrowException)
 
 
 def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predicate) -> ParquetFiles:
-    """The files that may hold rows that a predicate takes, by the names of their folders; one file is always left.
+    """The files that may have rows that a predicate selects, by the names of their folders; at least one file.
 
     Raises:
-        DatasetFileCorruptError: a folder's name is no value of its field.
+        DatasetFileCorruptError: the name of a folder is not a value of its field.
     """
     fields = [schema[name] for name in partition_names(files.partitions) if name in predicate.fields and name in schema]
     if not fields:
@@ -39,7 +39,7 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
         [partition_value(field, texts.get(field.name), files, number) for field in fields]
         for number, texts in enumerate(files.partitions)
     ]
-    if len(fields) == len(predicate.fields):  # it needs nothing but folders
+    if len(fields) == len(predicate.fields):  # it needs partition columns only
         columns = {}
         for field, of_files in zip(fields, zip(*values, strict=True), strict=True):
             columns[field.name] = np.concatenate([partition_array(field, value, 1) for value in of_files])
@@ -62,13 +62,13 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
 
 
 def types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
-    """The types by which the bound of a predicate sees the columns that it needs."""
+    """The types by which the bound of a predicate sees its columns."""
     types = pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields])
     return types if predicate.bound is None else types_seen(predicate.bound, types)
 
 
 def instants_of(schema: Schema, predicate: Predicate) -> frozenset[str]:
-    """Which of the columns that a predicate needs are times with a zone."""
+    """The columns of a predicate that are times with a zone."""
     return frozenset(name for name in predicate.fields if is_instant(schema[name].arrow_type()))
 
 
@@ -77,8 +77,8 @@ def partition_value(field: Field, text: str | None, files: ParquetFiles, file: i
     if text is None:
         if not field.nullable:
             raise DatasetFileCorruptError(
-                f"{files.name(file)} lies in no folder {field.name}=…, or in that for null, but the schema says that the "
-                f"field {field.name!r} is not nullable"
+                f"{files.name(file)} has no folder {field.name}=…, or the folder for null, but the field {field.name!r} is not "
+                f"nullable"
             )
         return None
     dtype = field.dtype
@@ -93,25 +93,25 @@ def partition_value(field: Field, text: str | None, files: ParquetFiles, file: i
             return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
         value = np.array(text).astype(dtype)[()]
         if dtype.kind in "mM" and np.isnat(value):
-            raise ValueError("no time")
-        if dtype.kind in "iu" and int(text) != value:  # older versions of numpy take what is left of a number that is too large
+            raise ValueError("not a time")
+        if dtype.kind in "iu" and int(text) != value:  # older versions of numpy wrap numbers that are too large
             raise ValueError("out of range")
         return value
     except (ValueError, ArithmeticError, KeyError) as error:
         raise DatasetFileCorruptError(
-            f"{files.name(file)} lies in a folder {field.name}={text!r:.60}, which is no {dtype}"
+            f"{files.name(file)} is in the folder {field.name}={text!r:.60}, which is not a value of dtype {dtype}"
         ) from error
 
 
 def partition_array(field: Field, value: Any, n_rows: int, *, has_nulls: bool = False) -> npt.NDArray[Any]:
-    """The column of a partition, shape ``(n_rows,)``; of objects if other files have nulls there."""
+    """The column of a partition, shape ``(n_rows,)``; of objects if other files have nulls."""
     if has_nulls or value is None or not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO":
         return objects([value] * n_rows)
     return np.full(n_rows, value, field.dtype)
 
 
 def partition_guarantee(field: Field, value: Any, types: pa.Schema) -> pc.Expression:
-    """What the value of a partition, None for null, says of all rows of its column, whose type is in ``types``."""
+    """An expression that is true of all rows of a partition; its value None stands for null."""
     if value is None:
         return pc.field(field.name).is_null()
     try:
@@ -122,7 +122,7 @@ def partition_guarantee(field: Field, value: Any, types: pa.Schema) -> pc.Expres
 
 
 def column_guarantee(field: pa.Field, column: pq.ColumnChunkMetaData, n_rows: int, n_nulls: int | None) -> pc.Expression:
-    """What a footer says of all rows of a column, whose values an expression sees as ``field`` says."""
+    """An expression that is true of all rows of a column, from its statistics; ``field`` has the type in expressions."""
     name, statistics = pc.field(field.name), column.statistics
     if n_nulls == n_rows:
         return name.is_null()

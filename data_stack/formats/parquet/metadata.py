@@ -1,4 +1,4 @@
-"""What lies beside the files of a Parquet dataset: the manifest that lists them, and Petastorm's ``_common_metadata``."""
+"""The metadata files of a Parquet dataset: the manifest that lists its files, and Petastorm's ``_common_metadata``."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ MANIFEST_KEY: Final = b"data_stack.manifest"
 
 _FORMAT: Final = "data_stack parquet 6"
 _BESIDE: Final = re.compile(rf"{COMMON_METADATA}|(?:[^/=]*=[^/]*/)*{re.escape(PARQUET_MANIFEST)}")
-#: Of a file that would lie anywhere.
+#: Matches names of files outside of the dataset.
 _LEADS_ELSEWHERE: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|[\\\0]")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class ParquetFileRecord(NamedTuple):
-    """One Parquet file of a dataset, and what its footer says that a reader needs before it reads rows.
+    """A Parquet file of a dataset, with facts of its footer that a reader needs before it reads rows.
 
     Attributes:
-        name: relative to the dataset, with the folders of its partition: ``"day=2024-01-01/part-000000.parquet"``.
-        size: bytes.
+        name: path in the dataset, with the folders of its partition: ``"day=2024-01-01/part-000000.parquet"``.
+        size: size in bytes.
         row_groups: rows of each row group.
-        footer_sha256: from the beginning of the footer to the end of the file, 64 hex digits.
-        columns: by field how many values each row has, see :meth:`FooterFacts.values_per_row`.
+        footer_sha256: SHA-256 from the start of the footer to the end of the file, 64 hex digits.
+        columns: values per row of each field, see :meth:`FooterFacts.values_per_row`.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ParquetFileRecord(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return sum(self.row_groups)
 
     @classmethod
@@ -60,7 +60,7 @@ class ParquetFileRecord(NamedTuple):
 
     @classmethod
     def from_json(cls, fields: Any, columns: Sequence[Mapping[str, int | None]], what: str) -> ParquetFileRecord:
-        """The record of a row of the manifest: name, size, row groups, digest, and the place of its columns among ``columns``.
+        """Parse a record: name, size, row groups, digest, and the index of its columns in ``columns``.
 
         Raises:
             DatasetFileCorruptError: the data is invalid.
@@ -74,25 +74,23 @@ class ParquetFileRecord(NamedTuple):
         except (TypeError, ValueError, AttributeError, IndexError):
             has_numbers = is_safe = False
         if not has_numbers or not is_safe:
-            raise DatasetFileCorruptError(
-                f"{what} is damaged, or hostile: it lists {fields!r:.200}, which is no file of a dataset"
-            )
+            raise DatasetFileCorruptError(f"{what} is damaged, or hostile: {fields!r:.200} is not a record of a file")
         return record
 
 
 @dataclass(frozen=True)
 class ParquetManifest:
-    """The content of ``_data_stack_manifest.parquet``: which files a dataset has, and what is in them.
+    """The content of ``_data_stack_manifest.parquet``: the files of a dataset.
 
-    It is written last, so that a dataset with a manifest is complete; a file of a partition or of a later writer that it does not
-    list is not part of the dataset while ``_data_stack_progress`` is there (a writer is appending). It knows of no changes that
-    other tools make: where sizes or names differ from what is stored, ``data-stack parquet generate-metadata`` makes it anew.
+    It is written last, so a dataset with a manifest is complete. While ``_data_stack_progress`` exists (a writer is appending),
+    files that the manifest does not list are not part of the dataset. The manifest does not notice changes by other tools:
+    ``data-stack parquet generate-metadata`` recreates it.
 
     Attributes:
         schema: of the rows, partition columns included.
-        files: sorted by name. Rows are numbered through them in this order, and so are row groups.
-        partition_by: the columns that are no columns of the files but folders, outermost first.
-        n_parts: how many times a writer completed files; the next ones get this number.
+        files: sorted by name. Rows and row groups are numbered in this order.
+        partition_by: the columns that are stored as folders, outermost first.
+        n_parts: how many times a writer completed files; the number of the next part.
     """
 
     schema: Schema
@@ -107,20 +105,20 @@ class ParquetManifest:
 
     @property
     def n_rows(self) -> int:
-        """Rows of all files."""
+        """Number of rows of all files."""
         return sum(file.n_rows for file in self.files)
 
     @property
     def n_row_groups(self) -> int:
-        """Row groups of all files."""
+        """Number of row groups of all files."""
         return sum(len(file.row_groups) for file in self.files)
 
     def file(self, name: str) -> ParquetFileRecord | None:
-        """The file of that name; None if it is not listed."""
+        """The record of a file; None if it is not listed."""
         return self._by_name.get(name)
 
     def to_json(self) -> bytes:
-        """As it is stored: sealed, so that one flipped bit is noticed."""
+        """The stored form, with a checksum that detects a flipped bit."""
         columns = [json.dumps(file.columns) for file in self.files]
         kinds = {text: number for number, text in enumerate(dict.fromkeys(columns))}
         return seal_json(
@@ -140,18 +138,18 @@ class ParquetManifest:
 
     @classmethod
     def from_json(cls, data: bytes, what: str = PARQUET_MANIFEST) -> ParquetManifest:
-        """Parse what :meth:`to_json` gave.
+        """Parse what :meth:`to_json` returned.
 
         Raises:
-            DatasetFileCorruptError: it is damaged, or of another version; the message begins with ``what``.
-            ConfigError: its schema has a codec or dtype that is not known here.
+            DatasetFileCorruptError: the manifest is damaged, or of another version; the message begins with ``what``.
+            ConfigError: its schema has an unknown codec or dtype.
         """
         fields = JsonObject.unseal(data, what)
         stated = fields.text("format")
         if stated != _FORMAT:
             raise DatasetFileCorruptError(
-                f"{what} is of the format {stated!r:.60}; this version of data_stack reads {_FORMAT!r}. "
-                f"`data-stack parquet generate-metadata` makes it anew"
+                f"{what} has the format {stated!r:.60}; this version of data_stack reads {_FORMAT!r}. "
+                f"Recreate it with `data-stack parquet generate-metadata`"
             )
         n_rows, n_parts = fields.size("n_rows"), fields.size("n_parts")
         try:
@@ -162,7 +160,7 @@ class ParquetManifest:
         partition_by = _parse_names(fields.text("partition_by"), what)
         columns = fields.value("columns")
         if not isinstance(columns, list) or not all(map(_are_columns, columns)):
-            raise DatasetFileCorruptError(f"{what}: {columns!r:.60} are no columns of files")
+            raise DatasetFileCorruptError(f"{what}: invalid columns {columns!r:.60}")
         rows = fields.value("files")
         files = tuple(ParquetFileRecord.from_json(row, columns, what) for row in (rows if isinstance(rows, list) else [rows]))
         fields.done()
@@ -194,7 +192,7 @@ def is_petastorms(key: bytes) -> bool:
 
 
 def _parse_names(text: str, what: str) -> tuple[str, ...]:
-    """Names out of a JSON list of them.
+    """Parse a JSON list of names.
 
     Raises:
         DatasetFileCorruptError: the text is invalid; the message begins with ``what``.
@@ -204,7 +202,7 @@ def _parse_names(text: str, what: str) -> tuple[str, ...]:
     except ValueError:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise DatasetFileCorruptError(f"{what}: {text!r:.60} is no list of columns")
+        raise DatasetFileCorruptError(f"{what}: {text!r:.60} is not a list of columns")
     return tuple(names)
 
 
@@ -213,14 +211,14 @@ def _are_columns(columns: Any) -> bool:
 
 
 def find_metadata(folder: Folder, names: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The paths of ``_common_metadata`` and of the manifest, the manifest last; of each only if it is there.
+    """The paths of ``_common_metadata`` and of the manifest, the manifest last, as far as they exist.
 
-    The manifest of a dataset with partitions lies in the folder of one of them: elsewhere, DuckDB and Polars would take it for a
-    file of no partition.
+    The manifest of a dataset with partitions is in the folder of one of them: elsewhere, DuckDB and Polars would read it as a
+    file without a partition.
 
     Args:
         folder: of the dataset.
-        names: of all files in it; None to list them.
+        names: names of all its files; None to list them.
     """
     if names is None:
         try:
@@ -232,7 +230,7 @@ def find_metadata(folder: Folder, names: Iterable[str] | None = None) -> tuple[s
 
 
 def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> pa.Schema | None:
-    """Schema of the files, with all key-value metadata of what lies beside them; None if nothing does.
+    """The schema and all key-value metadata in the metadata files; None without such files.
 
     Args:
         folder: of the dataset.
@@ -251,8 +249,8 @@ def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> pa.Sche
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise DatasetFileCorruptError(
-                f"{folder.full_name(path)} is damaged: {error!s:.200}. Remove it, and make it anew: "
-                f"data-stack parquet generate-metadata"
+                f"{folder.full_name(path)} is damaged: {error!s:.200}. Remove it, and recreate it with "
+                f"`data-stack parquet generate-metadata`"
             ) from error
         metadata |= footer.metadata or {}
     metadata.pop(b"ARROW:schema", None)
@@ -260,7 +258,7 @@ def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> pa.Sche
 
 
 def write_metadata(folder: Folder, schema: pa.Schema, files: Sequence[str], manifest: ParquetManifest | None) -> None:
-    """Store what lies beside the files, in the place of what was there: Petastorm's ``_common_metadata``, and the manifest last.
+    """Write the metadata files, and replace old ones: Petastorm's ``_common_metadata``, and the manifest last.
 
     Args:
         folder: of the dataset.
@@ -269,7 +267,7 @@ def write_metadata(folder: Folder, schema: pa.Schema, files: Sequence[str], mani
         manifest: None where the dataset has none.
 
     Raises:
-        StorageError: it could not be written; an older manifest is still there.
+        StorageError: a file could not be written; an older manifest is unchanged.
     """
     metadata: dict[bytes, bytes] = schema.metadata or {}
     if any(map(is_petastorms, metadata)):
@@ -282,12 +280,12 @@ def write_metadata(folder: Folder, schema: pa.Schema, files: Sequence[str], mani
     path = next((path for path in find_metadata(folder) if "/" in path), first)
     _write_footer(folder, path, schema.with_metadata(ours))
     if "/" in path and folder.can_delete:
-        folder.delete(PARQUET_MANIFEST)  # which it had before it had partitions
+        folder.delete(PARQUET_MANIFEST)  # written before the dataset had partitions
 
 
 def _write_footer(folder: Folder, path: str, schema: pa.Schema) -> None:
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema.remove_metadata()) as writer:
-        writer.add_key_value_metadata(schema.metadata)  # as those of the schema they would be stored twice
+        writer.add_key_value_metadata(schema.metadata)  # as metadata of the schema they would be stored twice
     with folder.create(path) as file:
         file.write(sink.getvalue().to_pybytes())

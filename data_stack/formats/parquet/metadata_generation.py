@@ -1,4 +1,4 @@
-"""Makes the manifest of Parquet files that others wrote, or appended to."""
+"""Makes the manifest of Parquet files that other tools wrote, or appended to."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from data_stack.util.untrusted_text import parse_json
 
 @dataclass(frozen=True)
 class MetadataReport:
-    """What was made.
+    """The metadata that was written.
 
     Attributes:
-        manifest: of the dataset, as it is stored now.
+        manifest: the stored manifest of the dataset.
         schema_from: ``"data_stack"``, ``"petastorm"``, ``"given"``, or ``"inferred"`` from the columns.
-        dropped_indexes: whether there were row-group indexes of other row groups than there are now.
+        dropped_indexes: whether outdated row-group indexes were removed.
     """
 
     manifest: ParquetManifest
@@ -39,30 +39,29 @@ def generate_metadata(
     schema: Schema | None = None,
     petastorm: bool = False,
 ) -> MetadataReport:
-    """Write the manifest of a dataset, out of the footers of its files; no row is read.
+    """Write the manifest of a dataset from the footers of its files; no row is read.
 
-    For datasets that other tools wrote, or appended to, or removed files from. Petastorm's ``_common_metadata`` is kept
-    where it is, with the row groups that there are now.
+    Use it for datasets that other tools wrote, appended to, or removed files from. It keeps Petastorm's ``_common_metadata`` and
+    updates its row groups.
 
     Args:
         source: a folder, a storage connector or the URL of one.
         prefix: folder below it.
-        schema: of the rows, partition columns included; None for the one that is there (ours, or Petastorm's), or that the
-            columns tell.
+        schema: of the rows, partition columns included; None for the stored schema (ours, or Petastorm's), else an inferred one.
         petastorm: write the ``_common_metadata`` that Petastorm needs, too.
 
     Raises:
-        ResourceNotFoundError: there are no Parquet files.
+        ResourceNotFoundError: ``source`` has no Parquet files.
         ConfigError: files do not fit the schema; or Petastorm does not know a field.
-        DatasetFileCorruptError: a file is damaged, or not finished by its writer.
+        DatasetFileCorruptError: a file is damaged, or its writer has not finished.
         StorageError: it cannot be read or written.
     """
     files = find_files(source, prefix)
     if files.given:
-        raise ConfigError("metadata lie beside the files of a dataset: give its folder, not one file")
+        raise ConfigError("metadata belong to a whole dataset: pass its folder, not a file")
     footers = Footers(files, verified=False)
     found = read_schema(footers) if schema is None else schema
-    RowGroups(footers, found)  # raises where a file lacks a field, or a folder's name is no value
+    RowGroups(footers, found)  # raises where a file lacks a field, or a folder's name is not a value
     metadata = dict(footers.metadata)
     written = "data_stack" if SCHEMA_KEY in metadata else "petastorm" if UNISCHEMA_KEY in metadata else "inferred"
     records = tuple(
@@ -82,7 +81,7 @@ def generate_metadata(
         metadata |= made
     try:
         before = footers.manifest
-    except DatasetFileCorruptError:  # damaged, or of an earlier version: this is how it is made anew
+    except DatasetFileCorruptError:  # damaged, or of an earlier version: it is replaced here
         before = None
     manifest = ParquetManifest(found, records, tuple(partition_names(files.partitions)), 0 if before is None else before.n_parts)
     write_metadata(files.folder, footers.arrow_schema.with_metadata(metadata), files.paths, manifest)
@@ -92,7 +91,7 @@ def generate_metadata(
 def _are_indexes_current(footers: Footers) -> bool:
     try:
         read_indexes(footers)
-        # Petastorm's do not tell of which files they are, but which it had then.
+        # Petastorm's indexes do not name their files, but its metadata lists the files of that time.
         counts = parse_json(footers.metadata.get(ROW_GROUPS_KEY, b"null"))
     except (ConfigError, DatasetFileCorruptError, ValueError):
         return False

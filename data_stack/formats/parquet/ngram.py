@@ -39,26 +39,26 @@ Threshold = Union[float, Decimal, timedelta, np.timedelta64]
 
 @dataclass(frozen=True)
 class NGram:
-    """Which rows make a sequence, and which of their fields are wanted.
+    """Describes sequences of rows, and the fields to read at each offset.
 
     ::
 
         NGram({-1: ["speed"], 0: ["speed", "image"], 1: ["angle.*"]}, delta_threshold=0.1, timestamp_field="time")
 
-    The rows of a sequence follow each other in the dataset, and no timestamp is larger than the one before by more than
-    ``delta_threshold``. The lowest offset is the first row. An offset in between that is not named is a row that must be
-    there, of which nothing is wanted.
+    The rows of a sequence are consecutive, and no timestamp exceeds the previous one by more than ``delta_threshold``. The lowest
+    offset is the first row. An offset in between that is not listed is a row without fields.
 
     Args:
-        fields: for each offset the fields of that row: names, regular expressions of whole names, or fields. None, too.
-        delta_threshold: of two rows that follow each other, in units of the timestamps; of times also a timedelta.
-        timestamp_field: whose values do not decrease. It need not be among ``fields``.
-        timestamp_overlap: whether sequences may share rows. Otherwise each begins after the timestamp of the last row of the one
-            before: the first one that can be had is taken, then the next.
-        group_field: rows follow each other within one value of it only, such as one vehicle; those of other groups may lie in
-            between. None: all rows are one group.
-        stride: rows from the start of a sequence to the start of the next one, at least 1.
-        within_row_groups: whether a sequence lies in one row group, as with Petastorm. Otherwise it crosses row groups and files.
+        fields: the fields of the row at each offset: names, regular expressions of whole names, or fields; may be empty.
+        delta_threshold: maximum difference of consecutive timestamps, in their unit; for times also a timedelta.
+        timestamp_field: the field of the timestamps, which must not decrease. It need not be among ``fields``.
+        timestamp_overlap: whether sequences may share rows. Otherwise each sequence begins after the last timestamp of the
+            previous one; the first possible sequence is chosen, then the next.
+        group_field: a sequence has rows of one value of this field, such as one vehicle; rows of other groups may lie in between.
+            None: all rows are one group.
+        stride: number of rows between the starts of two sequences, at least 1.
+        within_row_groups: keep each sequence within one row group, as Petastorm does. Otherwise sequences cross row groups and
+            files.
 
     Raises:
         ConfigError: an argument is invalid.
@@ -77,13 +77,13 @@ class NGram:
         given: Any = self.fields
         if not isinstance(given, Mapping) or len(given) == 0:
             raise ConfigError(
-                f"the fields of an n-gram are a mapping such as {{0: ['id'], 1: ['id', 'image']}}, not {given!r:.80}"
+                f"the fields of an n-gram must be a mapping such as {{0: ['id'], 1: ['id', 'image']}}, got {given!r:.80}"
             )
         fields: dict[int, list[Any]] = {}
         for offset in sorted(check_integer("an offset of an n-gram", each) for each in given):
             choices = given[offset]
             if isinstance(choices, (str, re.Pattern)) or not isinstance(choices, Sequence):
-                raise ConfigError(f"the fields at offset {offset} are a list of names, not {choices!r:.80}")
+                raise ConfigError(f"the fields at offset {offset} must be a list of names, got {choices!r:.80}")
             fields[offset] = [getattr(choice, "name", choice) for choice in choices]
         checked = {
             "fields": fields,
@@ -97,18 +97,18 @@ class NGram:
 
     @property
     def length(self) -> int:
-        """Rows from the lowest to the highest offset."""
+        """Number of rows from the lowest to the highest offset."""
         return max(self.fields) - min(self.fields) + 1
 
     def resolve(self, names: Sequence[str], stored_names: Sequence[str] | None = None) -> NGram:
-        """The same with the names of fields for regular expressions, those of one offset in the order of ``names``.
+        """Replace regular expressions by names of fields, at each offset in the order of ``names``.
 
         Args:
-            names: of the fields that there are.
-            stored_names: of those that timestamp and group are among; None for the same.
+            names: names of the fields of a row.
+            stored_names: names of the fields to match timestamp and group; None for ``names``.
 
         Raises:
-            ConfigError: something matches no field, or the timestamp or group more than one.
+            ConfigError: a choice matches no field, or timestamp or group match several.
         """
         fields = {
             offset: [name for name in names if name in {found for choice in choices for found in match_names(choice, names)}]
@@ -120,16 +120,16 @@ class NGram:
             if choice is not None:
                 found = match_names(choice, names if stored_names is None else stored_names)
                 if len(found) > 1:
-                    raise ConfigError(f"{argument} is one field, {choice!r} matches {', '.join(found)}")
+                    raise ConfigError(f"{argument} must match one field; {choice!r} matches {', '.join(found)}")
                 (chosen[argument],) = found
         return replace(self, fields=fields, **chosen)
 
     def get_field_names_at_timestep(self, timestep: int) -> list[Any]:
-        """What is wanted at an offset; of one that is not named nothing is."""
+        """The fields at an offset; empty for an offset that is not listed."""
         return list(self.fields.get(timestep, []))
 
     def get_field_names_at_all_timesteps(self) -> list[Any]:
-        """What is wanted at any offset."""
+        """The fields of all offsets."""
         return list(dict.fromkeys(choice for choices in self.fields.values() for choice in choices))
 
 
@@ -145,38 +145,38 @@ class NGramIterator(GroupedDatasetIterator):
         pairs.read_batch([0, 5, 2])[0]["image"]        # {offset: {field: array of shape (3, ...)}}
         Loader(pairs, 64, shuffle=BlockShuffled(window=8))
 
-    The constructor reads the timestamps (and the groups), nothing else; the timestamps as they are stored, if a
-    :class:`~data_stack.formats.parquet.transformed.TransformedDatasetIterator` lies below. Then 4 bytes are kept for each
-    sequence, and as many for each row if there are groups; a pickle carries them. A batch is one request for each set of fields
-    that is wanted at the same offsets. Of sequences that overlap much, cells that take long to decode, such as images, are
-    decoded once. At the end of a row group no more is read of the next one than the rows in which sequences end, if they are few.
+    The constructor reads only timestamps and groups; below a
+    :class:`~data_stack.formats.parquet.transformed.TransformedDatasetIterator` it reads the stored timestamps. It keeps 4 bytes
+    per sequence, and with groups 4 bytes per row; a pickle includes them. A batch makes one request for each set of fields with
+    the same offsets. Images and other slow cells of overlapping sequences are decoded once. At the end of a row group, only the
+    first rows of the next one are read, if few are needed.
 
-    A column is named by ``(offset, field)``, shape ``(n, ...)``, or by an offset: then it has a dict for each sequence, shape
-    ``(n,)``, dtype object.
+    The key of a column is ``(offset, field)``, shape ``(n, ...)``, or an offset: a dict for each sequence, shape ``(n,)``, dtype
+    object.
 
-    Samples are in the order of their first rows. Sequences know no borders of row groups and files, unless
-    :attr:`NGram.within_row_groups` says so. Timestamps must not decrease from row to row; where they do between two row groups,
-    no sequence spans these: files that are each sorted need not be sorted among themselves.
+    Samples are in the order of their first rows. Sequences cross row groups and files, unless :attr:`NGram.within_row_groups` is
+    set. Timestamps must not decrease within a row group; where they decrease between two row groups, no sequence spans these:
+    each file must be sorted, but files may be in any order.
 
-    ``iterator.windows(…, order_by=…, max_gap=…, offsets=…)`` gives the same sequences of any samples. It sorts them where this is
-    an error, and its batches are stacked windows, or tuples for each offset.
+    ``iterator.windows(…, order_by=…, max_gap=…, offsets=…)`` returns the same sequences of any samples. It sorts samples where
+    this class raises, and its batches are stacked windows, or tuples for each offset.
 
     Args:
-        dataset_iterator: samples that are dicts, as a rule a :class:`~data_stack.formats.parquet.dataset.ParquetDataset`; it
-            stays the caller's.
-        ngram: which sequences.
+        dataset_iterator: samples that are dicts, usually a :class:`~data_stack.formats.parquet.dataset.ParquetDataset`; it stays
+            the caller's.
+        ngram: describes the sequences.
 
     Raises:
-        ConfigError: there is no such field; a timestamp is missing, or smaller than that of the row before (the message names
-            the row); or ``within_row_groups`` is wanted of samples without row groups.
+        ConfigError: a field does not exist; a timestamp is missing, or smaller than the previous one (the message names the row);
+            or ``within_row_groups`` is set for samples without row groups.
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, ngram: NGram) -> None:
         if not isinstance(ngram, NGram):
-            raise ConfigError(f"sequences are described by an NGram, not by {ngram!r:.80}")
+            raise ConfigError(f"ngram must be an NGram, got {ngram!r:.80}")
         super().__init__(dataset_iterator)
         self._source = stored = as_iterator(dataset_iterator)
-        while isinstance(stored, TransformedDatasetIterator):  # timestamps are read as they are stored
+        while isinstance(stored, TransformedDatasetIterator):  # stored timestamps are read
             stored = as_iterator(stored.underlying_iterators[0])
         self._ngram = ngram.resolve(_field_names(self._source), _field_names(stored))
         wanted = self._ngram.get_field_names_at_all_timesteps()
@@ -191,12 +191,12 @@ class NGramIterator(GroupedDatasetIterator):
 
     @property
     def ngram(self) -> NGram:
-        """Which sequences, with the names of fields."""
+        """The description of the sequences, with names of fields."""
         return self._ngram
 
     @property
     def block_lengths(self) -> npt.NDArray[np.int64]:
-        """How many sequences begin in each row group, shape ``(n_row_groups,)``, those without any left out."""
+        """Number of sequences that begin in each row group that has any, shape ``(n_row_groups,)``."""
         return self._sequences.block_lengths
 
     def make_access(self) -> NGramAccess:
@@ -211,11 +211,11 @@ class NGramIterator(GroupedDatasetIterator):
         return cls(rows, NGram(**arguments))
 
 
-# ------------------------------------------------------------------ where sequences are
+# ------------------------------------------------------------------ finding sequences
 
 
 class _Sequences(NamedTuple):
-    """Where in the order sequences start; the order, None for that of the rows; and how many begin in each row group."""
+    """Starts of sequences in ``order``; the order of the rows, None if unchanged; sequences that begin in each row group."""
 
     starts: IndexArrayOfInts
     order: IndexArrayOfInts | None
@@ -227,8 +227,7 @@ def _find_sequences(stored: DatasetIteratorIF, ngram: NGram) -> _Sequences:
     blocks = access.blocks()
     if blocks is None and ngram.within_row_groups:
         raise ConfigError(
-            f"within_row_groups=True needs samples that have row groups (block_lengths), as those of a ParquetDataset; "
-            f"these have none: {stored!r:.80}"
+            f"within_row_groups=True needs samples with row groups (block_lengths), such as a ParquetDataset; got {stored!r:.80}"
         )
     if n_rows < ngram.length:
         return _Sequences(np.empty(0, dtype=np.int32), None, np.empty(0, dtype=np.int64))
@@ -240,8 +239,8 @@ def _find_sequences(stored: DatasetIteratorIF, ngram: NGram) -> _Sequences:
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
         raise ConfigError(
-            f"the timestamp {key!r} of row {row} is {columns[0][row]!s:.40}: every row of a sequence needs one; leave such "
-            f"rows out by a filter, as col({key!r}).is_valid()"
+            f"the timestamp {key!r} of row {row} is {columns[0][row]!s:.40}: every row needs a timestamp. Exclude such rows by "
+            f"a filter: col({key!r}).is_valid()"
         )
     order: npt.NDArray[np.intp] = np.arange(n_rows, dtype=np.intp)
     starts_run = np.zeros(n_rows, dtype=bool)
@@ -267,16 +266,16 @@ def _mark_borders(
     same_block: npt.NDArray[np.bool_],
     ngram: NGram,
 ) -> None:
-    """Mark in ``starts_run`` the rows that do not follow the one before."""
+    """Mark in ``starts_run`` the rows that do not continue the previous one."""
     key = ngram.timestamp_field
     if ngram.length > 1 or not ngram.timestamp_overlap:
         falls = np.asarray(times[1:] < times[:-1], dtype=bool) & ~starts_run[1:]
         if bool((falls & same_block).any()):
             place = int(np.flatnonzero(falls & same_block)[0])
             raise ConfigError(
-                f"the timestamp {key!r} of row {order[place + 1]} is {times[place + 1]!s:.60}, that of row {order[place]} "
-                f"before it is {times[place]!s:.60}: rows of n-grams are sorted by their timestamps. "
-                f"windows(…, order_by={key!r}) sorts; sequences that are mixed are told apart by group_field="
+                f"the timestamp {key!r} of row {order[place + 1]} is {times[place + 1]!s:.60}, smaller than "
+                f"{times[place]!s:.60} of row {order[place]}: rows of n-grams must be sorted by timestamp. "
+                f"windows(…, order_by={key!r}) sorts them; group_field= separates interleaved sequences"
             )
         starts_run[1:] |= falls
     if ngram.within_row_groups:
@@ -300,10 +299,10 @@ class NGramAccess(OffsetsAccess):
     """Access to sequences of rows.
 
     Args:
-        rows: the rows.
-        ngram: what is wanted of them, with the names of fields.
-        sequences: where they are.
-        names: of the fields to read ahead; None for those that were read last.
+        rows: access to the rows.
+        ngram: describes the sequences, with names of fields.
+        sequences: the sequences that were found.
+        names: fields to prefetch; None for those that were read last.
     """
 
     def __init__(self, rows: SampleAccess, ngram: NGram, sequences: _Sequences, names: list[str] | None) -> None:
@@ -334,7 +333,7 @@ class NGramAccess(OffsetsAccess):
             names = self._offsets.get(offset)
             if names is None or not (name is None or name in names):
                 wanted = ", ".join(repr((each, name)) for each, names in self._offsets.items() for name in names or ())
-                raise ConfigError(f"n-grams have no column {key!r:.60}; they have {wanted}, and offsets as a whole")
+                raise ConfigError(f"n-grams have no column {key!r:.60}; they have {wanted}, and whole offsets")
             if name is not None:
                 found.append(self.columns_of_offsets(positions, {offset: [name]})[offset, name])
             else:
@@ -349,14 +348,10 @@ def _field_names(iterator: DatasetIteratorIF) -> list[str]:
     """The fields of the samples, in their order."""
     schema = getattr(iterator, "schema", None)
     if isinstance(getattr(schema, "fields", None), Mapping):
-        return list(schema.fields)  # type: ignore[union-attr]  # as was just seen
+        return list(schema.fields)  # type: ignore[union-attr]  # checked above
     if len(iterator) == 0:
-        raise ConfigError(
-            f"n-grams need to know the fields of their rows, but there are no rows, and no schema: {iterator!r:.80}"
-        )
+        raise ConfigError(f"n-grams need the fields of their rows, but {iterator!r:.80} has neither rows nor a schema")
     sample = iterator[0]
     if not isinstance(sample, Mapping):
-        raise ConfigError(
-            f"n-grams are of rows that are dicts; these are {type(sample).__name__}: name their columns by as_dict(…)"
-        )
+        raise ConfigError(f"n-grams need rows that are dicts, got {type(sample).__name__}: name the columns by as_dict(…)")
     return list(sample)

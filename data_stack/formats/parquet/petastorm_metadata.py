@@ -1,4 +1,4 @@
-"""What Petastorm keeps in the metadata of a dataset: read as ours, and written so that it can read what we wrote."""
+"""Converts schemas from and to Petastorm's metadata."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ from data_stack.formats.parquet.types import (
     numpy_dtype,
 )
 
-#: Its schema, pickled.
+#: Petastorm's pickled schema.
 UNISCHEMA_KEY: Final = b"dataset-toolkit.unischema.v1"
-#: How many row groups each file has, as JSON. Petastorm reads no other files.
+#: The number of row groups of each file, as JSON. Petastorm reads only these files.
 ROW_GROUPS_KEY: Final = b"dataset-toolkit.num_row_groups_per_file.v1"
-#: Its row-group indexes, pickled.
+#: Petastorm's pickled row-group indexes.
 PICKLED_INDEXES_KEY: Final = b"dataset-toolkit.rowgroups_index.v1"
 
 
 def petastorm_metadata(schema: Schema, files: Sequence[ParquetFileRecord]) -> dict[bytes, bytes]:
-    """Key-value metadata for ``_common_metadata``, without which Petastorm does not read the files.
+    """Key-value metadata for ``_common_metadata``, which Petastorm needs to read the files.
 
     Raises:
-        ConfigError: Petastorm knows no such field.
+        ConfigError: Petastorm does not support a field.
     """
     counts = {file.name: len(file.row_groups) for file in files}
     return {UNISCHEMA_KEY: write_pickled_schema(schema_to_pickled(schema)), ROW_GROUPS_KEY: json.dumps(counts).encode()}
 
 
 def schema_from_pickled(pickled: PickledSchema) -> Schema:
-    """The schema that Petastorm wrote, in its order of fields.
+    """Convert a schema of Petastorm.
 
     Raises:
-        ConfigError: a field has a codec or dtype that is not known here.
+        ConfigError: a field has an unknown codec or dtype.
     """
     return Schema(pickled.name, [_field_from_pickled(field) for field in pickled.fields])
 
 
 def _field_from_pickled(field: PickledField) -> Field:
-    dtype = field.numpy_type.removesuffix("_")  # as any version of numpy knows it
+    dtype = field.numpy_type.removesuffix("_")  # the name in all versions of numpy
     return Field(field.name, dtype, field.shape, _codec_from_pickled(field), field.nullable)
 
 
@@ -68,8 +68,10 @@ def _codec_from_pickled(field: PickledField) -> FieldCodec | None:
     codec = field.codec
     if codec is None:
         if len(field.shape) > 1:
-            raise ConfigError(f"field {field.name!r} of shape {field.shape} has no codec, and Parquet itself has no such arrays")
-        return None  # as Parquet has it: a scalar, or a list
+            raise ConfigError(
+                f"field {field.name!r} of shape {field.shape} has no codec; Parquet itself cannot store such arrays"
+            )
+        return None  # a scalar or a list of Parquet
     if codec.kind == "scalar":
         return ListCodec(codec.spark_type) if field.shape else ScalarCodec(codec.spark_type)
     if codec.kind == "registered":
@@ -87,15 +89,15 @@ def _codec_from_pickled(field: PickledField) -> FieldCodec | None:
     if codec.image_format == "webp":
         return codec_of("webp")
     raise ConfigError(
-        f"field {field.name!r} holds images of format {codec.image_format!r:.40}, which are not read; png, jpeg and webp are"
+        f"field {field.name!r} has images of the unsupported format {codec.image_format!r:.40}; supported: png, jpeg, webp"
     )
 
 
 def schema_to_pickled(schema: Schema) -> PickledSchema:
-    """The schema as Petastorm has it, so that it can read the rows.
+    """Convert a schema to Petastorm's.
 
     Raises:
-        ConfigError: Petastorm has no such field; the message names it.
+        ConfigError: Petastorm does not support a field; the message names it.
     """
     return PickledSchema(schema.name, tuple(_field_to_pickled(field) for field in schema))
 
@@ -103,7 +105,7 @@ def schema_to_pickled(schema: Schema) -> PickledSchema:
 def _field_to_pickled(field: Field) -> PickledField:
     codec = field.codec
     if not field.name.isidentifier() or field.name.startswith("_"):
-        raise ConfigError(f"Petastorm cannot name a field {field.name!r}: it makes named tuples of rows")
+        raise ConfigError(f"Petastorm needs names for named tuples; the field {field.name!r} has none")
     if field.dtype is Decimal:
         numpy_type = "Decimal"
     else:
@@ -135,12 +137,12 @@ def _codec_to_pickled(field: Field, codec: FieldCodec) -> PickledCodec | None:
 
 
 def _spark_type(field: Field, name: str | None) -> str:
-    """The type of Spark's that reads the cells of a field: what Petastorm would write them as. It takes them as they are."""
+    """The Spark type that reads the cells of a field, as Petastorm would write them."""
     stored = arrow_type_of_dtype(field.dtype) if name is None else arrow_type_named(name)
     if stored == pa.float16():
         raise ConfigError(
-            f"field {field.name!r} is stored as float16, which neither Spark nor Petastorm opens: give it "
-            f"ScalarCodec('float') or ListCodec('float'), which keep each value as it is, or NdarrayCodec()"
+            f"field {field.name!r} is stored as float16, which neither Spark nor Petastorm reads: use ScalarCodec('float') or "
+            f"ListCodec('float'), which keep each value exactly, or NdarrayCodec()"
         )
     for_spark = name_of_arrow(arrow_for_spark(stored))
     if for_spark is None or for_spark == "void" or pa.types.is_decimal256(stored):
@@ -150,6 +152,6 @@ def _spark_type(field: Field, name: str | None) -> str:
 
 def _unknown_to_petastorm(field: Field) -> ConfigError:
     return ConfigError(
-        f"field {field.name!r} of dtype {dtype_name(field.dtype)}, shape {field.shape}, codec {field.codec!r:.80} is nothing "
-        f"that Petastorm reads"
+        f"Petastorm cannot read field {field.name!r} of dtype {dtype_name(field.dtype)}, shape {field.shape}, codec "
+        f"{field.codec!r:.80}"
     )

@@ -1,4 +1,4 @@
-"""Times of numpy as Python's own, where these hold them exactly."""
+"""Converts times of numpy to Python's, where that is exact."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _UNITS = frozenset({"D", "h", "m", "s", "ms", "us", "ns"})
 
 
 def plain_time(value: np.datetime64 | np.timedelta64) -> Any:
-    """A date for a day, a datetime, or a timedelta.
+    """Convert a time to a date, datetime or timedelta.
 
-    What they cannot hold exactly stays as it is: single nanoseconds, the year 20,000, years and months, no time at all.
+    Values that these cannot hold exactly are returned unchanged: single nanoseconds, the year 20,000, years and months, NaT.
     """
     unit = np.datetime_data(value.dtype)[0]
     if unit not in _UNITS:

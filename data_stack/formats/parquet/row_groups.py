@@ -1,4 +1,4 @@
-"""Reads row groups: the cells of their columns as values."""
+"""Reads columns of row groups."""
 
 from __future__ import annotations
 
@@ -34,37 +34,37 @@ from data_stack.util.request_limit import check_request, limit_bytes
 Rows = npt.NDArray[np.int32]
 
 _LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": 1 << 18}
-"""Of pyarrow's reader: a file of this machine is read while one thread decodes it, so much of a column at once. That memory is
-used again, and in the processor's cache. The system reads ahead meanwhile."""
+"""Options of pyarrow's reader for a local file that one thread decodes: it reads a small part of a column at a time, into memory
+that it reuses and that stays in the processor's cache. The system reads ahead meanwhile."""
 
-#: In a store, few large requests for all columns at once are better; and where several threads decode.
+#: For a store, or several decoding threads, few large requests for all columns are better.
 _OTHER_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
 _FEW_FILES: Final = 16
 _FLOATS: Final = (np.float16, np.float32, np.float64)
-#: Columns of fewer bytes together are decoded as fast by one thread as by several.
+#: Below this size, one thread decodes all columns as fast as several.
 _FEW_BYTES = 2 << 20
-#: Pages may claim so many bytes without a check; some writers count wrong.
+#: Pages may claim this many bytes without a check; some writers count wrong.
 _HARMLESS_PAGE_BYTES = 64 << 20
-#: Row groups of fewer bytes leave little behind.
+#: Smaller row groups leave little memory behind.
 _LARGE_BYTES = 8 << 20
 
 
 class RowGroups:
-    """The row groups of a dataset. Threads may share it, and it pickles without the footers.
+    """The row groups of a dataset. Threads may share it. It pickles without the footers.
 
     Args:
-        footers: of the files.
-        schema: of all fields, those in the names of folders included.
+        footers: footers of the files.
+        schema: of all fields, partition columns included.
 
     Raises:
-        DatasetFileCorruptError: a file lacks a field that must not be missing, or a folder's name is no value of its field.
+        DatasetFileCorruptError: a file lacks a required field, or the name of a folder is not a value of its field.
     """
 
     def __init__(self, footers: Footers, schema: Schema) -> None:
         self.footers, self.schema = footers, schema
         partitions = footers.files.partitions
         self._partitioned = {name for name in partition_names(partitions) if name in schema}
-        #: Of each file the values of the partition columns.
+        #: The values of the partition columns of each file.
         self._partition_values = [
             {name: partition_value(schema[name], values.get(name), footers.files, number) for name in self._partitioned}
             for number, values in enumerate(partitions)
@@ -79,38 +79,38 @@ class RowGroups:
         files_with_rows = np.unique(footers.file_of[footers.n_rows > 0]).tolist()
         kinds = {id(columns): columns for columns in map(footers.columns, files_with_rows)}.values()
         counts = {field.name: {columns.get(field.name) for columns in kinds} for field in schema}
-        #: By field of lists the length that all of them have, as far as is known; None where they differ.
+        #: The known length of all lists of a field; None if they differ.
         self._list_lengths = {field.name: _only(counts[field.name]) for field in schema if isinstance(field.codec, ListCodec)}
         self._with_nulls = {field.name: self._has_nulls(field, None in counts[field.name]) for field in schema}
-        #: Row groups and numbers of columns whose pages are known to claim what the footer says.
+        #: Row groups and columns whose page headers agree with the footer.
         self.checked_pages: set[tuple[int, int]] = set()
 
     def __len__(self) -> int:
         return len(self.footers)
 
     def read(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
-        """Columns of a row group.
+        """Read columns of a row group.
 
         Raises:
             DatasetFileCorruptError: the file is damaged; the message names file, row group, row and field.
-            StorageError: it cannot be read.
+            StorageError: the file cannot be read.
         """
         return self.reading(group, names).columns()
 
     def reading(self, group: int, names: Sequence[str], rows: Rows | None = None) -> GroupReading:
-        """The same, in steps; nothing but ``rows``, if they are given, is kept."""
+        """The same, in steps; keeps only ``rows``, if given."""
         return GroupReading(self, group, names, rows)
 
     def damage_error(
         self, group: int, name: str, error: CellError, rows: Rows | None = None
     ) -> DatasetFileCorruptError | RequestLimitError:
-        """The error that names file, row group, row and field of a cell that is no value.
+        """The error for a damaged cell; it names file, row group, row and field.
 
         Args:
             group: the row group.
-            name: of the column.
-            error: where it is in the column, and why.
-            rows: of the column, ascending; None if it has all.
+            name: name of the column.
+            error: has the position in the column and the reason.
+            rows: the rows of the column, ascending; None for all.
         """
         row = error.row if rows is None else int(rows[error.row])
         place = f"{self.footers.name_of(group)}, row {row}, field {name!r}"
@@ -119,9 +119,9 @@ class RowGroups:
         return DatasetFileCorruptError(f"{place}: {error.why}")
 
     def are_gathered(self, names: Sequence[str]) -> bool:
-        """Whether these columns have one dtype and shape in all row groups, and nothing is decoded to give rows of them.
+        """Whether these columns have one dtype and shape in all row groups, and rows can be copied without decoding.
 
-        Lists are taken to be equally long where the counts in the footers allow it, until one is read that is not.
+        Lists count as equally long where the footers allow it, until a list of another length is read.
         """
         fields, lengths = [self.schema[name] for name in names], self._list_lengths
         return all(
@@ -130,7 +130,7 @@ class RowGroups:
         )
 
     def estimate_bytes(self, names: Sequence[str]) -> float:
-        """How many bytes these columns have in all row groups, before compression, judging by the first file."""
+        """Estimate the bytes of these columns in all row groups, before compression, from the first file."""
         footers = self.footers
         n_rows_of_first = int(footers.n_rows[footers.file_of == 0].sum())
         if not n_rows_of_first:
@@ -140,17 +140,17 @@ class RowGroups:
         return float(facts.n_raw_bytes[:, leaves].sum()) / n_rows_of_first * float(footers.n_rows.sum())
 
     def empty(self, name: str) -> npt.NDArray[Any]:
-        """The column of no rows."""
+        """A column without rows."""
         is_of_objects = self._with_nulls[name] and not _gives_nan(self.schema[name])
         return np.empty(0, object) if is_of_objects else empty_column(self.schema[name])
 
     def guarantee(self, group: int, types: pa.Schema, *, with_floats: bool) -> pc.Expression:
-        """What partitions and the footer say of all rows of a row group, in some columns.
+        """An expression that is true of all rows of a row group, from its partitions and footer.
 
         Args:
             group: the row group.
-            types: the types by which an expression sees these columns.
-            with_floats: whether bounds of floats count, although NaN lies outside of them.
+            types: the columns, with the types by which an expression sees them.
+            with_floats: use bounds of floats, although NaN lies outside of them.
         """
         footers, found = self.footers, [pc.scalar(True)]
         file, n_rows, index = int(footers.file_of[group]), int(footers.n_rows[group]), int(footers.index_of[group])
@@ -170,12 +170,12 @@ class RowGroups:
     # ------------------------------------------------------------------ inside
 
     def list_stored(self, group: int, names: Sequence[str]) -> list[str]:
-        """Which columns are stored in the file of a row group; the others are partition columns, or absent."""
+        """The columns that the file of a row group stores; the others are partition columns, or absent."""
         absent = self._absent[int(self.footers.file_of[group])]
         return [name for name in names if name not in self._partitioned and name not in absent]
 
     def make_column(self, group: int, name: str, n_rows: int) -> GroupColumn:
-        """A column that is not stored in the file."""
+        """A column that the file does not store."""
         value, field = self._partition_values[int(self.footers.file_of[group])].get(name), self.schema[name]
         gives_nan = _gives_nan(field)
         value = np.nan if value is None and gives_nan else value
@@ -183,31 +183,31 @@ class RowGroups:
         return ObjectColumn(array) if array.dtype == object else ArrayColumn(array)
 
     def decode_column(self, group: int, name: str, stored: pa.ChunkedArray, n_rows: int, rows: Rows | None = None) -> GroupColumn:
-        """A column of the cells that are stored.
+        """Make a column from stored cells.
 
         Args:
-            group: the row group that they are of.
-            name: of the column.
+            group: the row group.
+            name: name of the column.
             stored: the cells.
-            n_rows: how many there must be.
-            rows: which rows they are of, ascending; None if it is all, or the first ones.
+            n_rows: expected number of cells.
+            rows: the rows of the cells, ascending; None for all, or the first ones.
 
         Raises:
-            DatasetFileCorruptError: they are not what the schema or the footer says.
+            DatasetFileCorruptError: the cells do not match the schema or the footer.
         """
         footers, field = self.footers, self.schema[name]
         try:
             cells = _join(stored)
             if len(cells) != n_rows:
                 raise DatasetFileCorruptError(
-                    f"{footers.name_of(group)}, field {name!r}: {len(cells)} values, the footer states {n_rows} rows"
+                    f"{footers.name_of(group)}, field {name!r}: {len(cells)} values, but the footer states {n_rows} rows"
                 )
             column = field.cells.column(field, cells, has_nulls=self._with_nulls[name])
             if name in self._list_lengths and not _has_length(column, self._list_lengths[name]):
                 self._list_lengths[name] = None
             if cells.null_count and not field.nullable:
                 row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
-                raise CellError(row, "it is null, but the schema says that the field is not nullable")
+                raise CellError(row, "it is null, but the field is not nullable")
         except CellError as error:
             raise self.damage_error(group, name, error, rows) from error
         except MemoryError:  # Arrow's, which is an ArrowException too
@@ -225,19 +225,19 @@ class RowGroups:
         for name in absent:
             if not self.schema[name].nullable:
                 raise DatasetFileCorruptError(
-                    f"{self.footers.files.name(file)} has no column {name!r}, which other files or the schema have; it has "
-                    f"{', '.join(leaves)}. Leave it out with columns=…, or make the field nullable with schema=…"
+                    f"{self.footers.files.name(file)} has no column {name!r}, unlike other files or the schema; it has "
+                    f"{', '.join(leaves)}. Exclude the column with columns=…, or make the field nullable with schema=…"
                 )
         return absent
 
     def _has_nulls(self, field: Field, counted: bool) -> bool:
-        """Whether a field has nulls, by the names of folders, or as a footer counts them or does not tell."""
+        """Whether a field may have nulls, by the names of folders and the counts in footers."""
         if field.name in self._partitioned:
             return any(values[field.name] is None for values in self._partition_values)
         return field.nullable and (counted or any(field.name in absent for absent in self._absent))
 
     def count_nulls(self, field: Field) -> int | None:
-        """How many values of a field are null, as the footers say; None if they do not, or are many."""
+        """Number of nulls of a field, from the footers; None if unknown, or for many files."""
         n_files, n_nulls = len(self.footers.files.paths), 0
         if not field.nullable or field.shape != () or n_files > _FEW_FILES:
             return None if field.nullable else 0
@@ -250,31 +250,31 @@ class RowGroups:
 
 
 def _gives_nan(field: Field) -> bool:
-    """Whether values that are missing are NaN."""
+    """Whether missing values are NaN."""
     return isinstance(field.codec, ScalarCodec) and field.codec.nulls == "nan"
 
 
 def _only(counts: set[int | None]) -> int | None:
-    """The length of all lists, if they have one; it may be that some are longer in return for shorter ones."""
+    """The average length of lists, if all files agree; single lists may differ."""
     (length,) = counts if len(counts) == 1 else (None,)
     return length if length is not None and length >= 0 else None
 
 
 class GroupReading:
-    """Columns of a row group while they are read, in steps: the file is opened, its pages are read and decoded, and values are
-    made of the cells. Each step does those before it if need be.
+    """Reads columns of a row group in steps: open the file, read and decode the pages, make values of the cells. Each step does
+    missing earlier steps.
 
-    Decoding is nearly all the work and releases the GIL, so another thread may do it.
+    Decoding is most of the work and releases the GIL, so another thread may do it.
 
     Args:
-        groups: that it is one of.
-        group: its number.
-        names: of the columns.
-        rows: which rows are kept, ascending, at least one; None for all.
+        groups: all row groups.
+        group: number of the row group.
+        names: names of the columns.
+        rows: the rows to keep, ascending, at least one; None for all.
 
     Attributes:
-        by_threads: whether Arrow may decode the columns in threads of its own, of which it has one for each processor. These
-            stay, and so does their memory: a thread that has just been started has to get its own first.
+        by_threads: let Arrow decode columns in its own threads, one per processor. These keep their memory, whereas a new thread
+            must allocate its own first.
     """
 
     def __init__(self, groups: RowGroups, group: int, names: Sequence[str], rows: Rows | None = None) -> None:
@@ -289,7 +289,7 @@ class GroupReading:
         self.by_threads = n_threads() == n_processors()
 
     def open_local(self) -> None:
-        """Open a file of this machine, which takes no time; one of a store is opened when it is decoded."""
+        """Open a local file, which is fast; a file in a store is opened when it is decoded."""
         if self.is_local and not self.is_decoded:
             self._file = self._open()
 
@@ -305,13 +305,13 @@ class GroupReading:
         footers, numbers = self._groups.footers, self._numbers()
         check_request(self._least_bytes(numbers), footers.name_of(self._group))
         with reading_parquet(footers.name_of(self._group)), self._source:
-            if self.is_local:  # in a store, each look would be a request
+            if self.is_local:  # in a store, each check would be a request
                 self._check_pages(numbers)
             self._table = self._table_of(file, int(footers.index_of[self._group]), numbers)
         self._source, self.is_decoded = None, True
         del file
         if self._table.nbytes >= _LARGE_BYTES:
-            # Arrow's threads keep some tens of MiB each of what was let go, which takes a millisecond or two to give back
+            # each thread of Arrow keeps tens of MiB of freed memory; releasing it takes a millisecond or two
             pa.default_memory_pool().release_unused()
 
     @property
@@ -321,20 +321,20 @@ class GroupReading:
 
     @property
     def stored_bytes(self) -> int:
-        """What the footer says of the size of the columns, before compression."""
+        """The size of the columns before compression, from the footer."""
         index = self._groups.footers.index_of[self._group]
         return int(self._facts.n_raw_bytes[index, self._numbers()].sum())
 
     def _least_bytes(self, numbers: list[int]) -> int:
-        """What the footer says that columns take at least, however they are encoded."""
+        """The minimum size of the decoded columns, from the footer."""
         facts, index = self._facts, self._groups.footers.index_of[self._group]
         n_bytes = facts.n_values[index, numbers] * facts.value_bytes[numbers]
         return int(np.maximum(n_bytes, facts.n_raw_bytes[index, numbers]).sum())
 
     def _check_pages(self, numbers: list[int]) -> None:
-        """Compare what pages claim to unpack to with the footer, for pyarrow makes room for that before it unpacks one.
+        """Compare the uncompressed sizes in page headers with the footer: pyarrow allocates them before it decompresses a page.
 
-        Each column chunk is looked at when it is first read.
+        Each column chunk is checked once.
         """
         groups, group, facts = self._groups, self._group, self._facts
         unchecked = [number for number in numbers if (group, number) not in groups.checked_pages]
@@ -348,8 +348,8 @@ class GroupReading:
             claimed, dictionary = bytes_claimed_by_pages(self._source, start, start + n_bytes)
             if claimed > max(_HARMLESS_PAGE_BYTES, 4 * n_raw_bytes):
                 raise DatasetFileCorruptError(
-                    f"{groups.footers.name_of(group)}, column {number}: its pages claim to unpack to {claimed:,} bytes, the "
-                    f"footer says {n_raw_bytes:,}"
+                    f"{groups.footers.name_of(group)}, column {number}: its pages claim {claimed:,} uncompressed bytes, the "
+                    f"footer {n_raw_bytes:,}"
                 )
             if not facts.value_bytes[number] and dictionary * int(facts.n_values[index, number]) > limit_bytes():
                 repeated.append(number)
@@ -357,7 +357,7 @@ class GroupReading:
         groups.checked_pages.update((group, number) for number in unchecked)
 
     def _check_repeated(self, numbers: list[int]) -> None:
-        """Count the bytes of texts that stand in a dictionary, and may be long and in many rows, before they are written out."""
+        """Count the decoded bytes of dictionary-encoded texts, which may be long and repeat in many rows."""
         footers = self._groups.footers
         file, index = int(footers.file_of[self._group]), int(footers.index_of[self._group])
         names = {number: footers.of(file).schema.column(number).path for number in numbers}
@@ -374,12 +374,12 @@ class GroupReading:
 
     @property
     def _facts(self) -> FooterFacts:
-        """Of the file that the row group is in."""
+        """The footer of the file of the row group."""
         footers = self._groups.footers
         return footers.facts(int(footers.file_of[self._group]))
 
     def _numbers(self) -> list[int]:
-        """The columns by their numbers: one called "a.b" has the same path as the field b of a struct a."""
+        """The numbers of the columns. Paths are ambiguous: "a.b" may be a column, or the field b of a struct a."""
         columns = self._facts.columns
         return [number for name in self._stored for number in columns[name]]
 
@@ -414,7 +414,9 @@ class GroupReading:
             try:
                 footers.check_unchanged(file, source)
                 if threading.current_thread() is threading.main_thread() and self.stored_bytes < _FEW_BYTES:
-                    self.by_threads = False  # the main thread stays, as Arrow's do, and need not wait for these to start
+                    self.by_threads = (
+                        False  # the main thread keeps its memory as Arrow's threads do, and need not wait for them to start
+                    )
                 opened = pq.ParquetFile(source, metadata=footers.of(file), page_checksum_verification=True, **self._options())
             except BaseException:
                 source.close()
@@ -427,10 +429,10 @@ class GroupReading:
 
 
 def empty_column(field: Field) -> npt.NDArray[Any]:
-    """A column of no values.
+    """A column without values.
 
     Raises:
-        DatasetFileCorruptError: the field has more elements than numpy can count.
+        DatasetFileCorruptError: the shape is too large for numpy.
     """
     sizes = [size for size in field.shape if size is not None]
     if not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO" or len(sizes) != len(field.shape):
@@ -442,12 +444,12 @@ def empty_column(field: Field) -> npt.NDArray[Any]:
 
 
 def _rows_of(table: pa.Table, rows: Rows) -> pa.Table:
-    """A copy of some rows."""
-    # pa.array(rows) imports pandas wherever it is installed
+    """Copy some rows."""
+    # pa.array(rows) would import pandas if it is installed
     places = pa.Array.from_buffers(pa.int32(), len(rows), [None, pa.py_buffer(rows)])
     try:
         return table.take(places)
-    except pa.ArrowNotImplementedError:  # pyarrow cannot take out of columns of views
+    except pa.ArrowNotImplementedError:  # pyarrow has no take() for columns of views
         return pa.concat_tables([table.slice(row, 1) for row in rows.tolist()]).combine_chunks()
 
 
@@ -456,7 +458,7 @@ def _has_length(column: GroupColumn, length: int | None) -> bool:
 
 
 def _join(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
+    """Join the chunks of a column."""
     if column.num_chunks == 1:
         return column.chunk(0)
     if pa.types.is_binary(column.type) and column.nbytes > 1 << 31:

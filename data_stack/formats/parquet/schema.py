@@ -1,4 +1,4 @@
-"""What the columns of a Parquet dataset hold: fields with a dtype, a shape and a codec."""
+"""The schema of a Parquet dataset: fields with a dtype, a shape and a codec."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, cells_of, 
 from data_stack.formats.parquet.types import FieldLike, check_dtype, dtype_name
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
-from data_stack.values.named_rows import row_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Where the schema stands in the key-value metadata of each file.
+#: The key of the schema in the key-value metadata of each file.
 SCHEMA_KEY = b"data_stack.schema"
 _VERSION = 1
 
 
 @dataclass(frozen=True, init=False)
 class Field(FieldLike):
-    """What one column holds.
+    """The description of a column.
 
     ::
 
@@ -39,17 +38,16 @@ class Field(FieldLike):
         Field("price", Decimal, (), ScalarCodec("decimal(10,3)"), nullable=True)
 
     Attributes:
-        name: of the column.
-        dtype: of the values: a dtype of numpy (``str`` for text, ``bytes`` for bytes, ``object`` for structs, maps and nested
-            lists), or ``decimal.Decimal``.
-        shape: of each value, None for a size that differs from value to value; ``()`` for scalars.
-        codec: how values are stored: any :class:`~data_stack.codecs.Codec` or its type (``"zstd(json)"``), or as Parquet itself
-            has them. Given as None it is chosen: scalars and lists of numbers as Parquet has them, arrays of more dimensions as
-            ``NdarrayCodec``.
+        name: name of the column.
+        dtype: dtype of the values: a dtype of numpy (``str`` for text, ``bytes`` for bytes, ``object`` for structs, maps and
+            nested lists), or ``decimal.Decimal``.
+        shape: shape of each value, None for a variable size; ``()`` for scalars.
+        codec: how values are stored: an :class:`ArrowCodec` such as ``ScalarCodec()``, or any :class:`~data_stack.codecs.Codec`
+            or its type (``"zstd(json)"``). Default: Parquet's own types for scalars and lists, ``NdarrayCodec`` for other arrays.
         nullable: whether a value may be missing.
 
     Raises:
-        ConfigError: there is no such dtype or shape, or the codec cannot hold such values.
+        ConfigError: dtype or shape is invalid, or the codec cannot hold such values.
     """
 
     codec: FieldCodec
@@ -63,11 +61,11 @@ class Field(FieldLike):
         nullable: bool = False,
     ) -> None:
         if not name or type(name) is not str:
-            raise ConfigError(f"a field has a name, not {name!r:.60}")
+            raise ConfigError(f"the name of a field must be a non-empty string, got {name!r:.60}")
         try:
             sizes = tuple(None if size is None else operator.index(size) for size in shape)
         except TypeError as error:
-            raise ConfigError(f"the shape of field {name!r} is a tuple of sizes and None, not {shape!r:.80}") from error
+            raise ConfigError(f"the shape of field {name!r} must be a tuple of sizes and None, got {shape!r:.80}") from error
         if any(size is not None and size < 0 for size in sizes):
             raise ConfigError(f"the shape of field {name!r} has a negative size: {shape!r:.80}")
         try:
@@ -77,11 +75,11 @@ class Field(FieldLike):
         for attribute, value in (("name", name), ("dtype", kind), ("shape", sizes), ("nullable", bool(nullable))):
             object.__setattr__(self, attribute, value)
         object.__setattr__(self, "codec", default_codec(self) if codec is None else check_codec(name, codec))
-        self.arrow_type()  # which refuses what does not fit
+        self.arrow_type()  # raises if the codec does not fit
 
     @functools.cached_property
     def cells(self) -> ArrowCodec:
-        """What makes cells of values, and values of cells."""
+        """Encodes and decodes cells."""
         return cells_of(self.codec)
 
     def arrow_type(self) -> pa.DataType:
@@ -92,7 +90,7 @@ class Field(FieldLike):
             raise ConfigError(f"field {self.name!r}: {error}") from error
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data from which :meth:`from_json` makes the same field."""
+        """Plain data for :meth:`from_json`."""
         content = {"name": self.name, "dtype": dtype_name(self.dtype), "shape": list(self.shape), **self.codec.to_json()}
         return {**content, "nullable": self.nullable}
 
@@ -101,15 +99,15 @@ class Field(FieldLike):
         """The field that :meth:`to_json` described.
 
         Raises:
-            ConfigError: there is no such dtype, shape or codec.
+            ConfigError: dtype, shape or codec is unknown.
         """
         try:
             name, dtype, shape, nullable = content["name"], content["dtype"], content["shape"], content["nullable"]
         except (KeyError, TypeError) as error:
-            raise ConfigError(f"a field has name, dtype, shape and nullable, this is {content!r:.80}") from error
+            raise ConfigError(f"a field needs name, dtype, shape and nullable, got {content!r:.80}") from error
         if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(nullable, bool):
             raise ConfigError(
-                f"dtype, shape and nullable of field {name!r:.60} are {dtype!r:.40}, {shape!r:.40}, {nullable!r:.40}"
+                f"field {name!r:.60} has an invalid dtype {dtype!r:.40}, shape {shape!r:.40} or nullable {nullable!r:.40}"
             )
         return cls(name, dtype, shape, read_codec(content), nullable)
 
@@ -124,11 +122,11 @@ class Schema:
         schema.view(["id", "image.*"])       # by name or regular expression
 
     Args:
-        name: of the schema; anything.
-        fields: with different names.
+        name: any name for the schema.
+        fields: fields with different names.
 
     Raises:
-        ConfigError: two fields have one name.
+        ConfigError: two fields have the same name.
     """
 
     def __init__(self, name: str, fields: Iterable[Field]) -> None:
@@ -136,14 +134,14 @@ class Schema:
         self._fields: dict[str, Field] = {}
         for field in fields:
             if not isinstance(field, Field):
-                raise ConfigError(f"the fields of a schema are Fields, not {field!r:.80}")
+                raise ConfigError(f"the fields of a schema must be Fields, got {field!r:.80}")
             if field.name in self._fields:
-                raise ConfigError(f"two fields of schema {name!r} are called {field.name!r}")
+                raise ConfigError(f"two fields of schema {name!r} have the name {field.name!r}")
             self._fields[field.name] = field
 
     @property
     def name(self) -> str:
-        """Of the schema."""
+        """The name of the schema."""
         return self._name
 
     @property
@@ -185,7 +183,7 @@ class Schema:
             choices: names, regular expressions that match whole names, or fields of this schema.
 
         Raises:
-            ConfigError: one of them matches no field.
+            ConfigError: a choice matches no field.
         """
         wanted: set[str] = set()
         for choice in [choices] if isinstance(choices, (str, Field, re.Pattern)) else choices:
@@ -194,33 +192,10 @@ class Schema:
             wanted.update(match_names(choice, list(self._fields)))
         return Schema(self._name, [field for field in self if field.name in wanted])
 
-    # ------------------------------------------------------------------ rows
-
-    @property
-    def row_type(self) -> Any:
-        """A named tuple of the fields: the same class for each schema of this name and these fields. Its rows pickle.
-
-        A field whose name is no identifier in Python is called by its position, ``_3``.
-        """
-        return row_type(self._name, tuple(self._fields))
-
-    def make_namedtuple(self, **values: Any) -> Any:
-        """A row as :attr:`row_type`. What is left out is None where the field is nullable.
-
-        Raises:
-            ConfigError: a value is missing, or there is no such field.
-        """
-        for name in values:
-            self[name]
-        missing = [field.name for field in self if field.name not in values and not field.nullable]
-        if missing:
-            raise ConfigError(f"a row of schema {self._name!r} needs {', '.join(missing)}")
-        return self.row_type._make(values.get(name) for name in self._fields)
-
     # ------------------------------------------------------------------ as JSON
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data from which :meth:`from_json` makes the same schema."""
+        """Plain data for :meth:`from_json`."""
         return {"version": _VERSION, "name": self._name, "fields": [field.to_json() for field in self]}
 
     @classmethod
@@ -228,24 +203,24 @@ class Schema:
         """The schema that :meth:`to_json` described.
 
         Raises:
-            DatasetFileCorruptError: that is no schema.
-            ConfigError: it has a codec or dtype that is not known here.
+            DatasetFileCorruptError: the data is not a schema.
+            ConfigError: a codec or dtype is unknown.
         """
         if not isinstance(content, dict) or not isinstance(content.get("fields"), list):
-            raise DatasetFileCorruptError(f"this is no schema of data_stack: {content!r:.80}")
+            raise DatasetFileCorruptError(f"not a schema of data_stack: {content!r:.80}")
         if content.get("version") != _VERSION:
             raise DatasetFileCorruptError(
-                f"this schema is of version {content.get('version')!r:.20}, this data_stack knows version {_VERSION}: update it"
+                f"the schema has version {content.get('version')!r:.20}; this data_stack reads version {_VERSION}: update it"
             )
         return cls(str(content.get("name", "")), [Field.from_json(each) for each in content["fields"]])
 
     def metadata(self) -> dict[bytes, bytes]:
-        """What stands in the key-value metadata of a file of such rows."""
+        """The schema as key-value metadata of a file."""
         return {SCHEMA_KEY: json.dumps(self.to_json(), separators=(",", ":"), ensure_ascii=True).encode("ascii")}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[bytes, bytes] | None) -> Schema | None:
-        """The schema in the key-value metadata of a file; None if it has no schema.
+        """The schema in the key-value metadata of a file; None without one.
 
         Raises:
             DatasetFileCorruptError, ConfigError: as :meth:`from_json`.
@@ -261,14 +236,14 @@ class Schema:
 
 
 def match_names(choice: Any, names: Sequence[str]) -> list[str]:
-    """The names that a choice of fields means.
+    """The names that a choice of fields matches.
 
     Args:
         choice: a name, a regular expression of whole names, or a field.
         names: of all fields.
 
     Raises:
-        ConfigError: it is something else, or matches no name.
+        ConfigError: the choice is something else, or matches no name.
     """
     choice = getattr(choice, "name", choice)
     if choice in names:
@@ -276,8 +251,8 @@ def match_names(choice: Any, names: Sequence[str]) -> list[str]:
     try:
         matches = [name for name in names if re.fullmatch(choice, name)]
     except (re.error, TypeError) as error:
-        raise ConfigError(f"a choice of fields is a name, a regular expression or a field, not {choice!r:.80}") from error
+        raise ConfigError(f"choose fields by name, regular expression or Field, not by {choice!r:.80}") from error
     if not matches:
         name = choice if isinstance(choice, str) else choice.pattern
-        raise ConfigError(f"there is no field {name!r:.60}{did_you_mean(name, names)}; there are: {', '.join(names)}")
+        raise ConfigError(f"field {name!r:.60} does not exist{did_you_mean(name, names)}; fields: {', '.join(names)}")
     return matches

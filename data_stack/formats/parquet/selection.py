@@ -1,4 +1,4 @@
-"""Which rows of which row groups are the samples of a dataset."""
+"""Maps the samples of a dataset to rows of row groups."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Located:
-    """Where some samples lie.
+    """The places of some samples.
 
     Attributes:
         groups: their row groups, ascending.
-        which: the place of each sample's row group among these, shape ``(n,)``; None if there is but one.
-        rows: of each its place among the samples of its row group, shape ``(n,)``.
+        which: for each sample the index of its row group in ``groups``, shape ``(n,)``; None for a single row group.
+        rows: for each sample its position among the samples of its row group, shape ``(n,)``.
     """
 
     groups: list[int]
@@ -45,7 +45,7 @@ class Located:
         return len(self.rows)
 
     def part(self, number: int) -> tuple[_Integers, npt.NDArray[np.intp]]:
-        """The rows that are wanted of the row group at place ``number``, and where these stand among the samples."""
+        """The rows in the row group ``groups[number]``, and their positions among the samples."""
         if self.which is None:
             return self.rows, np.arange(len(self.rows))
         order, bounds = self._by_group
@@ -54,7 +54,7 @@ class Located:
 
     @functools.cached_property
     def counts(self) -> list[int]:
-        """How many rows are wanted of each row group."""
+        """Number of rows in each row group."""
         if self.which is None:
             return [len(self.rows)]
         counts: list[int] = np.bincount(self.which, minlength=len(self.groups)).tolist()
@@ -62,7 +62,7 @@ class Located:
 
     @functools.cached_property
     def _by_group(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """The samples in the order of their row groups, and where those of each begin."""
+        """The samples in the order of their row groups, and the start of each row group."""
         if self.which is None:
             return np.arange(len(self.rows)), np.array([0, len(self.rows)])
         few = self.which.astype(np.uint16) if len(self.groups) <= 1 << 16 else self.which  # sorted without comparisons
@@ -70,10 +70,10 @@ class Located:
 
 
 class Gathering:
-    """One column of a batch while its parts come in, so that row groups need not be held all together.
+    """Collects one column of a batch, row group by row group, so that they need not be in memory together.
 
     Args:
-        located: where the rows of the batch lie. Each row must be there: this is not looked at once more.
+        located: the places of the rows, which must exist.
     """
 
     def __init__(self, located: Located) -> None:
@@ -83,17 +83,17 @@ class Gathering:
         self._places: list[npt.NDArray[np.intp]] = []
 
     def put(self, number: int, values: Column) -> None:
-        """Take in the values of the rows that are wanted of one row group.
+        """Add the values of the rows of one row group.
 
         Args:
-            number: of the row group in ``locate``.
+            number: index of the row group in ``located.groups``.
             values: shape ``(n, ...)``.
         """
         _, places = self._located.part(number)
         if not self._pieces and (self._batch is None or _are_alike(self._batch, values)):
             self._into(places, values)
             return
-        if self._batch is not None:  # those before have another form
+        if self._batch is not None:  # earlier values have another dtype or shape
             self._pieces = [self._batch[each] for each in self._places]
             self._batch = None
         self._pieces.append(values)
@@ -106,7 +106,7 @@ class Gathering:
         self._places.append(places)
 
     def column(self) -> Column:
-        """The batch, shape ``(n_rows, ...)``, when all parts are there. Values of different forms are objects, or are stacked."""
+        """The column, shape ``(n_rows, ...)``, after all parts were added."""
         if self._batch is not None:
             return self._batch
         is_of_objects = any(piece.dtype == object and piece.ndim == 1 for piece in self._pieces)
@@ -120,19 +120,19 @@ def _are_alike(array: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
 
 
 class Selection:
-    """Rows by position: those of the first row group, then those of the second, and so on. It never changes.
+    """The selected rows, in the order of their row groups. It is immutable.
 
     Args:
-        groups: the row groups that have any, ascending, shape ``(n_blocks,)``.
-        rows: of each, the rows, ascending; None for all.
-        lengths: of each, how many.
+        groups: the row groups with selected rows, ascending, shape ``(n_blocks,)``.
+        rows: the selected rows of each row group, ascending; None for all.
+        lengths: the number of selected rows of each row group.
     """
 
     def __init__(self, groups: _Integers, rows: tuple[npt.NDArray[np.int32] | None, ...], lengths: _Integers) -> None:
         self.groups, self.rows, self.lengths = groups, rows, lengths
         self.n_rows = int(lengths.sum())
         self._blocks = Stretches(lengths)
-        # where one position is looked up, a list is five times as fast
+        # a list is five times as fast to look up one position
         self._end_list: list[int] = self._blocks.ends.tolist()
         self._group_list: list[int] = groups.tolist()
 
@@ -140,12 +140,12 @@ class Selection:
         return Selection, (self.groups, self.rows, self.lengths)
 
     def n_rows_of(self, group: int) -> int:
-        """How many rows of a row group are samples."""
+        """Number of selected rows of a row group."""
         block = self._block_of(group)
         return 0 if block is None else int(self.lengths[block])
 
     def rows_of(self, group: int) -> npt.NDArray[np.int32] | None:
-        """Which rows of a row group are samples, ascending; None: all."""
+        """The selected rows of a row group, ascending; None for all."""
         block = self._block_of(group)
         return None if block is None else self.rows[block]
 
@@ -154,7 +154,7 @@ class Selection:
         return block if block < len(self._group_list) and self._group_list[block] == group else None
 
     def locate(self, position: int) -> tuple[int, int]:
-        """The row group of a position, and the place among its samples."""
+        """The row group of a sample, and its position there."""
         block = bisect.bisect_right(self._end_list, position)
         return self._group_list[block], position - (self._end_list[block - 1] if block else 0)
 
@@ -163,10 +163,12 @@ class Selection:
         return list(dict.fromkeys(self.groups[self._blocks.of(positions)].tolist()))
 
     def locate_all(self, positions: npt.NDArray[Any]) -> Located:
-        """Where samples lie; ``positions`` is not empty."""
+        """The places of samples; ``positions`` must not be empty."""
         lowest, highest = int(positions.min()), int(positions.max())
         if lowest < 0 or highest >= self.n_rows:
-            raise IndexError(f"there are {self.n_rows} samples, none at {lowest if lowest < 0 else highest}")
+            raise IndexError(
+                f"sample {lowest if lowest < 0 else highest} is out of bounds: the dataset has {self.n_rows} samples"
+            )
         first = int(self._blocks.ends.searchsorted(lowest, "right"))
         start = int(self._blocks.starts[first])
         if highest < self._blocks.ends[first]:
@@ -177,7 +179,7 @@ class Selection:
 
 
 def _number(blocks: npt.NDArray[np.intp], n_blocks: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Which blocks there are, ascending, and the place of each one of ``blocks`` among them, shape of ``blocks``."""
+    """The distinct blocks, ascending, and for each of ``blocks`` its index among them."""
     if n_blocks > 64 * len(blocks):
         return np.unique(blocks, return_inverse=True)
     is_there = np.zeros(n_blocks, bool)  # without sorting
@@ -189,13 +191,12 @@ def _number(blocks: npt.NDArray[np.intp], n_blocks: int) -> tuple[npt.NDArray[np
 
 
 def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> Selection:
-    """The rows of the chosen row groups that a predicate takes; None takes all.
+    """The rows of the chosen row groups that a predicate selects; None selects all.
 
-    Row groups that partition values and statistics exclude are not read, of the others only the columns that the predicate
-    needs.
+    Row groups that partitions and statistics exclude are not read. Of the others, only the columns of the predicate are read.
 
     Raises:
-        DatasetFileCorruptError, StorageError: they cannot be read.
+        DatasetFileCorruptError, StorageError: a row group cannot be read.
         ConfigError: the predicate failed.
     """
     n_rows = groups.footers.n_rows[chosen]

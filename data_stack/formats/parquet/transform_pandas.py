@@ -1,4 +1,4 @@
-"""Batches as DataFrames of pandas, for transforms, and back."""
+"""Converts batches to DataFrames and back, for transforms."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ except ImportError as error:
 
 
 def as_frame(batch: Mapping[str, npt.NDArray[Any]]) -> Any:
-    """Columns as a frame of its own memory: numbers and times as they are, anything else as objects (text, arrays, None)."""
+    """Copy columns to a DataFrame: numbers and times keep their dtype, other values (text, arrays, None) are objects."""
     return pd.DataFrame({name: _series(column) for name, column in batch.items()})
 
 
 def columns_of_frame(frame: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Columns of a frame, those of ``names`` that it has; the index is ignored.
+    """The columns ``names`` of a DataFrame, as far as they exist; the index is ignored.
 
-    What pandas holds as missing beside objects, whole numbers and text is None; a NaN among floats is a NaN.
+    Missing objects, integers and texts become None; a NaN among floats stays NaN.
 
     Raises:
-        ConfigError: it is no frame, or has a column twice.
+        ConfigError: it is not a DataFrame, or has duplicate columns.
     """
     if not isinstance(frame, pd.DataFrame):
-        raise ConfigError(f"a transform on='pandas' gives a DataFrame, not a {type(frame).__name__}")
+        raise ConfigError(f"a transform with on='pandas' must return a DataFrame, got {type(frame).__name__}")
     if not frame.columns.is_unique:
-        raise ConfigError(f"the transform gave a DataFrame that has a column twice: {list(frame.columns)!r:.200}")
+        raise ConfigError(f"the transform returned a DataFrame with duplicate columns: {list(frame.columns)!r:.200}")
     return {name: _column(frame[name]) for name in names if name in frame.columns}
 
 
 def _series(column: npt.NDArray[Any]) -> Any:
     if column.ndim == 1 and column.dtype.kind in "biufcmM":
         return pd.Series(column.copy())
-    # pandas would make its own kind of text of strings, whose missing values are NaN
+    # pandas would convert strings to its own type, whose missing values are NaN
     return pd.Series(objects([value.copy() if isinstance(value, np.ndarray) else value for value in column]), dtype=object)
 
 

@@ -1,4 +1,4 @@
-"""The rows of a dataset after a transform, checked against the fields of the result."""
+"""Applies a transform to the rows of a dataset."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ Columns = dict[str, npt.NDArray[Any]]
 
 @layer("transformed")
 class TransformedDatasetIterator(AccessedDatasetIterator):
-    """The rows of ``dataset_iterator`` as a :class:`TransformSpec` makes them, whenever they are read; nothing is kept.
+    """Applies a :class:`TransformSpec` to the rows of ``dataset_iterator`` on each read.
 
-    The result of the function is checked against the fields: dtype, shape, and whether a value may be missing.
-    Numbers of another dtype are cast if the field's dtype holds them exactly, or holds floats as they do.
+    It checks what the function returns against the fields: dtype, shape, and missing values. Numbers of another dtype are cast if
+    the field's dtype holds them exactly, or if both are floats.
 
     Args:
         dataset_iterator: samples that are dicts; it stays the caller's.
-        spec: what is made of them.
-        schema: their fields; None: those of ``dataset_iterator.schema``.
-        seed: of the function's draws, if it has a parameter ``rng``.
-        epoch: likewise; a loader draws anew in each epoch.
+        spec: the transform.
+        schema: the fields of the samples; None: those of ``dataset_iterator.schema``.
+        seed: seed of ``rng``, if the function has this parameter.
+        epoch: epoch of ``rng``; a loader sets it.
 
     Raises:
-        MissingDependencyError: the transform is one of DataFrames, and pandas is not installed.
-        ConfigError: the samples have no schema, or not the fields that are removed or selected. When reading: what the function
-            gave is not of a field; the message names row and field.
+        MissingDependencyError: the transform uses DataFrames, and pandas is not installed.
+        ConfigError: the samples have no schema, or lack a removed or selected field. When reading: a returned value does not fit
+            its field; the message names row and field.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class TransformedDatasetIterator(AccessedDatasetIterator):
         self._spec = spec
         below = getattr(self._source, "schema", None) if schema is None else schema
         if not isinstance(below, Schema):
-            raise ConfigError(f"a transform must know the fields of its rows; {self._source!r:.80} has no schema: give schema=")
+            raise ConfigError(f"{self._source!r:.80} has no schema: pass schema=")
         self._given_schema = schema
         self._schema = spec.schema_of(below)
         self._seed, self._epoch = check_integer("seed", seed), check_integer("epoch", epoch)
         if spec.on == "pandas":
-            import data_stack.formats.parquet.transform_pandas  # noqa: F401  # a missing pandas is an error here, not in a worker
+            import data_stack.formats.parquet.transform_pandas  # noqa: F401  # raises here if pandas is missing, not in a worker
         self._draws = spec.func is not None and has_parameter(spec.func, "rng")
         self._mixed_seed = derive_seed("transformed", self._seed, self._epoch)
 
@@ -87,7 +87,7 @@ class TransformedDatasetIterator(AccessedDatasetIterator):
 
     @property
     def schema(self) -> Schema:
-        """The fields that come out."""
+        """The fields of the result."""
         return self._schema
 
     # ------------------------------------------------------------------ as a layer
@@ -100,7 +100,7 @@ class TransformedDatasetIterator(AccessedDatasetIterator):
             "removed_fields": spec.removed_fields or None,
             "schema": None if self._given_schema is None else self._given_schema.to_json(),
         }
-        if self._draws:  # otherwise it is the same in each epoch
+        if self._draws:  # otherwise all epochs are the same
             arguments |= {"seed": self._seed, "epoch": self._epoch}
         return arguments
 
@@ -119,10 +119,10 @@ class _TransformedAccess(BatchMapAccess):
     """Access to transformed rows.
 
     Args:
-        below: what is transformed.
-        spec: how.
-        schema: of what comes out.
-        mixed_seed: of the function's draws; None where it does not draw.
+        below: access to the rows.
+        spec: the transform.
+        schema: fields of the result.
+        mixed_seed: seed of ``rng``; None without it.
     """
 
     def __init__(self, below: SampleAccess, spec: TransformSpec, schema: Schema, mixed_seed: int | None) -> None:
@@ -147,7 +147,7 @@ class _TransformedAccess(BatchMapAccess):
         names, on = list(self._schema.fields), self._spec.on or "rows"
         if self._spec.func is None:
             columns: Any = dict(zip(names, self.below.columns(names, positions), strict=True))
-        elif on == "rows":  # what lies below may keep the arrays that it hands out
+        elif on == "rows":  # copied: the layer below may keep these arrays
             rows = zip(positions.tolist(), self.below.samples(positions), strict=True)
             made = [self._function(copy_value(row), **self._draws(at)) for at, row in rows]
             columns = {}
@@ -159,7 +159,7 @@ class _TransformedAccess(BatchMapAccess):
         else:
             batch = self.below.batch(positions)
             if not isinstance(batch, dict):
-                raise ConfigError(f"a transform is of rows that are dicts, not {type(batch).__name__}: name their columns first")
+                raise ConfigError(f"a transform needs rows that are dicts, not {type(batch).__name__}: use as_dict(…) first")
             draws = self._draws(int(positions[0]))
             if on == "pandas":
                 from data_stack.formats.parquet.transform_pandas import as_frame, columns_of_frame
@@ -172,8 +172,8 @@ class _TransformedAccess(BatchMapAccess):
                 raise _lacks(name, columns, "")
             if len(columns[name]) != len(positions):
                 raise ConfigError(
-                    f"the transform gave {len(columns[name])} values of field {name!r} for {len(positions)} rows; it gives one "
-                    f"for each row. Leave rows out by a predicate or by filter(…)"
+                    f"the transform returned {len(columns[name])} values of field {name!r} for {len(positions)} rows; it must "
+                    f"return one per row. Drop rows by a predicate or by filter(…)"
                 )
         return {field.name: _check(field, columns[field.name], positions) for field in self._schema}
 
@@ -186,21 +186,21 @@ def _as_it_is(given: Any) -> Any:
 
 
 def _lacks(name: str, found: Any, where: str) -> ConfigError:
-    told = ", ".join(map(str, found)) if isinstance(found, Mapping) else f"a {type(found).__name__}"
+    returned = ", ".join(map(str, found)) if isinstance(found, Mapping) else f"a {type(found).__name__}"
     return ConfigError(
-        f"the transform gave no field {name!r}{where}, but {told}: it gives a dict (or DataFrame) of all fields; name those that "
-        f"it drops in removed_fields"
+        f"the transform did not return field {name!r}{where}; it returned {returned}. It must return a dict (or DataFrame) of "
+        f"all fields; list dropped fields in removed_fields"
     )
 
 
-# ---------------------------------------------------------------------- what comes out
+# ---------------------------------------------------------------------- the result
 
 
 def _check(field: Field, values: Any, positions: IndexArrayOfInts) -> npt.NDArray[Any]:
-    """Values of one field as a column, if they are of it.
+    """Check the values of a field, and return them as a column.
 
     Raises:
-        ConfigError: one is not; the message names its row.
+        ConfigError: a value does not fit; the message names its row.
     """
     dtype = field.dtype
     is_plain = isinstance(dtype, np.dtype) and dtype.kind not in "USO"
@@ -215,8 +215,8 @@ def _check(field: Field, values: Any, positions: IndexArrayOfInts) -> npt.NDArra
             found.append(_value(field, value))
         except (TypeError, ValueError, RuntimeError) as error:
             raise ConfigError(
-                f"what the transform gave as field {field.name!r} of row {position} does not fit: {error}. If it makes "
-                f"something else of the field, name that in edit_fields; convert values by astype()"
+                f"the transform returned an invalid value of field {field.name!r} for row {position}: {error}. Declare changed "
+                f"fields in edit_fields, or convert values by astype()"
             ) from error
     if not is_plain or any(value is None for value in found):
         return objects(found)
@@ -226,7 +226,7 @@ def _check(field: Field, values: Any, positions: IndexArrayOfInts) -> npt.NDArra
 
 
 def _value(field: Field, value: Any) -> Any:
-    """A value as one of a field.
+    """Check a value of a field.
 
     Raises:
         TypeError, ValueError: it does not fit.

@@ -1,4 +1,4 @@
-"""Types of values: by the names that Spark has for them (``simpleString``), as Arrow's types, and as numpy's."""
+"""Maps between types of Spark (by ``simpleString``), Arrow and numpy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 
 FieldDtype: TypeAlias = "np.dtype[Any] | type[Decimal]"
-"""What the values of a field are: a dtype of numpy (``str`` text, ``bytes`` bytes, ``object`` anything), or Decimal."""
+"""The dtype of a field: a dtype of numpy (``object`` for any values), or Decimal."""
 
 
 @dataclass(frozen=True, init=False)
@@ -30,7 +30,7 @@ class FieldLike:
     nullable: bool
 
 
-#: Spark's names; a timestamp is an instant (UTC), a timestamp_ntz a reading of a clock.
+#: Spark's names; a timestamp is an instant (UTC), a timestamp_ntz is local time.
 _SPARK: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
@@ -45,7 +45,7 @@ _SPARK: Final[dict[str, pa.DataType]] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-#: What Parquet has besides.
+#: Further types of Parquet.
 _OTHERS: Final[dict[str, pa.DataType]] = {
     "uint8": pa.uint8(),
     "uint16": pa.uint16(),
@@ -61,7 +61,7 @@ _OTHERS: Final[dict[str, pa.DataType]] = {
 _BY_NAME: Final = {**_SPARK, **_OTHERS}
 _NAMES: Final = {type_: name for name, type_ in _BY_NAME.items()}
 _DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
-#: Numbers and days that Spark does not have.
+#: Types that Spark lacks.
 _FOR_SPARK: Final = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -70,9 +70,9 @@ _FOR_SPARK: Final = {
     pa.float16(): pa.float32(),
     pa.date64(): pa.date32(),
 }
-#: Structs in structs: deeper than anybody nests them, less deep than Python recurses.
+#: Levels of nested types, below Python's recursion limit.
 _MAX_DEPTH: Final = 100
-#: Units of numpy's times by the one of Arrow that holds them all exactly.
+#: For units of numpy, the unit of Arrow that holds them exactly.
 _TIME_UNITS: Final = {"h": "ms", "m": "ms", "s": "ms", "ms": "ms", "us": "us", "ns": "ns"}
 _DURATION_UNITS: Final = {"W": "s", "D": "s", "h": "s", "m": "s", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
 
@@ -81,7 +81,7 @@ def arrow_type_named(name: Any) -> pa.DataType:
     """Arrow's type for a name such as ``"bigint"`` or ``"decimal(10,3)"``.
 
     Raises:
-        ConfigError: there is no such type.
+        ConfigError: the type is unknown.
     """
     decimal = _DECIMAL.fullmatch(str(name))
     if decimal is not None and 1 <= int(decimal[1]) <= 76 and int(decimal[2]) <= int(decimal[1]):
@@ -89,14 +89,14 @@ def arrow_type_named(name: Any) -> pa.DataType:
         return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
     if str(name) not in _BY_NAME:
         raise ConfigError(
-            f"there is no type of scalars {name!r:.60}{did_you_mean(name, _BY_NAME)}; "
-            f"there are: {', '.join(_BY_NAME)}, decimal(precision,scale)"
+            f"unknown scalar type {name!r:.60}{did_you_mean(name, _BY_NAME)}; "
+            f"known types: {', '.join(_BY_NAME)}, decimal(precision,scale)"
         )
     return _BY_NAME[str(name)]
 
 
 def name_of_arrow(type_: pa.DataType) -> str | None:
-    """The name of a scalar type of Arrow's, or of the one that holds the same values; None where it has none."""
+    """The name of an Arrow scalar type, or of a type with the same values; None without a name."""
     type_ = plain_type(type_)
     if pa.types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})" if 0 <= type_.scale <= type_.precision else None
@@ -115,10 +115,10 @@ def name_of_arrow(type_: pa.DataType) -> str | None:
 
 
 def arrow_schema_of(footer: pq.FileMetaData) -> pa.Schema:
-    """The columns that the footer of a file tells.
+    """The columns in the footer of a file.
 
     Raises:
-        ValueError: the name of a time zone is no text; pyarrow would say so when it is asked for.
+        ValueError: the name of a time zone is not text; pyarrow raises only on access.
     """
     schema = footer.schema.to_arrow_schema()
     for field in schema:
@@ -141,7 +141,7 @@ def _check_time_zones(type_: pa.DataType) -> None:
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """The type of the values, without what only says how they are stored."""
+    """The type of the values, without dictionary encoding and extension types."""
     while True:
         if isinstance(type_, pa.BaseExtensionType):
             type_ = type_.storage_type
@@ -152,12 +152,12 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Whether it is one of Arrow's types of text."""
+    """Whether ``type_`` is a text type."""
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
 
 def is_bytes(type_: pa.DataType) -> bool:
-    """Whether it is one of Arrow's types of bytes."""
+    """Whether ``type_`` is a bytes type."""
     types = pa.types
     return bool(
         types.is_binary(type_) or types.is_large_binary(type_) or types.is_fixed_size_binary(type_) or types.is_binary_view(type_)
@@ -165,16 +165,16 @@ def is_bytes(type_: pa.DataType) -> bool:
 
 
 def is_list(type_: pa.DataType) -> bool:
-    """Whether it is one of Arrow's types of lists."""
+    """Whether ``type_`` is a list type."""
     types = pa.types
     return bool(types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_))
 
 
 def arrow_for_spark(type_: pa.DataType) -> pa.DataType:
-    """The type of Arrow that Spark takes for values of another type, and in which they keep their values: the next larger one.
+    """The Arrow type that Spark reads and that holds the same values.
 
-    Spark has no unsigned numbers, no float16, no times of the day nor durations (which become their number of units), and no
-    times finer than microseconds.
+    Spark has no unsigned numbers, float16, times of day or durations (they become their number of units), and no times finer than
+    microseconds.
     """
     type_ = plain_type(type_)
     if type_ in _FOR_SPARK:
@@ -201,7 +201,7 @@ def arrow_type_of_dtype(dtype: FieldDtype) -> pa.DataType:
     """The default type for scalars of a dtype.
 
     Raises:
-        ConfigError: nothing stores such scalars.
+        ConfigError: Parquet has no such scalars.
     """
     if dtype is Decimal:
         return pa.decimal128(38, 18)
@@ -217,24 +217,24 @@ def arrow_type_of_dtype(dtype: FieldDtype) -> pa.DataType:
         units = _TIME_UNITS if dtype.kind == "M" else _DURATION_UNITS
         if number == 1 and unit in units:
             return pa.timestamp(units[unit]) if dtype.kind == "M" else pa.duration(units[unit])
-        raise ConfigError(f"Parquet has no times of dtype {dtype}; take {dtype.kind}8[ns] or a codec, such as NdarrayCodec()")
+        raise ConfigError(f"Parquet has no times of dtype {dtype}; use {dtype.kind}8[ns] or a codec such as NdarrayCodec()")
     try:
         return pa.from_numpy_dtype(dtype)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-        raise ConfigError(f"Parquet has no scalars of dtype {dtype}; give the field a codec, such as NdarrayCodec()") from error
+        raise ConfigError(f"Parquet has no scalars of dtype {dtype}; use a codec such as NdarrayCodec()") from error
 
 
 def element_type(dtype: FieldDtype, name: str | None) -> pa.DataType:
-    """The type that stores scalars of a dtype, if it was named, by that name.
+    """The type that stores scalars of a dtype; ``name`` overrides the default.
 
     Raises:
-        ConfigError: there is no such type, or it holds other values.
+        ConfigError: the type is unknown, or does not hold such values.
     """
     if name is None:
         return arrow_type_of_dtype(dtype)
     type_ = arrow_type_named(name)
     if _kind(dtype) not in (_kind(dtype_of_arrow(type_)), "O"):
-        raise ConfigError(f"a column of type {type_} holds no values of dtype {dtype_name(dtype)}")
+        raise ConfigError(f"a column of type {type_} cannot hold values of dtype {dtype_name(dtype)}")
     return type_
 
 
@@ -244,7 +244,7 @@ def _kind(dtype: FieldDtype) -> str:
 
 
 def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
-    """The dtype that values of a scalar type have; object where numpy has none."""
+    """The dtype of values of a scalar type; object if numpy has none."""
     type_ = plain_type(type_)
     if pa.types.is_decimal(type_):
         return Decimal
@@ -265,38 +265,38 @@ def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
 
 
 def check_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
-    """A dtype of numpy; lengths of text and bytes are dropped.
+    """Check and normalize a dtype; lengths of text and bytes are dropped.
 
     Raises:
-        ConfigError: it is no dtype.
+        ConfigError: ``dtype`` is not a dtype of a field.
     """
     if dtype is Decimal or (isinstance(dtype, str) and dtype == "Decimal"):
         return Decimal
     try:
-        if dtype is None:  # which numpy takes for float64
+        if dtype is None:  # numpy would return float64
             raise TypeError
         checked: np.dtype[Any] = np.dtype(dtype)
-    except (TypeError, ValueError, SyntaxError) as error:  # what numpy says of a text that is no dtype
-        raise ConfigError(f"a field has a dtype of numpy, or decimal.Decimal, not {dtype!r:.80}") from error
+    except (TypeError, ValueError, SyntaxError) as error:  # numpy raises these for invalid texts
+        raise ConfigError(f"the dtype of a field must be a dtype of numpy or decimal.Decimal, got {dtype!r:.80}") from error
     if checked.kind == "T":
         return np.dtype("U")
     if checked.kind in "US":
         return np.dtype(checked.kind)
     if checked.kind == "O" and isinstance(dtype, type) and dtype not in (object, np.object_, dict, list, tuple):
         raise ConfigError(
-            f"no field holds values of {dtype.__qualname__:.60}; times are of a dtype such as datetime64[us], structs and lists "
-            f"of dtype object"
+            f"{dtype.__qualname__:.60} is not a dtype of a field; use a dtype such as datetime64[us] for times, object for "
+            f"structs and lists"
         )
     if checked.kind == "V":
-        raise ConfigError(f"a field has one dtype, not {dtype!r:.80}; store each of its fields in a field of its own")
+        raise ConfigError(f"a field cannot have the structured dtype {dtype!r:.80}; store each of its fields in its own field")
     if checked.kind in "mM" and np.datetime_data(checked)[0] == "generic":
-        return np.dtype(f"{checked.kind}8[ns]")  # as Petastorm's np.datetime64 is meant
+        return np.dtype(f"{checked.kind}8[ns]")  # the meaning of np.datetime64 in Petastorm
     native: np.dtype[Any] = checked.newbyteorder("=")
     return native
 
 
 def dtype_name(dtype: FieldDtype) -> str:
-    """A name from which :func:`check_dtype` makes the same dtype."""
+    """The name of a dtype, for :func:`check_dtype`."""
     if dtype is Decimal:
         return "Decimal"
     dtype = numpy_dtype(dtype)
@@ -304,7 +304,7 @@ def dtype_name(dtype: FieldDtype) -> str:
 
 
 def numpy_dtype(dtype: FieldDtype) -> np.dtype[Any]:
-    """The dtype of arrays of such values: object for decimals."""
+    """The dtype of arrays of the values: object for decimals."""
     return dtype if isinstance(dtype, np.dtype) else np.dtype(object)
 
 
@@ -323,18 +323,18 @@ def describe_type(type_: pa.DataType) -> Any:
         return {"map": [describe_type(type_.key_type), describe_type(type_.item_type)]}
     name = name_of_arrow(type_)
     if name is None:
-        raise ConfigError(f"Parquet has no values of type {type_!s:.80}")
+        raise ConfigError(f"Parquet does not support type {type_!s:.80}")
     return name
 
 
 def type_described(content: Any, depth: int = 0) -> pa.DataType:
-    """The type that :func:`describe_type` wrote down.
+    """The type that :func:`describe_type` described.
 
     Raises:
-        ConfigError: there is no such type.
+        ConfigError: the type is unknown.
     """
     if depth > _MAX_DEPTH:
-        raise ConfigError(f"a type that is nested more than {_MAX_DEPTH} deep is not read")
+        raise ConfigError(f"a type is nested more than {_MAX_DEPTH} levels deep")
     if isinstance(content, str):
         return arrow_type_named(content)
     if isinstance(content, Mapping) and len(content) == 1:
@@ -345,4 +345,4 @@ def type_described(content: Any, depth: int = 0) -> pa.DataType:
             return pa.struct([pa.field(name, type_described(each, depth + 1)) for name, each in inner.items()])
         if kind == "map" and isinstance(inner, (list, tuple)) and len(inner) == 2:
             return pa.map_(type_described(inner[0], depth + 1), type_described(inner[1], depth + 1))
-    raise ConfigError(f"this is no type of a column: {content!r:.80}")
+    raise ConfigError(f"not a type of a column: {content!r:.80}")

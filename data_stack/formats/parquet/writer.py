@@ -1,9 +1,8 @@
-"""Writes Parquet datasets, from rows, columns or the samples of any iterator."""
+"""Writes Parquet datasets from rows, columns or the samples of an iterator."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -21,9 +20,9 @@ from data_stack.formats.parquet.indexes import index_metadata, make_indexes
 from data_stack.formats.parquet.metadata import INDEXES_KEY, ParquetManifest, is_petastorms, read_metadata, write_metadata
 from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY, petastorm_metadata
 from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.parquet.writer_cells import CellBatch, Cells, Partitions, column_values, plain_value
+from data_stack.formats.parquet.writer_cells import CellBatch, Cells, Partitions, column_values
 from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat, GrowingParquetFile
-from data_stack.formats.parquet.writer_inference import schema_of_columns, tells_nothing
+from data_stack.formats.parquet.writer_inference import schema_of_columns
 from data_stack.formats.parquet.writer_part import (
     PART_FILE,
     WriterPart,
@@ -39,12 +38,10 @@ from data_stack.util.suggestions import did_you_mean
 
 _LOCK: Final = "_data_stack.lock"
 _MEGABYTE: Final = 1 << 20
-#: Rows that are looked at for a schema at most.
-_MOST_UNSEEN: Final = 100
 
 
 class ParquetWriter:
-    """Writes a Parquet dataset: files of a size, with row groups of a size, and a manifest that lists them, last.
+    """Writes a Parquet dataset: files and row groups of a given size, and finally a manifest that lists the files.
 
     ::
 
@@ -53,40 +50,40 @@ class ParquetWriter:
             writer.append({"id": 0, "day": "2024-01-01", "image": image})
             writer.append_columns({"id": ids, "day": days, "image": images})
 
-    Each file is invisible until it is whole. A dataset has its manifest when it is complete. Opened again after an interruption,
-    the writer goes on behind the rows of all files that were complete: ``len(writer)`` says how many these are, and the caller
-    gives the rows from there on. So does one that is opened on a complete dataset, to append to it; until it is closed, readers
-    see the dataset as it was.
+    A file is invisible until it is complete, and a complete dataset has a manifest. A writer that is opened again after an
+    interruption resumes after the rows of all complete files: ``len(writer)`` is their number, and the caller appends the rows
+    from there on. A writer that is opened on a complete dataset appends to it; until it is closed, readers see the dataset
+    unchanged.
 
-    Threads and processes do not share a writer, and no two write one dataset at the same time. Where a store cannot list and
-    remove (and among the resources that ``preprocess()`` gets, whose steps are resumed as a whole), nothing is resumed.
+    Threads and processes do not share a writer, and a dataset has at most one writer at a time. Nothing is resumed in a store
+    that cannot list and delete, nor among the resources of ``preprocess()``, whose steps are repeated as a whole.
 
     Args:
         target: a folder, a storage connector or the URL of one (``"s3://bucket/frames"``), or the PreparedResources that
             ``preprocess()`` gets.
-        schema: of the rows; None to take that of the dataset, or to see it from the first columns, or the first rows (so many, up
-            to 100, that each field has a value): integers become int64, floats float64, arrays arrays of their dtype and number
-            of dimensions (in columns: of their shape), images of Pillow PNG, dicts structs; all are nullable.
+        schema: of the rows; None to use the schema of the dataset, or to infer it from the first row or the first columns:
+            integers become int64, floats float64, arrays arrays of their dtype and number of dimensions (in columns: of their
+            shape), images of Pillow PNG, dicts structs; all fields are nullable. Each field needs a value there.
         prefix: folder below ``target``.
-        row_group_mb: size of a row group in MiB, before compression, which is what it takes of a reader's memory: small ones
-            suit random access.
-        row_group_rows: rows of a row group at most.
-        file_mb: size of a file in MiB, about; a file ends with a row group.
-        rows_per_file: rows of a file at most.
+        row_group_mb: size of a row group in MiB before compression, which is its size in a reader's memory; small row groups suit
+            random access.
+        row_group_rows: maximum rows per row group.
+        file_mb: approximate size of a file in MiB; a file ends with a row group.
+        rows_per_file: maximum rows per file.
         partition_by: columns that become folders (``day=2024-01-01``) instead of columns of the files.
-        most_open_partitions: files that are open at once; beyond that the one that was not written to for longest is completed.
-        compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``"none"``. Cells that are compressed
-            themselves, such as images, are stored as they are.
-        indexes: row-group indexes to build in the end, such as ``SingleFieldIndex("vehicle", "vehicle")``.
-        petastorm: whether Petastorm, too, shall be able to read it (``make_reader``): its metadata is written as well.
-        resume: continue the dataset in the folder; False to refuse a folder with a dataset.
-        overwrite: remove the dataset that is there first.
+        most_open_partitions: maximum number of open files; beyond it, the least recently written file is completed.
+        compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``"none"``. Compressed cells such as images
+            are not compressed again.
+        indexes: row-group indexes to build at the end, such as ``SingleFieldIndex("vehicle", "vehicle")``.
+        petastorm: also write the metadata that Petastorm's ``make_reader`` needs.
+        resume: continue the dataset in the folder; False to raise if the folder has one.
+        overwrite: remove an existing dataset first.
 
     Raises:
-        ConfigError: an argument is wrong; or the folder has a dataset of another schema or another writer.
-        StorageConflictError: another writer is at work there.
-        DatasetFileCorruptError: what an earlier writer left is damaged.
-        StorageError: it cannot be written.
+        ConfigError: an argument is invalid; or the folder has a dataset with another schema or of another writer.
+        StorageConflictError: another writer is open.
+        DatasetFileCorruptError: files of an earlier writer are damaged.
+        StorageError: the dataset cannot be written.
     """
 
     def __init__(
@@ -108,12 +105,12 @@ class ParquetWriter:
         overwrite: bool = False,
     ) -> None:
         if schema is not None and not isinstance(schema, Schema):
-            raise ConfigError(f"a schema is a Schema, not {schema!r:.80}")
+            raise ConfigError(f"schema must be a Schema, got {schema!r:.80}")
         if isinstance(partition_by, str):
-            raise ConfigError(f"partition_by is a list of columns, such as [{partition_by!r}]")
+            raise ConfigError(f"partition_by must be a list of columns, such as [{partition_by!r}]")
         if compression not in COMPRESSIONS:
             known, near = ", ".join(COMPRESSIONS), did_you_mean(compression, COMPRESSIONS)
-            raise ConfigError(f"there is no compression {compression!r:.40}{near}; there are: {known}")
+            raise ConfigError(f"unknown compression {compression!r:.40}{near}; known: {known}")
         self._format = FileFormat(
             int(_at_least("row_group_mb", row_group_mb, 0) * _MEGABYTE) or 1,
             None if row_group_rows is None else int(_at_least("row_group_rows", row_group_rows, 1)),
@@ -129,30 +126,27 @@ class ParquetWriter:
         self._pid, self._state = os.getpid(), ""
         self._schema, self._asked_partition_by = schema, None if partition_by is None else tuple(partition_by)
         self._part: WriterPart | None = None
-        self._unseen: list[dict[str, Any]] = []  # rows before the schema is known
         self._stack = contextlib.ExitStack()
         with self._stack:
             lease = self._stack.enter_context(self._folder.lease(_LOCK))
             if not lease.acquire():
                 raise StorageConflictError(
-                    f"another writer has the Parquet dataset {self._name!r} open. Wait until it is closed, or write to another "
+                    f"another writer has opened the Parquet dataset {self._name!r}. Wait until it is closed, or write to another "
                     f"folder"
                 )
-            self._take_up(resume, overwrite)
+            self._resume_from(resume, overwrite)
             if self._schema is not None:
                 self._prepare(self._schema)
             self._stack = self._stack.pop_all()
 
-    # ------------------------------------------------------------------ what there is
-
     def __len__(self) -> int:
-        """Number of rows, those included that are not durable yet. Of a writer that was just opened: those that are."""
+        """Number of rows, including rows that are not durable yet; all rows of a newly opened writer are durable."""
         begun = 0 if self._part is None else self._part.n_rows + self._cells.n_rows
-        return self._n_before + begun + len(self._unseen)
+        return self._n_before + begun
 
     @property
     def schema(self) -> Schema | None:
-        """Of the rows; None while it is not known."""
+        """The schema of the rows; None until it is known."""
         return self._schema
 
     def __repr__(self) -> str:
@@ -163,58 +157,43 @@ class ParquetWriter:
     def append(self, row: Mapping[str, Any]) -> int:
         """Append a row: a value for each field, None for null. Nullable fields may be left out.
 
-        Values are Python's or numpy's, tensors, or images of Pillow. They may be changed afterwards.
+        Values may be objects of Python or numpy, tensors, or images of Pillow. The caller may change them afterwards.
 
         Returns:
-            Its position.
+            The position of the row.
 
         Raises:
-            ConfigError: a value does not fit its field, or a field is missing or unknown. Nothing of the row was appended.
-            StorageError: there is no room, for instance; the writer is unusable then.
+            ConfigError: a value does not fit its field, or a field is missing or unknown. The row was not appended.
+            StorageError: writing failed, for example on a full disk; the writer cannot be used any more.
         """
         self._check_usable()
         number = len(self)
         if self._part is None:
             if not isinstance(row, Mapping):
                 raise ConfigError(f"row {number} of {self._name!r} is a {type(row).__name__}, not a dict of its fields")
-            values = {name: value if hasattr(value, "mode") else plain_value(value) for name, value in row.items()}
-            unseen = [*self._unseen, copy.deepcopy(values)]
-            columns = _columns_of(unseen)
-            is_told = len(unseen) == _MOST_UNSEEN or not any(map(tells_nothing, columns.values()))
-            if is_told:
-                self._prepare(schema_of_columns(self._short_name, columns))
-            self._unseen = unseen
-            if is_told:
-                self._append_unseen()
-            return number
+            self._prepare(schema_of_columns(self._short_name, {name: [value] for name, value in row.items()}))
         self._cells.append(row, number)
         if self._cells.is_full:
             self._spread(self._cells.take())
         return number
-
-    def _append_unseen(self) -> None:
-        """Append the rows that waited for a schema."""
-        rows, self._unseen = self._unseen, []
-        for row in rows:
-            self.append(row)
 
     def append_columns(self, columns: Mapping[str, Any], *, encoded: Collection[str] = ()) -> None:
         """Append many rows, given as columns: arrays of shape ``(n, ...)``, lists of n values, or a DataFrame of pandas.
 
         Args:
             columns: values by name; nullable fields may be left out.
-            encoded: fields of which the cells are given instead of the values, such as the bytes of image files; what they show
-                is not looked at.
+            encoded: names of columns with encoded cells instead of values, such as the bytes of image files; they are not
+                decoded.
 
         Raises:
-            ConfigError: as for :meth:`append`, or the columns differ in their length. ``len(writer)`` says how far it got.
+            ConfigError: as for :meth:`append`, or the columns differ in length. ``len(writer)`` counts the appended rows.
             StorageError: as for :meth:`append`.
         """
         self._check_usable()
         self._flush_rows()
         if self._part is None:
             if not hasattr(columns, "keys"):
-                raise ConfigError(f"columns are given as a dict, or a DataFrame, not as {type(columns).__name__}")
+                raise ConfigError(f"columns must be a dict or a DataFrame, got {type(columns).__name__}")
             values = {name: column_values(columns[name]) for name in list(columns.keys())}
             self._prepare(schema_of_columns(self._short_name, values))
         n_rows, step, arrays = self._cells.steps(columns, encoded)
@@ -222,18 +201,17 @@ class ParquetWriter:
             self._spread(self._cells.encode_columns(arrays, start, min(n_rows, start + step), len(self), encoded))
 
     def append_arrow(self, table: pa.Table | pa.RecordBatch) -> None:
-        """Append rows whose cells are encoded already, as another dataset of the same schema has them; nothing is decoded.
+        """Append rows with encoded cells, such as those of another dataset with the same schema; nothing is decoded.
 
         Args:
-            table: columns by name, partition columns included, of the types that the schema stores, or of such as become these
-                without a loss.
+            table: columns by name, partition columns included, of the stored types, or of types that can be cast without loss.
 
         Raises:
             ConfigError, StorageError: as for :meth:`append_columns`.
         """
         self._flush_rows()
         if self._part is None:
-            raise ConfigError("the schema of encoded cells cannot be seen from them: give the writer one")
+            raise ConfigError("encoded cells do not determine a schema: pass schema=")
         table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         columns = dict(zip(table.column_names, table.columns, strict=True))
         self.append_columns(columns, encoded=columns)
@@ -241,13 +219,12 @@ class ParquetWriter:
     def write(
         self, iterator: DatasetIteratorIF | Indexable, *, names: Sequence[str] | None = None, progress: bool | None = None
     ) -> int:
-        """Write the samples of an iterator, from ``len(writer)`` on: what an earlier run has written is not written again.
+        """Write the samples of an iterator from ``len(writer)`` on: samples of an earlier run are not written again.
 
         Args:
-            iterator: dicts, or tuples with ``names``; bare samples are tuples of one. Anything with ``len()`` and
-                ``[i]`` will do, such as a list.
-            names: of the fields of tuples, by position.
-            progress: show a bar; None to show it on a terminal and in a notebook.
+            iterator: dicts, or tuples with ``names``; bare samples are tuples of one. A sequence such as a list is allowed.
+            names: names of the fields of tuples, by position.
+            progress: show a progress bar; None to show it on a terminal and in a notebook.
 
         Returns:
             Number of rows in the dataset.
@@ -260,7 +237,7 @@ class ParquetWriter:
         iterator = as_iterator(iterator)
         n_samples, start = len(iterator), len(self)
         if start > n_samples:
-            raise ConfigError(f"{self!r} is longer than the {n_samples} samples to write: it holds something else")
+            raise ConfigError(f"{self!r} has more rows than the {n_samples} samples to write: it holds another dataset")
         if start == n_samples:
             return start
         size = samples_at_once(by_name(iterator[start], names))
@@ -269,7 +246,7 @@ class ParquetWriter:
         return len(self)
 
     def checkpoint(self) -> None:
-        """Complete the files that are open: the rows so far are durable, and the next writer goes on behind them.
+        """Complete the open files: the rows so far become durable, and the next writer resumes after them.
 
         Raises:
             StorageError: as for :meth:`append`.
@@ -281,11 +258,11 @@ class ParquetWriter:
                 self._part.complete(is_noted=True)
 
     def close(self) -> None:
-        """Complete the dataset: all files, and the manifest last. Closing again does nothing.
+        """Complete the dataset: all files, then the manifest. Closing again does nothing.
 
         Raises:
-            ConfigError: there is neither a schema nor a row that tells one.
-            StorageError: it could not be written. Complete files stay, and the next writer resumes behind them.
+            ConfigError: the writer has neither a schema nor rows.
+            StorageError: writing failed. Complete files stay, and the next writer resumes after them.
         """
         if self._state == "closed":
             return
@@ -293,7 +270,7 @@ class ParquetWriter:
             self._check_usable()
             self._flush_rows()
             if self._part is None:
-                raise ConfigError(f"{self._name!r} got no rows, and so no schema: give the writer one")
+                raise ConfigError(f"{self._name!r} has neither rows nor a schema: pass schema=")
             self._finish(self._part)
         except BaseException:
             self.abandon()
@@ -301,7 +278,7 @@ class ParquetWriter:
         self._leave("closed")
 
     def abandon(self) -> None:
-        """Discard what is not durable; the next writer resumes behind the rest."""
+        """Discard rows that are not durable; the next writer resumes after the others."""
         if self._state in ("closed", "abandoned"):
             return
         try:
@@ -318,29 +295,29 @@ class ParquetWriter:
             if self._state != "abandoned":
                 self.close()
         else:
-            with contextlib.suppress(Exception):  # what goes wrong already is what the caller shall see
+            with contextlib.suppress(Exception):  # the caller must see the original error
                 self.abandon()
 
     # ------------------------------------------------------------------ resuming
 
-    def _take_up(self, resume: bool, overwrite: bool) -> None:
-        """Read the manifest and the notes in the folder, and continue from them."""
+    def _resume_from(self, resume: bool, overwrite: bool) -> None:
+        """Read the manifest and the notes in the folder, and continue from there."""
         if overwrite:
             remove_dataset(self._folder)
         self._manifest, noted = ParquetManifest.read(self._folder), read_progress(self._folder)
         if self._manifest is not None and not self._folder.can_delete:
-            raise ConfigError(f"{self._name!r} holds a Parquet dataset; nothing can be appended to it in this store")
+            raise ConfigError(f"{self._name!r} holds a Parquet dataset; this store does not support appending")
         for there in (self._manifest, noted):
             if there is None:
                 continue
             if not resume:
-                what = "a Parquet dataset" if there is self._manifest else "what an interrupted writer has left"
-                raise ConfigError(f"there is {what} in {self._name!r}: choose another folder, resume=True, or overwrite=True")
+                what = "a Parquet dataset" if there is self._manifest else "files of an interrupted writer"
+                raise ConfigError(f"{self._name!r} has {what}: choose another folder, or pass resume=True or overwrite=True")
             check_same(self._folder, there, self._schema, self._asked_partition_by)
             self._schema, self._asked_partition_by = there.schema, there.partition_by
         self._before = self._manifest.files if self._manifest is not None else ()
         listed = {file.name for file in self._before}
-        # a writer that died when all was done has noted what the manifest lists
+        # a writer that died at the very end has noted files that the manifest lists
         self._noted = tuple(file for file in (noted.files if noted is not None else ()) if file.name not in listed)
         numbers = [int(match[1]) + 1 for file in self._before if (match := PART_FILE.fullmatch(file.name))]
         self._n_parts = max([there.n_parts for there in (self._manifest, noted) if there is not None] + numbers, default=0)
@@ -348,11 +325,11 @@ class ParquetWriter:
         clear_left_over(self._folder, (*self._before, *self._noted), was_begun=noted is not None)
 
     def _prepare(self, schema: Schema) -> None:
-        """Begin to write, now that the schema is known."""
+        """Prepare to write rows of a schema."""
         partition_by = self._asked_partition_by or ()
         partitions = Partitions(schema, partition_by)
         if self._petastorm:
-            petastorm_metadata(schema, ())  # refuses what Petastorm does not know before anything is written
+            petastorm_metadata(schema, ())  # raises for fields that Petastorm lacks, before anything is written
         for index in self._indexes:
             schema[index.field]
         self._cells = Cells(schema, partitions, self._name, self._format.file_rows)
@@ -369,9 +346,6 @@ class ParquetWriter:
     # ------------------------------------------------------------------ rows into files
 
     def _flush_rows(self) -> None:
-        if self._unseen:
-            self._prepare(schema_of_columns(self._short_name, _columns_of(self._unseen)))
-            self._append_unseen()
         if self._part is not None and self._cells.n_rows:
             self._spread(self._cells.take())
 
@@ -385,16 +359,16 @@ class ParquetWriter:
         try:
             yield
         except BaseException as error:
-            self._state = f"broken by an error ({error!s:.200}); open the dataset anew: it goes on behind its last complete file"
+            self._state = f"broken by an error ({error!s:.200}); open a new writer, which resumes after the last complete file"
             raise
 
     # ------------------------------------------------------------------ the end
 
     def _finish(self, part: WriterPart) -> None:
-        """Complete all files, and write what lies beside them, the manifest last."""
+        """Complete all files, and write the metadata files, the manifest last."""
         with self._broken_by_errors():
             if not (self._before or part.noted.files or part.has_files or part.noted.partition_by):
-                part.begin_file()  # without a file, no tool would see the columns
+                part.begin_file()  # other tools need a file to see the columns
             part.complete(is_noted=True)
         noted = part.noted
         if self._manifest is None or noted.files or self._indexes or self._petastorm:
@@ -405,7 +379,7 @@ class ParquetWriter:
     def _write_metadata(self, schema: Schema, manifest: ParquetManifest) -> None:
         before = read_metadata(self._folder) if self._folder.can_delete else None
         metadata = {**(before.metadata if before is not None else {}), **schema.metadata()}
-        metadata.pop(INDEXES_KEY, None)  # they are of other row groups
+        metadata.pop(INDEXES_KEY, None)  # they are out of date
         if self._petastorm or any(map(is_petastorms, metadata)):
             metadata = {key: value for key, value in metadata.items() if not is_petastorms(key)}
             metadata |= petastorm_metadata(schema, manifest.files)
@@ -418,21 +392,16 @@ class ParquetWriter:
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:
-            raise ConfigError(f"the writer of {self._name!r} is of another process, which this one was forked from")
+            raise ConfigError(f"the writer of {self._name!r} belongs to the parent process")
         if self._state:
-            raise ConfigError(f"nothing can be appended to {self._name!r}: its writer is {self._state}")
+            raise ConfigError(f"cannot append to {self._name!r}: its writer is {self._state}")
 
     def _leave(self, state: str) -> None:
         self._state = state
         self._stack.close()
 
 
-def _columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
-
-
 def _at_least(name: str, value: Any, least: float) -> float:
     if not isinstance(value, (int, float, np.number)) or not value >= least or value <= 0:
-        raise ConfigError(f"{name} is a number of at least {least or 'more than 0'}, not {value!r:.40}")
+        raise ConfigError(f"{name} must be a number {f'of at least {least}' if least else 'above 0'}, got {value!r:.40}")
     return float(value)

@@ -1,4 +1,4 @@
-"""Encodes rows and columns as cells, and refuses values that do not fit the schema."""
+"""Encodes rows and columns as cells of the schema."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacking import as_array
 
-#: Rows are turned into a batch when so many of them, or so many bytes, have come.
+#: Rows become a batch at this number of rows or bytes.
 _MOST_ROWS: Final = 4096
 _MOST_BYTES: Final = 8 << 20
-#: Columns are encoded in steps of about so many bytes.
+#: Approximate bytes per step when columns are encoded.
 _STEP_BYTES: Final = 32 << 20
 
 CellBatch = tuple[pa.RecordBatch, "list[str] | None"]
-"""Cells of rows, and the folder of each row; None where all lie in one without partitions."""
+"""Cells of rows, and the folder of each row; None without partitions."""
 
 
 class Cells:
-    """Rows that are encoded and wait to be written.
+    """Encoded rows that wait to be written.
 
     Args:
         schema: of the rows.
-        partitions: which of its columns are folders.
+        partitions: the columns that become folders.
         name: of the dataset, for messages.
-        most_rows: that wait at most; None: as many as suit.
+        most_rows: maximum number of waiting rows; None for a default.
 
     Attributes:
-        n_rows: that wait.
+        n_rows: number of waiting rows.
     """
 
     def __init__(self, schema: Schema, partitions: Partitions, name: str, most_rows: int | None = None) -> None:
@@ -56,7 +56,7 @@ class Cells:
 
     @property
     def is_full(self) -> bool:
-        """Whether enough rows wait to be taken."""
+        """Whether enough rows are waiting."""
         return self.n_rows >= self._most_rows or self._n_bytes >= _MOST_BYTES
 
     def append(self, row: Mapping[str, Any], number: int) -> None:
@@ -64,14 +64,14 @@ class Cells:
 
         Args:
             row: values by name; nullable ones may be left out.
-            number: of the row in the dataset.
+            number: position of the row in the dataset.
 
         Raises:
-            ConfigError: a value does not fit its field, or a field is missing or unknown. Nothing of the row was taken.
+            ConfigError: a value does not fit its field, or a field is missing or unknown. The row was not added.
         """
         what = f"row {number} of {self._name!r}"
         if not isinstance(row, Mapping):
-            raise ConfigError(f"{what} is a {type(row).__name__}, not a dict of its fields. {number} rows are appended")
+            raise ConfigError(f"{what} is a {type(row).__name__}, not a dict of its fields. {number} rows were appended")
         self._check_names(list(row), what)
         batch, folders = self.encode_columns({name: [plain_value(value)] for name, value in row.items()}, 0, 1, number)
         self._waiting.append(batch)
@@ -80,7 +80,7 @@ class Cells:
         self.n_rows += 1
 
     def take(self) -> CellBatch:
-        """All rows that wait; none wait afterwards."""
+        """Remove and return all waiting rows."""
         (batch,) = pa.Table.from_batches(self._waiting, self.arrow_schema).combine_chunks().to_batches()
         folders = self._folders if self._partitions else None
         self._waiting, self._folders, self._n_bytes, self.n_rows = [], [], 0, 0
@@ -89,29 +89,29 @@ class Cells:
     # ------------------------------------------------------------------ columns
 
     def steps(self, columns: Mapping[str, Any], encoded: Collection[str]) -> tuple[int, int, dict[str, Any]]:
-        """How many rows columns have, how many of them to encode at a time, and the columns as arrays and lists.
+        """The number of rows, how many to encode at a time, and the columns as arrays and lists.
 
         Args:
             columns: by name.
-            encoded: those that hold cells, which stay as they are.
+            encoded: names of columns that hold encoded cells.
 
         Raises:
             ConfigError: a column is missing, unknown, or of another length.
         """
         if not hasattr(columns, "keys"):
-            raise ConfigError(f"columns are given as a dict, or a DataFrame, not as {type(columns).__name__}")
+            raise ConfigError(f"columns must be a dict or a DataFrame, got {type(columns).__name__}")
         given = list(columns.keys())
-        self._check_names(given, f"what is given to {self._name!r}")
+        self._check_names(given, f"the columns for {self._name!r}")
         arrays, lengths = {}, {}
         for name in given:
             arrays[name] = values = columns[name] if name in encoded else column_values(columns[name])
             if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
                 raise ConfigError(
-                    f"field {name!r} of {self._name!r} takes an array of shape (n, ...) or a list of n values, not {values!r:.80}"
+                    f"field {name!r} of {self._name!r} takes an array of shape (n, ...) or a list of n values, got {values!r:.80}"
                 )
             lengths[name] = len(values)
         if len(set(lengths.values())) > 1:
-            raise ConfigError(f"the columns for {self._name!r} differ in their length: {lengths}. Nothing was appended")
+            raise ConfigError(f"the columns for {self._name!r} differ in length: {lengths}. Nothing was appended")
         n_rows = next(iter(lengths.values()), 0)
         n_bytes = sum(getattr(values, "nbytes", 64 * n_rows) for values in arrays.values())
         return n_rows, max(1, min(1 << 17, _STEP_BYTES * n_rows // max(n_bytes, 1))), arrays
@@ -119,14 +119,14 @@ class Cells:
     def encode_columns(
         self, columns: Mapping[str, Any], start: int, stop: int, number: int, encoded: Collection[str] = ()
     ) -> CellBatch:
-        """The cells of some rows of columns.
+        """Encode some rows of columns.
 
         Args:
-            columns: arrays and lists as :meth:`steps` gives them.
-            start: the first row of them.
-            stop: behind the last one.
-            number: in the dataset, of the row at ``start``.
-            encoded: fields of which there are cells instead of values.
+            columns: arrays and lists as :meth:`steps` returns them.
+            start: the first row.
+            stop: the end of the rows.
+            number: position of the row ``start`` in the dataset.
+            encoded: names of columns that hold encoded cells.
 
         Raises:
             ConfigError: a value does not fit its field.
@@ -152,7 +152,7 @@ class Cells:
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema), folders
 
     def _folders_of(self, columns: Sequence[Sequence[Any]], number: int) -> list[str] | None:
-        """The folder of each row, by the values of the columns that are folders; None without such."""
+        """The folder of each row; None without partitions."""
         if not self._partitions:
             return None
         folders = []
@@ -168,7 +168,7 @@ class Cells:
     def _refuse(self, name: str, row: int | None, error: Exception, n_rows: int) -> NoReturn:
         where = f"field {name!r}" + ("" if row is None else f", row {row},")
         raise ConfigError(
-            f"{where} of {self._name!r} does not hold that value: {error!s:.400}. {n_rows} rows are appended"
+            f"{where} of {self._name!r} cannot hold this value: {error!s:.400}. {n_rows} rows were appended"
         ) from error
 
     def _check_names(self, given: Sequence[Any], what: str) -> None:
@@ -176,7 +176,7 @@ class Cells:
         missing = [field.name for field in self._schema if field.name not in given and not field.nullable]
         if unknown:
             raise ConfigError(
-                f"{what} has {', '.join(map(repr, unknown))}, which is no field"
+                f"unknown field {', '.join(map(repr, unknown))} in {what}"
                 f"{did_you_mean(unknown[0], self._names)}; the schema has: {', '.join(sorted(self._names))}"
             )
         if missing:
@@ -197,19 +197,19 @@ def _encode_column(field: Field, type_: pa.DataType, values: Any, are_cells: boo
     if cells.type != type_:
         cells = cells.cast(type_)
     if are_cells and cells.null_count and not field.nullable:
-        raise ValueError("a cell is null, and the field is not nullable")
+        raise ValueError("a cell is null, but the field is not nullable")
     return cells
 
 
 def plain_value(value: Any) -> Any:
-    """Tensors, images and arrays of no dimension as the array, number or text that they are."""
+    """Tensors and images as arrays, arrays without dimensions as scalars; other values unchanged."""
     if isinstance(value, np.ndarray):
         return value[()] if value.ndim == 0 else value
     if isinstance(value, np.generic) or not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
         return value
     try:
         array = as_array(value)
-    except (TypeError, RuntimeError):  # a tensor that numpy lacks, which is refused where its field is known
+    except (TypeError, RuntimeError):  # a tensor without a numpy dtype; refused where its field is known
         return value
     return array[()] if array.ndim == 0 else array
 
@@ -232,21 +232,21 @@ def column_values(values: Any) -> Any:
     return [plain_value(value) for value in values]
 
 
-#: Written as they are; other characters of ASCII as %XX, as Hive, Spark and pyarrow all read them. Spark reads letters of other
-#: scripts only as they are, pyarrow both ways.
+#: Written unchanged; other ASCII characters as %XX, which Hive, Spark and pyarrow read. Spark reads letters of other scripts only
+#: unchanged, pyarrow both ways.
 _PLAIN: Final = frozenset(string.ascii_letters + string.digits + "_.-~+,@")
 _MOST_SEGMENT_BYTES: Final = 200
 
 
 class Partitions:
-    """Folders such as ``day=2024-01-01/vehicle=7``, in Hive's manner.
+    """Names folders as Hive does, ``day=2024-01-01/vehicle=7``.
 
     Args:
         schema: of the rows.
-        names: the columns, outermost folder first; none for a dataset without partitions.
+        names: the columns, outermost folder first; empty for a dataset without partitions.
 
     Raises:
-        ConfigError: a column is not in the schema, is of a dtype that no folder is named after, or none is left for the files.
+        ConfigError: a column is not in the schema, has a dtype that cannot name folders, or no column is left for the files.
     """
 
     def __init__(self, schema: Schema, names: Sequence[str]) -> None:
@@ -254,7 +254,7 @@ class Partitions:
         if len({field.name for field in self.fields}) != len(self.fields):
             raise ConfigError(f"partition_by names a column twice: {', '.join(map(repr, names))}")
         if self.fields and len(self.fields) == len(schema):
-            raise ConfigError("a dataset cannot be partitioned by all of its columns: none would be left for the files")
+            raise ConfigError("a dataset cannot be partitioned by all of its columns: the files would have no columns")
         for field in self.fields:
             is_named = field.dtype is Decimal or (
                 isinstance(field.dtype, np.dtype) and (field.dtype.kind in "biuU" or field.dtype == np.dtype("datetime64[D]"))
@@ -269,7 +269,7 @@ class Partitions:
         return len(self.fields)
 
     def folder(self, values: Sequence[Any]) -> str:
-        """The folder of a row, by its values of the columns; ``""`` without partitions.
+        """The folder of a row; ``""`` without partitions.
 
         Raises:
             CellValueError: a value does not fit its field, or cannot name a folder; its ``row`` is the number of the field.
@@ -287,17 +287,17 @@ class Partitions:
 def _segment(field: Field, value: Any) -> str:
     if value is None:
         if not field.nullable:
-            raise ValueError("the value is null, and the field is not nullable")
+            raise ValueError("the value is null, but the field is not nullable")
         text = NULL_PARTITION
     else:
         cell = field.cells.encode(field, value)
         plain = str(cell).lower() if isinstance(cell, (bool, np.bool_)) else str(cell)
         if plain in ("", NULL_PARTITION):
-            raise ValueError(f"{plain!r} cannot be the name of a partition's folder, where it means null")
+            raise ValueError(f"{plain!r} cannot name a partition's folder: it would mean null")
         text = _quote(plain)
     segment = f"{_quote(field.name)}={text}"
     if len(segment.encode()) > _MOST_SEGMENT_BYTES:
-        raise ValueError(f"{segment[:60]!r}… is too long for the name of a partition's folder")
+        raise ValueError(f"{segment[:60]!r}… is too long to name a partition's folder")
     return segment
 
 

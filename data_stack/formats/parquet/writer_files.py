@@ -1,4 +1,4 @@
-"""One Parquet file while it is written: row groups of a size, published whole."""
+"""Writes one Parquet file with row groups of a given size."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class FileFormat:
     """How the files of a dataset are written.
 
     Attributes:
-        row_group_bytes: of each row group, before compression.
-        row_group_rows: rows of each row group at most; None: as many as have that size.
-        compression: of :data:`COMPRESSIONS`.
-        file_bytes: of each file, about.
-        file_rows: rows of each file at most; None for no such limit.
-        most_open: files that are open at once.
+        row_group_bytes: bytes per row group, before compression.
+        row_group_rows: maximum rows per row group; None: no limit.
+        compression: one of :data:`COMPRESSIONS`.
+        file_bytes: approximate bytes per file.
+        file_rows: maximum rows per file; None: no limit.
+        most_open: maximum number of open files.
     """
 
     row_group_bytes: int
@@ -41,12 +41,12 @@ class FileFormat:
     most_open: int
 
     def is_full(self, n_bytes: int, n_rows: int) -> bool:
-        """Whether a file with so many bytes and rows is complete."""
+        """Whether a file with ``n_bytes`` and ``n_rows`` is complete."""
         return n_bytes >= self.file_bytes or (self.file_rows is not None and n_rows >= self.file_rows)
 
 
 def _leaves(schema: pa.Schema) -> list[tuple[str, str]]:
-    """The columns as Parquet counts them, with their physical types; of bytes without a meaning, ``BYTE_ARRAY_FILE``."""
+    """The Parquet columns with their physical types; ``BYTE_ARRAY_FILE`` for bytes without a logical type."""
     sink = pa.BufferOutputStream()
     pq.write_metadata(schema.remove_metadata(), sink)
     parquet = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
@@ -59,23 +59,23 @@ def _leaves(schema: pa.Schema) -> list[tuple[str, str]]:
 
 
 class GrowingParquetFile:
-    """A file that row groups are written into, as soon as enough rows are there. Nothing of it is visible before it is published.
+    """A file that grows by row groups. It is not visible before it is published.
 
     Args:
         folder: of the dataset.
-        name: of the file, with its folders.
+        name: name of the file, with its folders.
         schema: of the file.
-        file_format: how it is written.
-        precompressed: columns whose cells are compressed already.
+        file_format: how to write it.
+        precompressed: columns whose cells are already compressed.
 
     Attributes:
-        n_rows: that were added.
-        pending_bytes: of rows in memory.
-        n_bytes: that were written.
+        n_rows: number of rows that were added.
+        pending_bytes: bytes of rows in memory.
+        n_bytes: bytes that were written.
 
     Raises:
-        ConfigError: the folder can have no such names.
-        StorageError: it cannot be written.
+        ConfigError: the store does not allow this name.
+        StorageError: the file cannot be written.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class GrowingParquetFile:
             self._file = self._opened.__enter__()
         except MalformedIdentifierError as error:
             raise ConfigError(
-                f"{folder.full_name(name)!r} cannot be stored: {error}. A folder of this machine takes values of partitions with "
-                f"any characters, a store does not"
+                f"{folder.full_name(name)!r} cannot be stored: {error}. Local folders allow any characters in values of "
+                f"partitions, stores do not"
             ) from error
         self._sink = _Sink(self._file)
         try:
@@ -109,7 +109,7 @@ class GrowingParquetFile:
                 compression={
                     leaf: "none" if leaf.partition(".")[0] in precompressed else file_format.compression for leaf, _ in leaves
                 },
-                # Worth it for words and small numbers; floats and files hardly ever occur twice.
+                # Pays for words and small numbers; floats and files rarely repeat.
                 use_dictionary=[leaf for leaf, kind in leaves if kind not in ("BYTE_ARRAY_FILE", "FLOAT", "DOUBLE")],
                 write_page_checksum=True,
             )
@@ -119,14 +119,14 @@ class GrowingParquetFile:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes that were written."""
+        """Number of bytes that were written."""
         return self._sink.size
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows, and write the row groups that are complete by them.
+        """Add rows, and write row groups that are complete.
 
         Raises:
-            StorageError: they cannot be written.
+            StorageError: the rows cannot be written.
         """
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
@@ -141,16 +141,16 @@ class GrowingParquetFile:
             self._write(self._pending_rows)
 
     def finish(self) -> None:
-        """Write all that there is, and the footer. Nothing can be added afterwards."""
+        """Write all pending rows and the footer. No rows can be added afterwards."""
         self.write_pending()
         self._sink.end = b""
         self._writer.close()
 
     def publish(self) -> ParquetFileRecord:
-        """Make the finished file visible, whole and durable.
+        """Make the finished file visible and durable.
 
         Raises:
-            StorageError: it could not be stored; nothing is visible.
+            StorageError: the file could not be stored; it is not visible.
         """
         opened, self._opened = self._opened, None
         if opened is not None:
@@ -159,21 +159,21 @@ class GrowingParquetFile:
         return ParquetFileRecord.of(self.name, size, footer_facts(footer[:-8], size), hashlib.sha256(footer).hexdigest())
 
     def discard(self, error: BaseException | None = None) -> None:
-        """Throw away what was written."""
+        """Discard the file."""
         opened, self._opened, self._sink.is_broken = self._opened, None, True
-        self._writer.is_open = False  # or pyarrow would close it once more when it is collected, and complain
+        self._writer.is_open = False  # else pyarrow would close it again when it is collected, and warn
         if opened is not None:
-            error = error or DataStackError("given up")
+            error = error or DataStackError("discarded")
             try:
                 opened.__exit__(type(error), error, error.__traceback__)
             except BaseException as raised:
-                if raised is not error and not isinstance(raised, OSError):  # what is buffered may not fit on the disk
+                if raised is not error and not isinstance(raised, OSError):  # the disk may have no room for buffered bytes
                     raise
 
     # ------------------------------------------------------------------ row groups
 
     def _complete_rows(self) -> int:
-        """How many of the pending rows fill a row group; 0 if they do not."""
+        """The number of pending rows that fill a row group; 0 if they do not."""
         if not self._pending_rows:
             return 0
         n_rows = max(1, self._format.row_group_bytes * self._pending_rows // max(1, self.pending_bytes))
@@ -190,10 +190,10 @@ class GrowingParquetFile:
 
 
 class _Sink(io.RawIOBase):
-    """What pyarrow writes into. Once it is broken it takes nothing: pyarrow finishes what it holds when it is thrown away.
+    """The stream that pyarrow writes to. When broken, it ignores writes: pyarrow writes its buffers when it is collected.
 
     Attributes:
-        end: what is written from the time on that this is set; None until then.
+        end: set to ``b""`` to record what is written from then on.
     """
 
     def __init__(self, file: Any) -> None:
@@ -204,7 +204,7 @@ class _Sink(io.RawIOBase):
 
     @property
     def footer(self) -> bytes:
-        """From the beginning of the footer to the end: its length stands before the last four bytes."""
+        """The bytes from the start of the footer to the end of the file."""
         end = self.end or b""
         return end[-8 - int.from_bytes(end[-8:-4], "little") :]
 

@@ -1,7 +1,7 @@
-"""The files that rows go into, and the notes of the complete ones, from which a writer resumes after an interruption.
+"""Distributes rows to files, and notes complete files, from which a writer resumes after an interruption.
 
-The notes are a manifest of their own, in ``_data_stack_progress``: of the files that this writer, and interrupted ones before
-it, have completed. What it lists is durable; other files of theirs are removed by the next writer.
+The notes are a manifest in ``_data_stack_progress``. It lists the files that this writer and interrupted ones before it have
+completed. Listed files are durable; the next writer removes their other files.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from data_stack.formats.parquet.writer_cells import CellBatch
 from data_stack.formats.parquet.writer_files import FileFormat, GrowingParquetFile
 from data_stack.io.folder import TEMPORARY, Folder
 
-#: What our writer calls the files of a part, with the number of the part.
+#: The name of a file of a part, with the number of the part.
 PART_FILE: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
-#: What rows in memory of all open files together take at most.
+#: Limit of the memory for rows of all open files together.
 _MOST_PENDING_BYTES: Final = 512 << 20
-#: Of many small files, so many hundredths may be complete and not noted: each note lists all of them.
+#: Percentage of files that may be complete but not noted: each note lists all files, which may be many and small.
 _UNNOTED_PERCENT: Final = 2
 
 
 class WriterPart:
-    """The part of a dataset that is being written; when it is complete, its files are noted, and the next part begins.
+    """The part of a dataset that is being written. When it is complete, its files are noted, and the next part begins.
 
-    A part is one file; of a dataset with partitions, one or more in each of them. So the files that are noted always hold the
-    first rows that the writer was given.
+    A part is one file, or one or more files in each partition. So noted files always hold the first rows that the writer
+    received.
 
     Args:
         folder: of the dataset.
-        noted: the files of earlier parts that no manifest of the dataset lists yet; its ``n_parts`` is the number of this part.
+        noted: files of earlier parts that no manifest lists yet; its ``n_parts`` is the number of this part.
         file_format: of its files.
-        open_file: makes a file of a name.
+        open_file: opens a file by name.
 
     Attributes:
-        n_rows: that were added.
+        n_rows: number of rows that were added.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class WriterPart:
 
     @property
     def has_files(self) -> bool:
-        """Whether a file of it was begun."""
+        """Whether the part has a file."""
         return bool(self._open or self._published)
 
     def begin_file(self) -> None:
-        """Open the file of a dataset without partitions, so that there is one although it has no rows."""
+        """Open a file, so that a dataset without rows has one."""
         self._file("")
 
     def add(self, cells: CellBatch) -> None:
-        """Put rows into the files of their folders."""
+        """Add rows to the files of their folders."""
         batch, folders = cells
         if folders is None:
             self._add_to_folder("", batch)
@@ -79,14 +79,14 @@ class WriterPart:
         ends = np.cumsum(np.bincount(inverse))
         for name, rows in zip(names, np.split(np.argsort(inverse, kind="stable"), ends[:-1]), strict=True):
             self._add_to_folder(name, batch.take(pa.array(rows)))
-        # once its files are as large, on average, as files are to be
+        # when its files have the wanted size on average
         n_folders = len(self._n_in_folder)
         n_bytes = sum(file.n_bytes for file in self._open.values()) + sum(file.size for file in self._published)
         if self._format.is_full(n_bytes // n_folders, (self.n_rows - self._n_complete) // n_folders):
             self.complete()
 
     def complete(self, *, is_noted: bool = False) -> None:
-        """Complete all open files, and note their rows: at once with ``is_noted``, or if there are few files."""
+        """Complete all open files, and note them: at once with ``is_noted``, or if the dataset has few files."""
         if self.has_files:
             for file in self._open.values():
                 file.finish()
@@ -148,7 +148,7 @@ class WriterPart:
         file = self._open.pop(folder, None)
         if file is None:
             if len(self._open) >= self._format.most_open:
-                self._complete_file(next(iter(self._open)))  # that was not written to for longest
+                self._complete_file(next(iter(self._open)))  # the least recently written one
             part, number = self.noted.n_parts, self._n_in_folder.get(folder, 0)
             self._n_in_folder[folder] = number + 1
             name = f"{folder}/part-{part:06d}-{number:03d}" if self.noted.partition_by else f"part-{part:06d}"
@@ -164,10 +164,10 @@ class WriterPart:
 
 
 def read_progress(folder: Folder) -> ParquetManifest | None:
-    """What the last writer noted; None if there is nothing.
+    """The notes of the last writer; None without notes.
 
     Raises:
-        DatasetFileCorruptError: it is damaged.
+        DatasetFileCorruptError: the notes are damaged.
     """
     if not folder.can_delete or not folder.has_file(PROGRESS_NOTE):
         return None
@@ -175,23 +175,22 @@ def read_progress(folder: Folder) -> ParquetManifest | None:
 
 
 def clear_progress(folder: Folder) -> None:
-    """Remove what a writer noted, where this folder can: the manifest tells it all now, or the dataset is to be begun anew."""
+    """Remove the notes, if the folder can delete: the manifest lists the files now, or the dataset was removed."""
     if folder.can_delete:
         for name in folder.subfolder(PROGRESS_FOLDER).list_names():
             folder.delete(f"{PROGRESS_FOLDER}/{name}")
 
 
 def clear_left_over(folder: Folder, known: Iterable[ParquetFileRecord], *, was_begun: bool) -> None:
-    """Delete files of parts that were not completed, where this folder can.
+    """Delete files of parts that were not completed, if the folder can delete.
 
     Args:
         folder: of the dataset.
         known: the files that a manifest or notes list.
-        was_begun: whether there are notes, and so may be such files.
+        was_begun: whether notes exist; only then such files may exist.
 
     Raises:
-        ConfigError: a file of these is missing; or there is one that neither the manifest nor the notes list, and that belongs to
-            no such part.
+        ConfigError: a listed file is missing; or a file is neither listed nor of such a part.
     """
     if not folder.can_delete:
         return
@@ -199,15 +198,15 @@ def clear_left_over(folder: Folder, known: Iterable[ParquetFileRecord], *, was_b
     missing = sorted(names.difference(there))
     if missing:
         raise ConfigError(
-            f"{folder.full_name(missing[0])!r} is missing, which the manifest lists. Restore it from a copy; or "
-            f"`data-stack parquet generate-metadata` makes a manifest of the files that are there"
+            f"{folder.full_name(missing[0])!r} is in the manifest, but missing. Restore it from a copy, or run "
+            f"`data-stack parquet generate-metadata` to list the existing files"
         )
     stray = [name for name in there if is_data_file(name) and name not in names]
     for name in stray:
         if not was_begun or not PART_FILE.fullmatch(name):
             raise ConfigError(
-                f"there is {folder.full_name(name)!r} already, which no manifest lists. Choose another folder; or "
-                f"`data-stack parquet generate-metadata` makes a manifest of these files, and overwrite=True removes them"
+                f"{folder.full_name(name)!r} already exists and is not in the manifest. Choose another folder, run "
+                f"`data-stack parquet generate-metadata` to list it, or pass overwrite=True to remove it"
             )
     if folder.path is not None:  # stores clear up after themselves
         stray += [name for name in there if name.rpartition("/")[2].startswith(TEMPORARY)]
@@ -216,11 +215,11 @@ def clear_left_over(folder: Folder, known: Iterable[ParquetFileRecord], *, was_b
 
 
 def remove_dataset(folder: Folder) -> None:
-    """Delete a Parquet dataset: its manifest first, so that it is never half there. Other files stay.
+    """Delete a Parquet dataset, its manifest first, so that no reader sees half of it. Other files stay.
 
     Raises:
-        ConfigError: this folder cannot delete.
-        StorageError: something could not be deleted.
+        ConfigError: the store cannot delete.
+        StorageError: a file could not be deleted.
     """
     if not folder.can_delete:
         if find_metadata(folder):
@@ -234,10 +233,10 @@ def remove_dataset(folder: Folder) -> None:
 
 
 def check_same(folder: Folder, there: ParquetManifest, schema: Schema | None, partition_by: tuple[str, ...] | None) -> None:
-    """Whether rows of a schema (None: of any) may be written behind those that are there.
+    """Check that rows may be appended to an existing dataset; None accepts its schema and partitions.
 
     Raises:
-        ConfigError: they may not.
+        ConfigError: schema or partitions differ.
     """
     if schema is not None and list(schema) != list(there.schema):
         differing = [field.name for field in schema if field.name not in there.schema or there.schema[field.name] != field]

@@ -186,7 +186,7 @@ def test_the_form_of_a_column_is_that_of_the_dataset_not_of_its_rows() -> None:
     assert with_nulls.tolist() == [1, 2]
 
 
-def test_a_time_that_is_none_is_null() -> None:
+def test_a_missing_time_is_null() -> None:
     field = Field("t", "datetime64[us]", (), None, True)
     times = np.array(["2020-01-01", "NaT"], "M8[us]")
 
@@ -200,35 +200,35 @@ def test_a_time_that_is_none_is_null() -> None:
     ("field", "wrong", "why"),
     [
         (Field("x", "int8"), 300, "300 does not fit into dtype int8"),
-        (Field("x", "int64"), 1.0, "a value of dtype int64 is expected, not float"),
-        (Field("x", "int64"), True, "not bool"),
-        (Field("x", "bool"), 1, "a value of dtype bool is expected"),
-        (Field("x", "float32"), "1", "a value of dtype float32 is expected, not str"),
+        (Field("x", "int64"), 1.0, "int64.*float 1.0"),
+        (Field("x", "int64"), True, "int64.*bool True"),
+        (Field("x", "bool"), 1, "bool.*int 1"),
+        (Field("x", "float32"), "1", "float32.*str '1'"),
         (Field("x", "float32"), np.float64(0.1), "does not fit"),
-        (Field("x", str), b"bytes", "a string is expected, not bytes"),
+        (Field("x", str), b"bytes", "string.*bytes b'bytes'"),
         (Field("x", str), "\ud800", "surrogates"),
-        (Field("x", bytes), "text", "bytes are expected"),
-        (Field("x", Decimal), 1.5, "a Decimal is expected"),
-        (Field("x", Decimal), Decimal("NaN"), "Parquet has no NaN"),
+        (Field("x", bytes), "text", "bytes.*str 'text'"),
+        (Field("x", Decimal), 1.5, "Decimal.*float 1.5"),
+        (Field("x", Decimal), Decimal("NaN"), "NaN"),
         (Field("x", Decimal, (), ScalarCodec("decimal(5,2)")), Decimal("1.234"), "data loss"),
         (Field("x", "datetime64[D]"), np.datetime64("2020-01-01T12:00"), "does not fit"),
         (Field("x", "datetime64[ns]"), datetime.date(9999, 1, 1), "does not fit"),
         (Field("x", "datetime64[us]"), 5, "a time of dtype"),
         (Field("x", "int32"), None, "it is null, but the field is not nullable"),
-        (Field("x", "int32"), np.zeros(3, np.int32), "a scalar is expected, not an array of shape"),
+        (Field("x", "int32"), np.zeros(3, np.int32), r"scalar.*\(3,\)"),
         (Field("x", "int32", (3,)), np.zeros(2, np.int32), r"shape is \(2,\), where \(3,\) belongs"),
         (Field("x", str, (None,)), "text", "a list of shape"),
-        (Field("x", str, (None,)), ["text", 5], "a string is expected, not int"),
+        (Field("x", str, (None,)), ["text", 5], "string.*int 5"),
         (Field("x", "float32", (None, 3)), np.zeros((4, 2), np.float32), "shape"),
         (Field("x", "float32", (2, 3)), np.ma.MaskedArray(np.zeros((2, 3), np.float32), True), "mask"),
-        (Field("x", str, (2,), NdarrayCodec()), ["a", 5], "an array of str is expected, this one holds int 5"),
+        (Field("x", str, (2,), NdarrayCodec()), ["a", 5], "str.*int 5"),
         (Field("x", bytes, (1,), NdarrayCodec()), [b"a\0"], "zeros at the end"),
         (Field("x", "uint8", (None, None, 3), PngCodec()), np.zeros((4, 4), np.uint8), "shape"),
         (Field("x", object, (), NestedCodec({"struct": {"a": "int"}})), {"a": "text"}, "text"),
         (Field("x", object, (), NestedCodec({"struct": {"a": "int"}})), {"a": 1, "b": 2}, "'b'"),
     ],
 )
-def test_a_value_that_is_none_of_its_field_is_refused_with_its_row(field: Field, wrong: Any, why: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_with_its_row(field: Field, wrong: Any, why: str) -> None:
     good = _value_of(field)
 
     with pytest.raises(CellValueError, match=why) as caught:
@@ -303,16 +303,16 @@ def test_a_null_in_a_list_is_none_and_leaves_other_lists_numbers() -> None:
     assert [each if each is None else each.tolist() for each in taken(column)] == [[1, None], [2**53 + 1], None, []]
 
 
-def test_a_list_of_another_length_than_the_fields_is_told_with_its_row() -> None:
+def test_a_list_of_another_length_than_the_field_is_reported_with_its_row() -> None:
     field = Field("x", "int32", (2,))
 
-    with pytest.raises(CellError, match="a list of 3 elements where the field's shape is") as caught:
+    with pytest.raises(CellError, match=r"\(2,\).* 3 elements") as caught:
         field.cells.column(field, pa.array([[1, 2], [1, 2, 3]]), has_nulls=False)
 
     assert caught.value.row == 1
 
 
-def test_an_element_that_does_not_fit_is_told_with_the_row_of_its_list() -> None:
+def test_an_element_that_does_not_fit_is_reported_with_the_row_of_its_list() -> None:
     field = Field("x", "uint8", (None,))
 
     with pytest.raises(CellError, match="300 does not fit into dtype uint8") as caught:
@@ -352,13 +352,13 @@ def cell_of(value: npt.NDArray[Any], codec: FieldCodec, **options: Any) -> bytes
     [np.zeros((2, 3)), np.zeros((3, 2), np.float32), np.zeros(6, np.float32), np.array(["a"])],
     ids=["dtype", "shape", "dimensions", "text"],
 )
-def test_a_cell_with_another_array_than_the_field_has_is_told_with_its_row(codec: FieldCodec, wrong: npt.NDArray[Any]) -> None:
+def test_a_cell_with_another_array_than_the_field_is_reported_with_its_row(codec: FieldCodec, wrong: npt.NDArray[Any]) -> None:
     field = Field("x", "float32", (2, 3), codec)
     good = cell_of(np.zeros((2, 3), np.float32), codec)
     column = field.cells.column(field, pa.array([good, cell_of(wrong, codec), good], pa.binary()), has_nulls=False)
 
     for read in (lambda: taken(column), lambda: column.value(1)):
-        with pytest.raises(CellError, match="belongs") as caught:
+        with pytest.raises(CellError, match=r"float32|\(2, 3\)|shape") as caught:
             read()
 
         assert caught.value.row == 1
@@ -392,7 +392,7 @@ def test_an_npz_that_claims_to_expand_absurdly_is_refused() -> None:
 
 @pytest.mark.parametrize("codec", [PngCodec(), JpegCodec()])
 @pytest.mark.parametrize("is_fixed", [True, False])
-def test_an_undecodable_image_is_told_with_its_row_and_others_are_read(codec: Codec, is_fixed: bool) -> None:
+def test_an_undecodable_image_is_reported_with_its_row_and_others_are_read(codec: Codec, is_fixed: bool) -> None:
     field = Field("x", "uint8", (4, 5, 3) if is_fixed else (None, None, 3), codec)
     good = codec.encode(np.zeros((4, 5, 3), np.uint8))
     grey = codec.encode(np.zeros((4, 5), np.uint8))
@@ -460,7 +460,7 @@ def test_times_in_nested_values_and_lists_are_written_as_they_are_read() -> None
 # ---------------------------------------------------------------------- what other writers store
 
 
-def test_bytes_that_are_no_text_are_refused_where_text_belongs() -> None:
+def test_bytes_that_are_not_text_are_refused_as_text() -> None:
     field = Field("x", str)
 
     with pytest.raises(ValueError, match="UTF"):
@@ -486,7 +486,7 @@ def test_a_column_of_another_kind_is_refused(field: Field, cells: pa.Array) -> N
 
 
 @pytest.mark.parametrize("codec", [None, NdarrayCodec(), CompressedNdarrayCodec()])
-def test_a_null_where_none_may_be_is_told_with_its_row(codec: FieldCodec | None) -> None:
+def test_a_null_in_a_required_field_is_reported_with_its_row(codec: FieldCodec | None) -> None:
     field = Field("x", "float32", (2,), codec)
     type_ = field.arrow_type()
     cells = pa.concat_arrays([field.cells.encode_column(field, [np.zeros(2, np.float32)]), pa.nulls(1, type_)])

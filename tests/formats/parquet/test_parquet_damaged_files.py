@@ -131,7 +131,7 @@ def test_statistics_that_are_cut_short_are_an_error_that_names_the_column(tmp_pa
     assert footer != footer_of(content)
     file.write_bytes(with_footer(content, footer))
 
-    with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet.*'id' of row group 1.*cut short"):
+    with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet.*'id' of row group 1.*minimum"):
         ParquetDataset(tmp_path)
 
 
@@ -189,7 +189,7 @@ def test_numbers_of_a_footer_that_point_elsewhere_are_errors() -> None:
     assert facts.columns == {"id": [0], "x": [1], "text": [2], "vec": [3]}
     assert facts.n_rows.tolist() == [3]
     assert facts.n_nulls[0].tolist()[:3] == [0, 1, 0]
-    with pytest.raises(ValueError, match=r"said to lie at bytes"):
+    with pytest.raises(ValueError, match=r"bytes 4 to 117.* 50"):
         footer_facts(footer_of(content), 50)
     for length in range(len(footer_of(content))):
         with pytest.raises(ValueError, match=r"footer"):

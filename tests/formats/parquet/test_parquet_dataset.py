@@ -162,7 +162,7 @@ def test_timestamps_are_read_in_the_unit_that_is_wanted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"nulls": "NaN"}, "nulls is 'none' or 'nan'"), ({"timestamp_unit": "D"}, "timestamp_unit is 's', 'ms', 'us' or 'ns'")],
+    [({"nulls": "NaN"}, "nulls.*'NaN'"), ({"timestamp_unit": "D"}, "timestamp_unit.*'D'")],
 )
 def test_other_ways_to_read_values_are_refused(small_folder: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -116,11 +116,11 @@ def test_a_manifest_that_lies_about_a_footer_is_an_error(tmp_path: Path, change:
     lying = replace(manifest, files=(manifest.files[0]._replace(**change),))
     write_metadata(folder_of(tmp_path), pq.read_schema(tmp_path / "part-000000.parquet"), [], lying)
 
-    with pytest.raises(DatasetFileCorruptError, match=r"part-000000\.parquet.*its manifest tells of other"):
+    with pytest.raises(DatasetFileCorruptError, match=r"part-000000\.parquet.*manifest"):
         ParquetDataset(tmp_path)[0]
 
 
-def test_files_that_another_tool_wrote_anew_are_read_as_they_are(foreign: Path) -> None:
+def test_files_that_another_tool_rewrote_are_read(foreign: Path) -> None:
     pq.write_table(pa.table({"time": [7], "x": [[1.0] * 8], "text": ["other"]}), foreign / "1.parquet")
 
     assert ParquetDataset(foreign)[200]["text"] == "other"
@@ -133,7 +133,7 @@ def test_generated_metadata_of_files_of_one_size_replace_those_of_the_files_befo
         pq.write_table(changed, foreign / "0.parquet", compression="none")
         if letter == "a":
             generate_metadata(foreign)
-    with pytest.raises(DatasetFileCorruptError, match="written it anew"):
+    with pytest.raises(DatasetFileCorruptError, match="generate-metadata"):
         ParquetDataset(foreign)[0]
 
     generate_metadata(foreign)
@@ -141,12 +141,12 @@ def test_generated_metadata_of_files_of_one_size_replace_those_of_the_files_befo
     assert ParquetDataset(foreign)[0]["text"] == "b"
 
 
-def test_a_manifest_of_an_earlier_version_is_refused_and_made_anew(foreign: Path) -> None:
+def test_a_manifest_of_an_earlier_version_is_refused_and_recreated(foreign: Path) -> None:
     from data_stack.values.strict_json import seal_json
 
     earlier = pa.schema([], metadata={MANIFEST_KEY: seal_json({"format": "data_stack parquet 3", "files": []})})
     pq.write_metadata(earlier, foreign / "_data_stack_manifest.parquet")
-    with pytest.raises(DatasetFileCorruptError, match=r"parquet 3'.*generate-metadata` makes it anew"):
+    with pytest.raises(DatasetFileCorruptError, match=r"parquet 3'.*generate-metadata"):
         ParquetDataset(foreign)
 
     generate_metadata(foreign)

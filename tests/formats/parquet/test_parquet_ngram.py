@@ -148,7 +148,7 @@ def test_no_sequence_spans_row_groups_between_which_time_goes_back() -> None:
 
 
 def test_a_row_that_is_not_sorted_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"'time' of row 3 is 1, that of row 2 before it is 2.*group_field"):
+    with pytest.raises(ConfigError, match=r"'time' of row 3 is 1, .* 2 of row 2.*group_field"):
         NGramIterator(timed([0, 1, 2, 1, 2]), of_length(2))
     with pytest.raises(ConfigError, match=r"'time' has no value \(None\) at position 1"):
         NGramIterator(timed(np.array([0, None, 2], dtype=object)), of_length(2))
@@ -173,7 +173,7 @@ def test_arguments_that_make_no_sense_are_refused(options: dict[str, Any], messa
 
 @pytest.mark.parametrize("name", ["rwo", "x.*"])
 def test_a_field_that_is_not_there_is_named_with_those_that_are(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"no field.*there are: time, row"):
+    with pytest.raises(ConfigError, match="time, row"):
         NGramIterator(timed([0, 1]), NGram({0: [name]}, 1, "time"))
 
 

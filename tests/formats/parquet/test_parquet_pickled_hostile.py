@@ -89,12 +89,12 @@ ALLOWED_BY_PETASTORM = [
 
 
 @pytest.mark.parametrize(("module", "name"), ALLOWED_BY_PETASTORM)
-def test_a_global_that_is_not_in_the_table_is_refused_where_it_is_named(module: str, name: str) -> None:
+def test_a_global_that_is_not_in_the_table_is_refused_by_name(module: str, name: str) -> None:
     by_lines = b"c" + module.encode() + b"\n" + name.encode() + b"\n)R."
     from_stack = b"\x80\x04" + unicode_of(module) + unicode_of(name) + b"\x93)R."
 
-    for data, offset in ((by_lines, 0), (from_stack, from_stack.index(b"\x93"))):
-        with pytest.raises(DatasetFileCorruptError, match=rf"the global {module[:80]}.*\(byte {offset}\)") as caught:
+    for data in (by_lines, from_stack):
+        with pytest.raises(DatasetFileCorruptError, match=f"the global '{module[:80]}") as caught:
             read_pickled_schema(data)
 
         assert len(str(caught.value)) < 700
@@ -113,6 +113,19 @@ HOSTILE_PROGRAMS = {
     "a new function": b"cbuiltins\nset\n)\x81.",
     "a new codec with arguments": b"cpetastorm.codecs\nNdarrayCodec\nK\x01\x85\x81.",
     "attributes of a function": b"cbuiltins\nset\n}b.",
+    "attributes of a dtype by slots": b"cnumpy\ndtype\n"
+    + unicode_of("i8")
+    + b"K\0K\x01\x87RN}"
+    + unicode_of("unit")
+    + b"K\x01s\x86b.",
+    "attributes of a list": b"]}" + unicode_of("append") + b"K\x01sb.",
+    "attributes of a set by slots": b"cbuiltins\nset\n)RN}" + unicode_of("items") + b"K\x01s\x86b.",
+    "attributes of a class": b"cpetastorm.unischema\nUnischema\nN}" + unicode_of("known") + b"K\x01s\x86b.",
+    "a bytearray of any length": b"\x80\x05\x96" + struct.pack("<Q", 1 << 40) + b".",
+    "a memo beyond all opcodes": b"Nr\xff\xff\xff\x7f.",
+    "a dict of what lies below other values": b"(N}K\x01K\x02d.",
+    "an item of a list by its index": b"]K\x00K\x01s.",
+    "a real set": b"\x80\x04(\x91.",
     "attributes twice": b"cpetastorm.codecs\nNdarrayCodec\n)\x81}b}b.",
     "attributes that contain themselves": b"cpetastorm.unischema\nUnischema\n)\x81q\0}" + unicode_of("_fields") + b"h\0sb.",
     "a schema that is its own field": b"cpetastorm.unischema\nUnischema\n)\x81q\0}" + unicode_of("_name") + b"h\0sb.",
@@ -202,6 +215,16 @@ def test_a_billion_laughs_are_a_few_tuples() -> None:
         read_pickled_indexes(index_of(b"}(" + laughs + b"\x8fu"))
 
 
+def test_a_deep_or_endless_tuple_as_a_key_is_never_hashed() -> None:
+    laughs = b")\x94" + b"".join(b"(" + (b"h" + bytes([level])) * 10 + b"t\x94" for level in range(50))
+
+    for key in (b")" + b"\x85" * 200_000, laughs):
+        for data in (b"}(" + key + b"Nu.", b"(" + key + b"Nd.", b"\x8f(" + key + b"\x90.", b"}" + key + b"Ns."):
+            for read in READERS:
+                with pytest.raises(DatasetFileCorruptError, match="never runs a pickle"):
+                    read(b"\x80\x04" + data)
+
+
 def test_a_million_values_that_share_a_large_set_share_it_when_read() -> None:
     ordinals = b"".join(b"M" + struct.pack("<H", number) for number in range(20_000))
     shared = b"\x8f\x94(" + ordinals + b"\x90"
@@ -216,7 +239,7 @@ def test_a_million_values_that_share_a_large_set_share_it_when_read() -> None:
 def test_a_string_that_is_decoded_again_and_again_is_refused_before_memory_is_full() -> None:
     start = b"\x80\x02(c_codecs\nencode\nq\x00" + unicode_of("a" * 2_000_000) + b"q\x01" + unicode_of("latin1") + b"q\x02"
 
-    with pytest.raises(DatasetFileCorruptError, match="more objects than any schema or index needs"):
+    with pytest.raises(DatasetFileCorruptError, match="more data than any"):
         read_pickled_indexes(start + b"h\x00h\x01h\x02\x86R" * 1_000 + b"t.")
 
 
@@ -225,7 +248,7 @@ def test_large_sets_that_are_joined_again_and_again_are_refused_before_memory_is
     shared = b"\x8f\x94(" + ordinals + b"\x90"
     values = b"".join(b"J" + struct.pack("<i", number // 2) + b"h\x00" for number in range(2, 4_000))
 
-    with pytest.raises(DatasetFileCorruptError, match="again and again"):
+    with pytest.raises(DatasetFileCorruptError, match="values of an index"):
         read_pickled_indexes(index_of(b"}(K\0" + shared + values + b"u"))
 
 

@@ -221,7 +221,7 @@ def test_functions_are_given_the_fields_in_their_order_and_the_state() -> None:
 
 
 def test_what_a_lambda_raises_names_the_row_and_its_values() -> None:
-    with pytest.raises(PredicateError, match=r"row 1 .*ZeroDivisionError: division by zero, given a=0") as caught:
+    with pytest.raises(PredicateError, match=r"row 1 .*ZeroDivisionError: division by zero.*a=0") as caught:
         selected(in_lambda(["a"], lambda a: 1 / a), a=np.array([1, 0]))
     with pytest.raises(PredicateError, match=r"row 0 .*truth value of an array"):
         selected(in_lambda(["a"], lambda a: a > 0), a=np.array([[1, 2]]))

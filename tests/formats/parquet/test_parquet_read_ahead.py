@@ -130,7 +130,7 @@ def test_reading_ahead_works_for_files_of_a_store() -> None:
     assert sum(name == _NAME for _, name in reads) == 9
 
 
-def test_damage_that_was_met_ahead_is_told_when_its_rows_are_asked_for(folder: Path) -> None:
+def test_damage_in_prefetched_rows_is_reported_when_they_are_read(folder: Path) -> None:
     path = folder / "1.parquet"
     column = pq.read_metadata(path).row_group(2).column(1)
     data = bytearray(path.read_bytes())

@@ -80,17 +80,17 @@ def test_a_schema_survives_json_metadata_and_pickle(schema: Schema) -> None:
     ("change", "error", "why"),
     [
         (lambda content: content.update(version=99), DatasetFileCorruptError, "version 99"),
-        (lambda content: content.pop("fields"), DatasetFileCorruptError, "no schema"),
-        (lambda content: content["fields"][0].update(codec="unheard"), ConfigError, "codec 'unheard', which"),
-        (lambda content: content["fields"][0].update(codec="record", type="json"), ConfigError, "does not know"),  # of before
-        (lambda content: content["fields"][0].update(option=1), ConfigError, "does not know"),
+        (lambda content: content.pop("fields"), DatasetFileCorruptError, "schema"),
+        (lambda content: content["fields"][0].update(codec="unheard"), ConfigError, "codec 'unheard'"),
+        (lambda content: content["fields"][0].update(codec="record", type="json"), ConfigError, "codec 'record'"),  # of before
+        (lambda content: content["fields"][0].update(option=1), ConfigError, "option"),
         (lambda content: content["fields"][0].update(shape=[-1]), ConfigError, "negative"),
         (lambda content: content["fields"][0].update(nullable=1), ConfigError, "nullable"),
         (lambda content: content["fields"][0].pop("name"), ConfigError, "name, dtype"),
         (lambda content: content["fields"].append(content["fields"][0]), ConfigError, "two fields"),
     ],
 )
-def test_a_stored_schema_that_is_none_is_refused_by_what_is_wrong(change: Any, error: type[Exception], why: str) -> None:
+def test_an_invalid_stored_schema_is_refused_with_the_reason(change: Any, error: type[Exception], why: str) -> None:
     content = Schema("s", [Field("x", "int32"), Field("y", str)]).to_json()
     change(content)
 
@@ -116,15 +116,15 @@ def test_a_type_nested_without_end_is_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("", "int32"), "a field has a name"),
-        (("x", Field), "no field holds values of Field"),
-        (("x", "int32", (), 5), "is a codec such as NdarrayCodec"),
+        (("", "int32"), "name of a field.*''"),
+        (("x", Field), "'x': Field"),
+        (("x", "int32", (), 5), "codec of field 'x'.* 5"),
         (("x", "int32", (), "nope"), "no type of column 'nope'"),
         (("x", object), "needs a codec"),
         (("x", "datetime64[ps]"), "no times of dtype"),
     ],
 )
-def test_a_field_that_is_none_is_refused(arguments: tuple[Any, ...], why: str) -> None:
+def test_an_invalid_field_is_refused(arguments: tuple[Any, ...], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Field(*arguments)
 
@@ -141,7 +141,7 @@ def test_a_dtype_is_taken_by_any_name_that_it_has() -> None:
 # ---------------------------------------------------------------------- views
 
 
-def test_a_view_keeps_the_order_of_the_schema_whatever_the_order_of_the_choices(schema: Schema) -> None:
+def test_a_view_keeps_the_order_of_the_schema(schema: Schema) -> None:
     view = schema.view(["png", re.compile("scalar_u.*"), schema["text"], "dat."])
 
     assert list(view.fields) == ["scalar_uint8", "scalar_uint16", "scalar_uint32", "scalar_uint64", "text", "data", "png"]
@@ -151,7 +151,7 @@ def test_a_view_keeps_the_order_of_the_schema_whatever_the_order_of_the_choices(
 @pytest.mark.parametrize(
     ("choice", "why"),
     [
-        ("txet", "no field 'txet'.*text"),
+        ("txet", "'txet'.*'text'"),
         ("(", "regular expression"),
         (Field("text", bytes), "no such field"),
     ],
@@ -159,34 +159,6 @@ def test_a_view_keeps_the_order_of_the_schema_whatever_the_order_of_the_choices(
 def test_a_choice_that_matches_nothing_is_refused(schema: Schema, choice: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         schema.view([choice])
-
-
-# ---------------------------------------------------------------------- renderings
-
-
-# ---------------------------------------------------------------------- rows
-
-
-def test_equal_schemas_share_a_class_of_rows_and_rows_pickle() -> None:
-    fields = [Field("id", "int64"), Field("text", str, nullable=True), Field("class", "int8", nullable=True)]
-    one, other = Schema("s", fields), Schema("s", fields)
-
-    row = one.make_namedtuple(id=5)
-
-    assert one.row_type is other.row_type
-    assert row.id == 5
-    assert row == (5, None, None)
-    assert type(pickle.loads(pickle.dumps(row))) is one.row_type
-    assert pickle.loads(pickle.dumps(row)) == row
-
-
-def test_a_row_needs_what_may_not_be_null_and_takes_nothing_else() -> None:
-    schema = Schema("s", [Field("id", "int64"), Field("text", str, nullable=True)])
-
-    with pytest.raises(ConfigError, match="needs id"):
-        schema.make_namedtuple(text="a")
-    with pytest.raises(ConfigError, match="no field 'idd'"):
-        schema.make_namedtuple(id=1, idd=2)
 
 
 # ---------------------------------------------------------------------- inferred
@@ -264,7 +236,7 @@ def test_extension_types_are_what_they_hold() -> None:
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match="called 'a'"):
+    with pytest.raises(ConfigError, match="name 'a'"):
         infer_schema(pa.schema([("a", pa.int8()), ("a", pa.int8())]))
 
 

@@ -173,7 +173,7 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("field", "value", "why"), BAD_VALUES)
-def test_a_value_that_is_none_of_its_field_is_refused_by_field_and_row(tmp_path: Path, field: str, value: Any, why: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_with_field_and_row(tmp_path: Path, field: str, value: Any, why: str) -> None:
     with ParquetWriter(tmp_path, SCHEMA) as writer:
         for number in range(3):
             writer.append(row(number))
@@ -196,11 +196,11 @@ def test_missing_and_unknown_fields_are_named(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path, schema) as writer:
         with pytest.raises(ConfigError, match=r"row 0 .* lacks 'speed', which is not nullable"):
             writer.append({"note": "x"})
-        with pytest.raises(ConfigError, match=r"'sped', which is no field .*did you mean 'speed'"):
+        with pytest.raises(ConfigError, match=r"'sped'.*did you mean 'speed'"):
             writer.append({"sped": 1})
         with pytest.raises(ConfigError, match=r"row 0 .* is a list"):
             writer.append([1, 2])  # type: ignore[arg-type]
-        with pytest.raises(ConfigError, match="differ in their length"):
+        with pytest.raises(ConfigError, match="differ in length"):
             writer.append_columns({"speed": [1, 2], "note": ["x"]})
         writer.append({"speed": 1})
 
@@ -242,33 +242,19 @@ def test_a_schema_is_seen_from_columns_and_frames(tmp_path: Path) -> None:
     assert ParquetDataset(tmp_path / "arrays").schema["label"].dtype == np.uint8
 
 
-def test_a_schema_is_seen_from_the_first_rows_with_values(tmp_path: Path) -> None:
-    values: list[Any] = [None, np.ones(2, np.float32), np.zeros(3, np.float32)]
+@pytest.mark.parametrize("value", [None, [], object()])
+def test_a_value_without_a_type_asks_for_a_schema(tmp_path: Path, value: Any) -> None:
     with ParquetWriter(tmp_path) as writer:
-        for number, value in enumerate(values):
-            assert writer.append({"x": value, "n": None if number == 0 else number, "tags": []}) == number
-        values[1][...] = 7
-        writer.append({"x": None, "n": 2.5, "tags": ["a"]})
+        with pytest.raises(ConfigError, match=r"field 'x'.*schema="):
+            writer.append({"x": value})
+        assert writer.append({"x": 1}) == 0
 
-    assert ParquetDataset(tmp_path).schema["x"].dtype == np.float32
-    assert ParquetDataset(tmp_path).schema["n"].dtype == np.float64
-    assert [None if each["x"] is None else each["x"].tolist() for each in ParquetDataset(tmp_path)] == [
-        None,
-        [1, 1],
-        [0] * 3,
-        None,
-    ]
+    assert list(ParquetDataset(tmp_path)) == [{"x": 1}]
 
 
-def test_what_no_schema_can_be_seen_from_is_said(tmp_path: Path) -> None:
-    writer = ParquetWriter(tmp_path / "a")
-    writer.append({"x": None})
-    with pytest.raises(ConfigError, match=r"what field 'x' holds cannot be told.*Schema"):
-        writer.close()
-    with pytest.raises(ConfigError, match=r"field 'x' .* cannot be told from a object"), ParquetWriter(tmp_path / "b") as writer:
-        writer.append({"x": object()})
-    with pytest.raises(ConfigError, match="no schema"):
-        ParquetWriter(tmp_path / "c").close()
+def test_a_writer_without_rows_needs_a_schema(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="schema"):
+        ParquetWriter(tmp_path).close()
 
 
 def test_an_iterator_is_written_in_batches_and_only_what_is_missing(tmp_path: Path) -> None:
@@ -280,7 +266,7 @@ def test_an_iterator_is_written_in_batches_and_only_what_is_missing(tmp_path: Pa
     with ParquetWriter(tmp_path, rows_per_file=30) as writer:
         assert len(writer) == 50
         assert writer.write(stack, names=["image", "label"], progress=False) == 100
-        with pytest.raises(ConfigError, match="longer than the 99 samples"):
+        with pytest.raises(ConfigError, match="99 samples"):
             writer.write(stack[:99], names=["image", "label"])
 
     dataset = ParquetDataset(tmp_path)

@@ -148,7 +148,7 @@ def test_a_disk_that_is_full_before_the_first_file_leaves_nothing(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_said_and_what_was_complete_is_gone_on_with(tmp_path: Path, limited: Any) -> None:
+def test_a_full_disk_is_reported_and_the_next_writer_resumes_after_complete_files(tmp_path: Path, limited: Any) -> None:
     with ParquetWriter(tmp_path, SCHEMA, rows_per_file=50) as writer:
         append(writer, 0, 120)
         writer.checkpoint()

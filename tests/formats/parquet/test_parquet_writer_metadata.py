@@ -86,7 +86,7 @@ def test_indexes_of_other_row_groups_are_never_used(tmp_path: Path) -> None:
     folder = written(tmp_path, indexes=INDEXES)
     pq.write_table(pq.read_table(folder), folder / "part-000009.parquet", row_group_size=3)
 
-    with pytest.raises(ConfigError, match=r"other row groups.*[Bb]uild them again"):
+    with pytest.raises(ConfigError, match=r"row groups.*build_indexes"):
         ParquetDataset(folder, row_groups=SingleIndexSelector("by_car", ["car 0"]))
     with pytest.raises(ConfigError, match="no field 'nix'"):
         build_indexes(folder, [SingleFieldIndex("i", "nix")])
@@ -101,7 +101,7 @@ def test_indexes_go_when_rows_are_appended(tmp_path: Path) -> None:
     written(folder, 25)
 
     assert ids(ParquetDataset(folder)) == list(range(25))
-    with pytest.raises(ConfigError, match="it has none"):
+    with pytest.raises(ConfigError, match=r"'by_car'.*no indexes"):
         ParquetDataset(folder, row_groups=SingleIndexSelector("by_car", ["car 0"]))
 
 
@@ -178,7 +178,7 @@ def test_metadata_are_refused_where_there_is_nothing_to_make_them_of(tmp_path: P
         generate_metadata(tmp_path)
     written(tmp_path)
 
-    with pytest.raises(ConfigError, match="give its folder"):
+    with pytest.raises(ConfigError, match="pass its folder"):
         generate_metadata(tmp_path / "part-000000.parquet")
     with pytest.raises(DatasetFileCorruptError, match="speed"):
         generate_metadata(tmp_path, schema=Schema("s", [Field("speed", "int64")]))
@@ -240,14 +240,14 @@ def test_an_interrupted_copy_goes_on_and_others_are_refused(tmp_path: Path) -> N
         copy_dataset(tmp_path / "a", tmp_path / "b", fields=["id"])
     assert copy_dataset(tmp_path / "a", tmp_path / "b", fields=["id"], overwrite=True).fields == ("id",)
     written(tmp_path / "c", 30)
-    with pytest.raises(ConfigError, match="more than are to be copied"):
+    with pytest.raises(ConfigError, match="30 rows"):
         copy_dataset(tmp_path / "a", tmp_path / "c")
 
 
-def test_a_partition_copied_alone_is_appended_to_once_its_manifest_is_made_anew(tmp_path: Path) -> None:
+def test_a_partition_copied_alone_is_appended_to_once_its_manifest_is_recreated(tmp_path: Path) -> None:
     written(tmp_path / "all", partition_by=["car"])
     shutil.copytree(tmp_path / "all" / "car=car%200", tmp_path / "some" / "car=car%200")
-    with pytest.raises(ConfigError, match=r"car%201.*is missing.*generate-metadata"):
+    with pytest.raises(ConfigError, match=r"car%201.*missing.*generate-metadata"):
         ParquetWriter(tmp_path / "some")
 
     generate_metadata(tmp_path / "some")

@@ -1,4 +1,4 @@
-"""How values of fields become cells of Parquet columns: natively, by an ArrowCodec, or as the bytes of any other codec."""
+"""Codecs of fields: Parquet's own types by an ArrowCodec, or the bytes of any other codec."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 FieldCodec: TypeAlias = ArrowCodec | Codec
-"""How values of a field are stored: as Parquet itself has them, or as the bytes of a codec."""
+"""How values of a field are stored: as Parquet's own types, or as the bytes of a codec."""
 
 _ArrowCodecClass = TypeVar("_ArrowCodecClass", bound=type[ArrowCodec])
 
@@ -44,30 +44,30 @@ _arrow_codecs: dict[str, type[ArrowCodec]] = {codec.kind: codec for codec in (Sc
 
 
 def register_arrow_codec(codec_class: _ArrowCodecClass) -> _ArrowCodecClass:
-    """Have an ArrowCodec of one's own found by its ``kind``, in schemas that are read: a decorator of the class.
+    """Register an ArrowCodec under its ``kind``, so that stored schemas find it; use it as a class decorator.
 
-    The class takes what its ``to_json`` gives besides ``"codec"`` as keyword arguments.
+    The class takes the values of its ``to_json``, except ``"codec"``, as keyword arguments.
 
     Raises:
         ConfigError: another class has this kind.
     """
     known = _arrow_codecs.setdefault(codec_class.kind, codec_class)
     if (known.__module__, known.__qualname__) != (codec_class.__module__, codec_class.__qualname__):
-        raise ConfigError(f"the codec {codec_class.kind!r} is {known.__module__}.{known.__qualname__} already")
+        raise ConfigError(f"the codec {codec_class.kind!r} is already registered by {known.__module__}.{known.__qualname__}")
     _arrow_codecs[codec_class.kind] = codec_class
     return codec_class
 
 
 def cells_of(codec: FieldCodec) -> ArrowCodec:
-    """What makes cells of values, and values of cells."""
+    """The ArrowCodec that encodes and decodes cells of a codec."""
     return codec if isinstance(codec, ArrowCodec) else BinaryCells(codec)
 
 
 def read_codec(content: Mapping[str, Any]) -> FieldCodec:
-    """The codec that :meth:`ArrowCodec.to_json` or :meth:`~data_stack.codecs.Codec.to_json` described; other keys are left alone.
+    """The codec that :meth:`ArrowCodec.to_json` or :meth:`~data_stack.codecs.Codec.to_json` described; other keys are ignored.
 
     Raises:
-        ConfigError: there is no such codec.
+        ConfigError: the codec is unknown.
     """
     kind = content.get("codec")
     options = {key: value for key, value in content.items() if key not in ("name", "dtype", "shape", "nullable", "codec")}
@@ -75,13 +75,11 @@ def read_codec(content: Mapping[str, Any]) -> FieldCodec:
     try:
         return codec_from_json({"codec": kind, **options}) if native is None else native(**options)
     except (ConfigError, TypeError) as error:
-        raise ConfigError(
-            f"field {content.get('name')!r:.60} has the codec {kind!r:.60}, which this data_stack does not know: {error!s:.400}"
-        ) from error
+        raise ConfigError(f"field {content.get('name')!r:.60} has the unknown codec {kind!r:.60}: {error!s:.400}") from error
 
 
 def default_codec(field: FieldLike) -> FieldCodec:
-    """How values of a field are stored if nothing else is said."""
+    """The codec of a field without one."""
     if field.dtype == object:
         raise ConfigError(
             f"field {field.name!r} of dtype object needs a codec, for example NestedCodec({{'struct': {{'name': 'string'}}}})"
@@ -92,16 +90,16 @@ def default_codec(field: FieldLike) -> FieldCodec:
 
 
 def check_codec(name: str, codec: Any) -> FieldCodec:
-    """The codec that was given for a field: one, or its type such as ``"zstd(json)"``.
+    """Check the codec of a field: a codec, or its type such as ``"zstd(json)"``.
 
     Raises:
-        ConfigError: it is no codec, or one that readers could not find by its name.
+        ConfigError: it is not a codec, or is not registered, so that readers could not find it.
     """
     found = codec_of(codec) if isinstance(codec, str) else codec
     if isinstance(found, ArrowCodec):
         return found
     if not isinstance(found, Codec):
-        raise ConfigError(f"the codec of field {name!r} is a codec such as NdarrayCodec(), or its type, not {codec!r:.80}")
+        raise ConfigError(f"the codec of field {name!r} must be a codec such as NdarrayCodec(), or its type, got {codec!r:.80}")
     if codec_from_json(found.to_json()) != found:
-        raise ConfigError(f"the codec {found!r:.80} of field {name!r} could not be found again by its name: register it")
+        raise ConfigError(f"the codec {found!r:.80} of field {name!r} is not registered under its name: register it")
     return found

@@ -1,4 +1,4 @@
-"""What a codec of a field is: values as cells of a Parquet column, and back."""
+"""The contract of codecs for Parquet columns."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from data_stack.formats.parquet.codecs.checks import FieldValues, is_missing
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.types import FieldLike
 
-#: What pyarrow and Python say of a value that does not suit a type.
+#: Errors of pyarrow and Python for a value that does not fit a type.
 _UNSUITABLE = (pa.ArrowException, TypeError, ValueError, OverflowError, ArithmeticError)
 
 
 class ArrowCodec(ABC):
-    """Turns values of a field into cells, and the cells of a row group into a column. It keeps nothing between two calls; a value
-    that pickles and compares. It never runs what it reads.
+    """Encodes values of a field as cells, and decodes the cells of a row group to a column. It is stateless, pickles and compares
+    by content. It never runs data.
     """
 
-    #: Stands for the codec in the stored schema.
+    #: The name of the codec in the stored schema.
     kind: ClassVar[str]
-    #: As those of :class:`~data_stack.codecs.Codec`.
+    #: As in :class:`~data_stack.codecs.Codec`.
     releases_gil: bool = False
     is_compressed: bool = False
 
@@ -37,21 +37,21 @@ class ArrowCodec(ABC):
 
     @abstractmethod
     def encode(self, field: FieldLike, value: Any) -> Any:
-        """The cell of a value that is not null, as ``pyarrow.array`` takes it.
+        """Encode a value that is not null, for ``pyarrow.array``.
 
         Raises:
-            TypeError, ValueError, OverflowError: it is no value of the field; the message says what is.
+            TypeError, ValueError, OverflowError: the value does not fit the field; the message says why.
         """
 
     def encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
-        """The cells of many values.
+        """Encode many values.
 
         Args:
-            field: whose they are.
-            values: in a sequence or an array, shape ``(n, ...)``. None and ``NaT`` are null.
+            field: the field of the values.
+            values: a sequence or an array, shape ``(n, ...)``. None and ``NaT`` are null.
 
         Raises:
-            CellValueError: one of them is no value of the field, or null where the field is not nullable.
+            CellValueError: a value does not fit the field, or is null and the field is not nullable.
         """
         cells = self._encode_column(field, values)
         if cells.null_count and not field.nullable:
@@ -60,34 +60,32 @@ class ArrowCodec(ABC):
         return cells
 
     def column(self, field: FieldLike, cells: pa.Array, *, has_nulls: bool) -> GroupColumn:
-        """The column of the cells of a row group.
+        """Make a column from the cells of a row group.
 
         Args:
-            field: whose they are.
-            cells: of :meth:`arrow_type`, or what another writer stored in its place.
-            has_nulls: whether there are nulls in any row group of the dataset; the form of the values depends on it, not on
-                whether there are some in this one: if there are, columns are arrays of objects with None.
+            field: the field of the cells.
+            cells: of :meth:`arrow_type`, or of the type that another writer chose.
+            has_nulls: whether any row group of the dataset has nulls; then columns of all row groups are arrays of objects with
+                None.
 
         Raises:
             CellError: a cell is damaged (also raised later, on access), or null in a field that is not nullable.
-            ValueError: the column is of a type that holds no such values.
+            ValueError: the type of the column does not fit the field.
         """
         if cells.null_count and not (has_nulls and field.nullable):
             row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
             raise CellError(
                 row,
-                "it is null, which the file's footer denies"
-                if field.nullable
-                else "it is null, but the schema says that the field is not nullable",
+                "it is null, but the footer counts no nulls" if field.nullable else "it is null, but the field is not nullable",
             )
         return self._column(field, cells, has_nulls)
 
     @abstractmethod
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        """As :meth:`column`, which has looked for nulls."""
+        """As :meth:`column`, which has checked for nulls."""
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
-        """As :meth:`encode_column`, which looks for nulls."""
+        """As :meth:`encode_column`, which checks for nulls."""
         cells = []
         for row, value in enumerate(values):
             try:
@@ -98,25 +96,25 @@ class ArrowCodec(ABC):
         try:
             return pa.array(cells, type_)
         except _UNSUITABLE as error:
-            for row, cell in enumerate(cells):  # pyarrow does not say which one
+            for row, cell in enumerate(cells):  # pyarrow does not name the row
                 try:
                     pa.array([cell], type_)
                 except _UNSUITABLE as why:
                     raise CellValueError(row, f"{why!s:.300}") from why
-            raise CellValueError(0, f"these values together: {error!s:.300}") from error
+            raise CellValueError(0, f"all values together: {error!s:.300}") from error
 
     def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
-        """Whether the columns of all row groups are arrays of one dtype and shape, out of which rows are taken together.
+        """Whether the columns of all row groups are arrays of one dtype and shape, whose rows can be copied together.
 
         Args:
-            field: whose they are.
-            list_length: elements of each list of the dataset; None where they differ, or are not known.
+            field: the field of the columns.
+            list_length: length of all lists of the dataset; None if lengths differ or are unknown.
             has_nulls: as for :meth:`column`.
         """
         return False
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data from which the same codec is made, see :func:`~data_stack.formats.parquet.codecs.read_codec`."""
+        """Plain data for :func:`~data_stack.formats.parquet.codecs.read_codec`."""
         return {"codec": self.kind}
 
     def __eq__(self, other: object) -> bool:
@@ -134,7 +132,7 @@ class CellValueError(ValueError):
     """A value that does not fit its field.
 
     Attributes:
-        row: its place among those that were to be encoded.
+        row: position among the encoded values.
     """
 
     def __init__(self, row: int, why: str) -> None:

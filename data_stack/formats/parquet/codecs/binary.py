@@ -1,4 +1,4 @@
-"""Values whose bytes any codec makes, as cells of type binary."""
+"""Stores the bytes of any codec as cells of type binary."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from data_stack.formats.parquet.codecs.checks import FieldValues, check_array, c
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
 from data_stack.formats.parquet.types import FieldLike
 
-#: Rows up to this size are copied together, without their headers: that takes less memory, and rows are taken out faster.
+#: Rows up to this size are copied without their headers: this saves memory, and reading rows is faster.
 _SMALL_ROW_BYTES = 1024
 _Array = npt.NDArray[Any]
 
 
 class BinaryCells(ArrowCodec):
-    """The bytes of a codec as cells. A field of dtype object holds any value that the codec takes.
+    """Stores the bytes of a codec as cells. A field of dtype object holds any value of the codec.
 
     Args:
-        codec: what encodes and decodes a value; adapted to the dtype and shape of each field.
+        codec: encodes and decodes values; adapted to the dtype and shape of each field.
     """
 
     kind = "binary"
@@ -52,7 +52,7 @@ class BinaryCells(ArrowCodec):
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         if isinstance(values, np.ndarray) and values.dtype != object and values.ndim > 1:
-            values = list(values)  # views of each
+            values = list(values)  # views
         return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
@@ -81,13 +81,11 @@ class BinaryCells(ArrowCodec):
         if field.dtype == object and not field.shape:
             return self.codec
         if not isinstance(field.dtype, np.dtype) or field.dtype == object:
-            raise ConfigError(
-                f"{self.codec!r} holds values of a dtype of numpy, or any of dtype object and shape (), not {field.dtype}"
-            )
+            raise ConfigError(f"{self.codec!r} needs a dtype of numpy, or dtype object with shape (), got {field.dtype}")
         return self.codec.adapt(Column(self.codec.type_name, field.dtype, field.shape))
 
     def _layout(self, field: FieldLike) -> FixedLayout | None:
-        """How all cells lie, if the codec knows that from their dtype and shape."""
+        """The layout of all cells, if dtype and shape determine it."""
         if not field.shape or not isinstance(field.dtype, np.dtype):
             return None
         layout = self._codec_for(field).derive_layout(Column(self.codec.type_name, field.dtype, field.shape))
@@ -95,7 +93,7 @@ class BinaryCells(ArrowCodec):
 
 
 class _Decoder:
-    """Decodes cells of a field, and looks whether they are of its dtype and shape."""
+    """Decodes cells of a field, and checks their dtype and shape."""
 
     def __init__(self, field: FieldLike, codec: Codec) -> None:
         self._decode, self._shape = codec.decode, field.shape
@@ -116,7 +114,7 @@ class _Decoder:
 
 
 def _check(field: FieldLike, value: Any) -> Any:
-    """The value, if it is of the field's dtype and shape."""
+    """Check that a value has the field's dtype and shape."""
     dtype = _dtype_of(field)
     if dtype is None:
         return value
@@ -129,31 +127,31 @@ def _check(field: FieldLike, value: Any) -> Any:
 
 
 def _as_dtype(array: _Array, dtype: np.dtype[Any]) -> _Array:
-    """``array`` in the byte order of this machine.
+    """Convert ``array`` to native byte order.
 
     Raises:
-        ValueError: it is of another dtype.
+        ValueError: it has another dtype.
     """
     if dtype.kind in "US" and array.dtype.kind == dtype.kind:
         return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     if array.dtype.newbyteorder("=") != dtype:
-        raise ValueError(f"an array of dtype {array.dtype} where {dtype} belongs")
+        raise ValueError(f"expected dtype {dtype}, got {array.dtype}")
     return array.astype(dtype)
 
 
 def _layout_of(field: FieldLike) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Dtype and shape of all values of a field, if it says them."""
+    """Dtype and shape of all values of a field, if they are fixed."""
     sizes, dtype = tuple(size for size in field.shape if size is not None), _dtype_of(field)
     return (dtype, sizes) if sizes and len(sizes) == len(field.shape) and dtype is not None and dtype.itemsize else None
 
 
 def _dtype_of(field: FieldLike) -> np.dtype[Any] | None:
-    """The dtype of a field's values; None where they may be any objects."""
+    """The dtype of a field's values; None for objects."""
     return field.dtype if isinstance(field.dtype, np.dtype) and not field.dtype.hasobject else None
 
 
 def _column_of_equal_cells(codec: Codec, field: FieldLike, cells: pa.Array) -> ArrayColumn | None:
-    """The values of cells that are one header and as many numbers each. None where they differ, or do not suit the field."""
+    """The values of cells with the same header and size; None if they differ, or do not fit the field."""
     data, offsets = cell_bytes(cells)
     if len(offsets) < 2 or cells.null_count:
         return None

@@ -1,4 +1,4 @@
-"""The bytes of cells and the numbers and nulls in Arrow's buffers, without Python objects and without pandas."""
+"""Reads bytes, numbers and nulls from Arrow buffers without Python objects or pandas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 def plain_cells(cells: pa.Array) -> pa.Array:
-    """Cells without what only says how they are stored: extension types and dictionaries."""
+    """Cells without extension types and dictionaries."""
     while True:
         type_ = cells.type
         if isinstance(cells, pa.ExtensionArray):
@@ -23,10 +23,10 @@ def plain_cells(cells: pa.Array) -> pa.Array:
 
 
 def as_binary(cells: pa.Array) -> pa.Array:
-    """Cells of any type of bytes or text as binary or large binary.
+    """Convert cells of any bytes or text type to binary or large binary.
 
     Raises:
-        ValueError: the column holds something else.
+        ValueError: the column has another type.
     """
     cells = plain_cells(cells)
     type_ = cells.type
@@ -42,14 +42,14 @@ def as_binary(cells: pa.Array) -> pa.Array:
         return cells.cast(pa.large_string()).view(pa.large_binary())
     if pa.types.is_null(type_):
         return cells.cast(pa.binary())
-    raise ValueError(f"cells of bytes are expected, the column is of type {type_}")
+    raise ValueError(f"expected bytes, the column has type {type_}")
 
 
 def cell_bytes(cells: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """All bytes of the cells of a column, and where each begins and the last one ends, shape ``(n + 1,)``.
+    """All bytes of a column, and the offsets of its cells, shape ``(n + 1,)``.
 
     Raises:
-        ValueError: the column holds no bytes.
+        ValueError: the column does not hold bytes.
     """
     cells = as_binary(cells)
     if not len(cells):
@@ -67,16 +67,16 @@ class CellViews(Sequence[Any]):
         cells: a column of bytes.
 
     Attributes:
-        n_bytes: memory that is held.
+        n_bytes: memory of the cells.
 
     Raises:
-        ValueError: it holds no bytes.
+        ValueError: the column does not hold bytes.
     """
 
     def __init__(self, cells: pa.Array) -> None:
         cells = as_binary(cells)
         data, starts = cell_bytes(cells)
-        self._data, self._starts = data.data, starts.data  # a memoryview gives numbers and bytes faster than an array
+        self._data, self._starts = data.data, starts.data  # items of a memoryview are faster than of an array
         self._is_null = null_mask(cells) if cells.null_count else None
         self.n_bytes = cells.nbytes
 
@@ -90,10 +90,10 @@ class CellViews(Sequence[Any]):
 
 
 def numbers(cells: pa.Array) -> npt.NDArray[Any]:
-    """Integers, floats or booleans as an array, read-only if it is no copy; shape ``(n,)``.
+    """Integers, floats or booleans as an array, shape ``(n,)``; read-only unless it is a copy.
 
     Args:
-        cells: of such a type; where one is null, what lies there is given.
+        cells: cells of such a type; nulls have any value.
     """
     if pa.types.is_boolean(cells.type):  # bits
         return numbers(cells.cast(pa.uint8())).view(bool)
@@ -104,5 +104,5 @@ def numbers(cells: pa.Array) -> npt.NDArray[Any]:
 
 
 def null_mask(cells: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which cells are null, shape ``(n,)``; without pandas, which pyarrow imports to make arrays of booleans."""
+    """Which cells are null, shape ``(n,)``; without pandas, which pyarrow would import for arrays of booleans."""
     return numbers(cells.is_null())

@@ -1,4 +1,4 @@
-"""Whether values are of a field's dtype and shape."""
+"""Checks that values have a field's dtype and shape."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from data_stack.formats.parquet.types import FieldLike, numpy_dtype
 from data_stack.values.stacking import as_array, exact_array
 
 FieldValues: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
-"""Values of a field: one each, or an array of shape ``(n, ...)``."""
+"""Values of a field: a sequence, or an array of shape ``(n, ...)``."""
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for null: None, or ``NaT``. NaN is a number."""
+    """Whether a value is None or ``NaT``. NaN is a number."""
     if value is None:
         return True
     if not isinstance(value, (np.datetime64, np.timedelta64, datetime.datetime)):
@@ -31,18 +31,18 @@ def is_missing(value: Any) -> bool:
 
 
 def check_scalar(field: FieldLike, value: Any) -> Any:
-    """``value`` as ``pyarrow.array`` takes it, if it is a scalar of the field's dtype.
+    """Check a scalar of the field's dtype, and convert it for ``pyarrow.array``.
 
-    Numbers may be of any dtype, if they fit.
+    Numbers may have any dtype if they fit.
 
     Raises:
-        TypeError, ValueError: it is something else.
+        TypeError, ValueError: the value does not fit.
     """
     dtype = field.dtype
     if isinstance(value, np.ndarray) or hasattr(value, "detach"):
         array = as_array(value)
         if array.shape != ():
-            raise ValueError(f"a scalar is expected, not an array of shape {array.shape}")
+            raise ValueError(f"expected a scalar, got an array of shape {array.shape}")
         value = array[()]
     if dtype is Decimal:
         return _check_decimal(value)
@@ -51,11 +51,11 @@ def check_scalar(field: FieldLike, value: Any) -> Any:
 
 
 def check_array(field: FieldLike, value: Any) -> npt.NDArray[Any]:
-    """``value`` as an array of the field's dtype and shape, as :func:`~data_stack.codecs.fitting.fit_array` takes it; text and
-    times likewise.
+    """Convert ``value`` to an array of the field's dtype and shape, see :func:`~data_stack.codecs.fitting.fit_array`; also text
+    and times.
 
     Raises:
-        TypeError, ValueError: it has another one.
+        TypeError, ValueError: the value does not fit.
     """
     dtype = numpy_dtype(field.dtype)
     has_dtype = hasattr(value, "__array__") or hasattr(value, "__array_interface__") or hasattr(value, "detach")
@@ -66,25 +66,25 @@ def check_array(field: FieldLike, value: Any) -> npt.NDArray[Any]:
     if not has_dtype and dtype.kind in "mM":
         value = np.asarray(value, dtype)
     elif not has_dtype and exact_array(value) is None and np.asarray(value).dtype.kind in "fc":
-        raise ValueError(f"no dtype holds the numbers of {value!r:.60} as they are")
+        raise ValueError(f"no dtype holds the numbers {value!r:.60} exactly")
     return fit_array(value, dtype, field.shape)
 
 
 def _check_text(array: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
-    """An array of numpy's own strings."""
+    """Convert to an array of numpy strings."""
     if array.dtype.kind == kind:
         return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-    if array.dtype.kind == "T" and kind == "U":  # numpy's strings of any length
+    if array.dtype.kind == "T" and kind == "U":  # variable-length strings of numpy
         return array.astype(np.str_)
     wanted = str if kind == "U" else bytes
     if array.dtype != object:
-        raise TypeError(f"an array of {wanted.__name__} is expected, this one is of dtype {array.dtype}")
+        raise TypeError(f"expected an array of {wanted.__name__}, got dtype {array.dtype}")
     flat = array.reshape(-1).tolist()
     for element in flat:
         if not isinstance(element, wanted):
-            raise TypeError(f"an array of {wanted.__name__} is expected, this one holds {type(element).__name__} {element!r:.60}")
+            raise TypeError(f"expected an array of {wanted.__name__}, got {type(element).__name__} {element!r:.60}")
         if element[-1:] in ("\0", b"\0"):
-            raise ValueError(f"numpy drops the zeros at the end of {element!r:.60}")
+            raise ValueError(f"numpy would drop the zeros at the end of {element!r:.60}")
     return np.array(flat, np.dtype(kind)).reshape(array.shape)
 
 
@@ -94,29 +94,29 @@ def _check_text(array: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
 def _check_decimal(value: Any) -> Decimal:
     if isinstance(value, Decimal):
         if not value.is_finite():
-            raise ValueError(f"Parquet has no {value}; a missing value is None")
+            raise ValueError(f"Parquet cannot store {value}; pass None for a missing value")
         return value
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return Decimal(int(value))
-    raise TypeError(f"a Decimal is expected, not {_tell(value)}")
+    raise TypeError(f"expected a Decimal, got {_show(value)}")
 
 
 def _check_str(value: Any, dtype: np.dtype[Any]) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"a string is expected, not {_tell(value)}")
+        raise TypeError(f"expected a string, got {_show(value)}")
     return str(value)
 
 
 def _check_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     if not isinstance(value, (bytes, bytearray, memoryview)):
-        raise TypeError(f"bytes are expected, not {_tell(value)}")
+        raise TypeError(f"expected bytes, got {_show(value)}")
     return bytes(value)
 
 
 def _check_number(value: Any, dtype: np.dtype[Any]) -> Any:
     kinds = {"b": (bool, np.bool_), "f": (int, float, np.integer, np.floating)}.get(dtype.kind, (int, np.integer))
     if not isinstance(value, kinds) or (isinstance(value, bool) and dtype.kind != "b"):
-        raise TypeError(f"a value of dtype {dtype} is expected, not {_tell(value)}")
+        raise TypeError(f"expected a value of dtype {dtype}, got {_show(value)}")
     try:
         with np.errstate(over="ignore"):
             number = np.array(value).astype(dtype).item()
@@ -124,7 +124,7 @@ def _check_number(value: Any, dtype: np.dtype[Any]) -> Any:
         number = None
     rounds = type(value) is float and number is not None and math.isfinite(number)
     if number != value and value == value and not rounds:
-        raise ValueError(f"{_tell(value)} does not fit into dtype {dtype}")
+        raise ValueError(f"{_show(value)} does not fit into dtype {dtype}")
     return number
 
 
@@ -138,7 +138,7 @@ def _check_datetime(value: Any, dtype: np.dtype[Any]) -> Any:
     elif isinstance(value, datetime.date):
         value = np.datetime64(value, "D")
     if not isinstance(value, np.datetime64):
-        raise TypeError(f"a time of dtype {dtype} is expected, not {_tell(value)}")
+        raise TypeError(f"expected a time of dtype {dtype}, got {_show(value)}")
     return same_time(value, dtype)
 
 
@@ -150,25 +150,25 @@ def _check_timedelta(value: Any, dtype: np.dtype[Any]) -> Any:
     if isinstance(value, datetime.timedelta):
         value = np.timedelta64(value, "us")
     if not isinstance(value, np.timedelta64):
-        raise TypeError(f"a duration of dtype {dtype} is expected, not {_tell(value)}")
+        raise TypeError(f"expected a duration of dtype {dtype}, got {_show(value)}")
     return same_time(value, dtype)
 
 
 def same_time(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A time or duration in another unit.
+    """Convert a time or duration to another unit.
 
     Raises:
-        ValueError: it has none that is the same.
+        ValueError: the unit cannot hold it exactly.
     """
     if np.datetime_data(value.dtype)[0] == "generic" and not np.isnat(value):
-        raise ValueError(f"{value!r} has no unit; give it one, such as {dtype}")
+        raise ValueError(f"{value!r} has no unit: use a unit, such as {dtype}")
     found: Any = value.astype(dtype)
     if found.astype(value.dtype) != value and not np.isnat(value):
         raise ValueError(f"{value} does not fit into dtype {dtype}")
     return found
 
 
-def _tell(value: Any) -> str:
+def _show(value: Any) -> str:
     return f"{type(value).__name__} {value!r:.60}"
 
 

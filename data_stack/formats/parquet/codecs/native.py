@@ -1,4 +1,4 @@
-"""Scalars, lists and nested values as Parquet itself has them."""
+"""Codecs for Parquet's own scalars, lists and nested values."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from data_stack.formats.parquet.types import FieldLike, describe_type, dtype_nam
 from data_stack.values.stacked_values import objects
 
 Nulls = Literal["none", "nan"]
-"""What floats without a value are."""
+"""How missing floats are read."""
 
 
 class _TypedCodec(ArrowCodec):
-    """A codec that knows the type of the values or of their elements; None: what suits the dtype.
+    """A codec with a type of the values or of their elements; None: derived from the dtype.
 
     Raises:
-        ConfigError: there is no such type, or ``nulls`` is something else.
+        ConfigError: the type is unknown, or ``nulls`` is invalid.
     """
 
-    def __init__(self, type: Any = None, *, nulls: Nulls = "none") -> None:  # noqa: A002  # as it is called in the stored schema
+    def __init__(self, type: Any = None, *, nulls: Nulls = "none") -> None:  # noqa: A002  # its name in the stored schema
         if nulls not in ("none", "nan"):
-            raise ConfigError(f"nulls is 'none' or 'nan', not {nulls!r:.40}")
+            raise ConfigError(f"nulls must be 'none' or 'nan', got {nulls!r:.40}")
         if type is not None:
             spark_name = getattr(type, "simpleString", None)
             if spark_name is not None:
@@ -61,13 +61,13 @@ class _TypedCodec(ArrowCodec):
                 type = describe_type(type)  # noqa: A001  # likewise
             type_described(type)
             if not isinstance(type, str):
-                raise ConfigError(f"the type of scalars is a name such as 'bigint', not {type!r:.60}")
+                raise ConfigError(f"the type of scalars must be a name such as 'bigint', got {type!r:.60}")
         self.type, self.nulls = type, nulls
 
     def to_json(self) -> dict[str, Any]:
-        # what is not there is as it was before there was anything to say
-        told = {"type": self.type, "nulls": None if self.nulls == "none" else self.nulls}
-        return {"codec": self.kind, **{name: value for name, value in told.items() if value is not None}}
+        # defaults are omitted, as in older files
+        options = {"type": self.type, "nulls": None if self.nulls == "none" else self.nulls}
+        return {"codec": self.kind, **{name: value for name, value in options.items() if value is not None}}
 
     def _element_type(self, field: FieldLike) -> pa.DataType:
         if self.nulls == "nan" and not _is_float(field):
@@ -75,7 +75,7 @@ class _TypedCodec(ArrowCodec):
         return element_type(field.dtype, self.type)
 
     def _read(self, field: FieldLike, cells: pa.Array) -> Values:
-        """Scalars of the dtype of a field; NaN for null, if that is wanted."""
+        """Scalars of the dtype of a field; NaN for null with ``nulls="nan"``."""
         found = conform(plain_values(cells, field.dtype), field.dtype)
         if self.nulls == "none" or found.is_null is None:
             return found
@@ -86,23 +86,21 @@ class ScalarCodec(_TypedCodec):
     """Numbers, text, bytes, decimals, dates and times.
 
     Args:
-        nulls: "none": floats without a value are None; "nan": they are NaN.
-        type: what Parquet stores, by Spark's names (``"boolean" "tinyint" "smallint" "int" "bigint" "float" "double" "string"
+        nulls: "none" reads missing floats as None, "nan" as NaN.
+        type: the stored type, by Spark's names (``"boolean" "tinyint" "smallint" "int" "bigint" "float" "double" "string"
             "binary" "date" "timestamp" "timestamp_ntz" "decimal(10,3)"``) or another of
-            :func:`~data_stack.formats.parquet.types.arrow_type_named`, or a type of pyspark or Arrow; None: what suits
-            the dtype. A wider type than the dtype is fine: Spark has no unsigned numbers, so Petastorm stores uint8 as smallint.
+            :func:`~data_stack.formats.parquet.types.arrow_type_named`, or a type of pyspark or Arrow; None: derived from the
+            dtype. It may be wider than the dtype: Spark has no unsigned numbers, so Petastorm stores uint8 as smallint.
 
     Raises:
-        ConfigError: there is no such type.
+        ConfigError: the type is unknown.
     """
 
     kind = "scalar"
 
     def arrow_type(self, field: FieldLike) -> pa.DataType:
         if field.shape:
-            raise ConfigError(
-                f"ScalarCodec holds scalars, not values of shape {field.shape}; leave the codec out, or take another"
-            )
+            raise ConfigError(f"ScalarCodec holds scalars, not values of shape {field.shape}; omit the codec, or use another")
         return self._element_type(field)
 
     def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
@@ -116,7 +114,7 @@ class ScalarCodec(_TypedCodec):
         try:
             cells = _cells_at_once(field, values, type_)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            cells = None  # which row it was is found one by one
+            cells = None  # retried row by row to find the wrong row
         return super()._encode_column(field, values) if cells is None else cells
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
@@ -128,18 +126,18 @@ class ScalarCodec(_TypedCodec):
 
 
 class ListCodec(_TypedCodec):
-    """Arrays of one dimension as lists of Parquet, which any tool reads.
+    """Stores arrays of one dimension as Parquet lists, which any tool reads.
 
     Args:
-        type: of the elements, as for :class:`ScalarCodec`.
-        nulls: of the elements, likewise.
+        type: type of the elements, as for :class:`ScalarCodec`.
+        nulls: how missing elements are read, as for :class:`ScalarCodec`.
     """
 
     kind = "list"
 
     def arrow_type(self, field: FieldLike) -> pa.DataType:
         if len(field.shape) != 1:
-            raise ConfigError(f"ListCodec holds arrays of one dimension, not of shape {field.shape}; take NdarrayCodec()")
+            raise ConfigError(f"ListCodec holds arrays of one dimension, not of shape {field.shape}; use NdarrayCodec()")
         return pa.list_(self._element_type(field))
 
     def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
@@ -152,7 +150,7 @@ class ListCodec(_TypedCodec):
         size = field.shape[0]
         elements = list(value)
         if isinstance(value, (str, bytes)) or (size is not None and len(elements) != size):
-            raise ValueError(f"a list of shape {field.shape} is expected, not {type(value).__name__} of length {len(elements)}")
+            raise ValueError(f"expected a list of shape {field.shape}, got {type(value).__name__} of length {len(elements)}")
         return [None if element is None else _to_scalar(check_scalar(field, element), type_) for element in elements]
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
@@ -164,7 +162,7 @@ class ListCodec(_TypedCodec):
         offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1]))
         try:
             return pa.ListArray.from_arrays(offsets, pa.array(values.reshape(-1)).cast(flat_type), type=pa.list_(flat_type))
-        except (pa.ArrowException, ValueError, OverflowError):  # which row it was is found one by one
+        except (pa.ArrowException, ValueError, OverflowError):  # retried row by row to find the wrong row
             return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
@@ -176,7 +174,7 @@ class ListCodec(_TypedCodec):
             wrong = sizes != expected if is_null is None else (sizes != expected) & ~is_null
             if wrong.any():
                 row = int(np.flatnonzero(wrong)[0])
-                raise CellError(row, f"a list of {sizes[row]} elements where the field's shape is {field.shape}")
+                raise CellError(row, f"expected a list of shape {field.shape}, got {sizes[row]} elements")
         try:
             found = self._read(field, elements)
         except CellError as error:
@@ -191,17 +189,17 @@ def _is_float(field: FieldLike) -> bool:
 
 
 class NestedCodec(ArrowCodec):
-    """Structs, maps, lists of lists and all other types of Parquet, as Python objects.
+    """Structs, maps, nested lists and all other types of Parquet, as Python objects.
 
-    A struct is a dict, a map a list of pairs ``(key, value)``, a list a list; in them numbers, text and bytes are Python's own,
-    times and durations numpy's.
+    A struct is a dict, a map a list of pairs ``(key, value)``, a list a list. Their numbers, text and bytes are Python objects,
+    times and durations are numpy's.
 
     Args:
-        type: the type of the column: Arrow's, or as :func:`~data_stack.formats.parquet.types.describe_type` describes it, for
-            example ``{"struct": {"name": "string", "boxes": {"list": {"list": "float"}}}}``.
+        type: the type of the column: an Arrow type, or as :func:`~data_stack.formats.parquet.types.describe_type` describes it,
+            for example ``{"struct": {"name": "string", "boxes": {"list": {"list": "float"}}}}``.
 
     Raises:
-        ConfigError: there is no such type.
+        ConfigError: the type is unknown.
     """
 
     kind = "nested"
@@ -231,10 +229,10 @@ class NestedCodec(ArrowCodec):
 
 
 def _cells_at_once(field: FieldLike, values: FieldValues, type_: pa.DataType) -> pa.Array | None:
-    """Cells of an array of numbers or times; None where each value must be looked at.
+    """Encode an array of numbers or times at once; None if each value needs a check.
 
     Raises:
-        pyarrow.ArrowException, TypeError, ValueError, OverflowError: one of them does not fit.
+        pyarrow.ArrowException, TypeError, ValueError, OverflowError: a value does not fit.
     """
     dtype = field.dtype
     if not isinstance(values, np.ndarray) or isinstance(values, np.ma.MaskedArray) or not isinstance(dtype, np.dtype):
@@ -246,10 +244,10 @@ def _cells_at_once(field: FieldLike, values: FieldValues, type_: pa.DataType) ->
 
 
 def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
-    """Times of numpy as an Arrow type; NaT becomes null.
+    """Convert times of numpy to an Arrow type; NaT becomes null.
 
     Raises:
-        ValueError: the type's unit of time is too coarse, or too fine, for one of them.
+        ValueError: the unit of the type cannot hold a time exactly.
     """
     cells = pa.array(as_dtype(times, time_dtype(type_)))
     if pa.types.is_time32(type_):
@@ -258,34 +256,34 @@ def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _to_scalar(value: Any, type_: pa.DataType) -> Any:
-    """A scalar as ``pyarrow.array`` takes it for a type.
+    """Convert a scalar for ``pyarrow.array``.
 
     Raises:
-        ValueError: the type's unit of time is too coarse, or too fine, for a time.
+        ValueError: the unit of the type cannot hold the time exactly.
     """
     if not isinstance(value, (np.datetime64, np.timedelta64)):
         return value
     stored = same_time(value, time_dtype(type_))
     if pa.types.is_time(type_) or (pa.types.is_timestamp(type_) and type_.tz is not None):
-        return stored.astype(np.int64).item()  # as pyarrow takes them
-    return stored.astype(object) if pa.types.is_date(type_) else stored  # pyarrow takes no dates of numpy's
+        return stored.astype(np.int64).item()  # pyarrow needs integers
+    return stored.astype(object) if pa.types.is_date(type_) else stored  # pyarrow does not accept dates of numpy
 
 
 def _plain_array(array: npt.NDArray[Any], type_: pa.DataType) -> Any:
-    """Numbers as ``pyarrow.array`` takes them for a list: it looks at Python's whether they fit into another type."""
+    """Convert numbers for ``pyarrow.array``, which checks only Python numbers when the type differs."""
     return array if array.dtype != np.float16 and pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
 
 
 def _to_nested(value: Any, type_: pa.DataType) -> Any:
-    """A nested value as ``pyarrow.array`` takes it: what we read is what it takes, but for some times of numpy."""
+    """Convert a nested value for ``pyarrow.array``, which does not accept some times of numpy."""
     types = pa.types
     if isinstance(value, (np.datetime64, np.timedelta64)) and types.is_temporal(type_):
         return None if is_missing(value) else _to_scalar(value, type_)
     if types.is_struct(type_) and isinstance(value, Mapping):
         kinds = {type_.field(number).name: type_.field(number).type for number in range(type_.num_fields)}
         unknown = [name for name in value if name not in kinds]
-        if unknown:  # which pyarrow drops
-            raise ValueError(f"a struct of {', '.join(kinds)} is expected, this one has {unknown[0]!r:.60}")
+        if unknown:  # pyarrow would drop it
+            raise ValueError(f"expected a struct of {', '.join(kinds)}, got the key {unknown[0]!r:.60}")
         return {name: _to_nested(each, kinds[name]) for name, each in value.items()}
     if types.is_map(type_) and isinstance(value, (list, tuple, Mapping)):
         pairs = value.items() if isinstance(value, Mapping) else value
@@ -308,7 +306,7 @@ def _take(cells: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def _object_bytes(cells: pa.Array) -> int:
-    # a string of Python has 49 bytes before its characters, and the array 8 for it
+    # a Python string has 49 bytes besides its characters, its reference 8
     return int(cells.nbytes) + 57 * len(cells)
 
 

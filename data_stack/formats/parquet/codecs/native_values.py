@@ -1,4 +1,4 @@
-"""Values of Arrow's arrays, exactly: as arrays of numpy, or as Python's objects."""
+"""Converts Arrow arrays exactly to numpy arrays or Python objects."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Values:
     """Values of one dtype.
 
     Attributes:
-        array: shape ``(n,)``; None or anything where a value is null.
-        is_null: shape ``(n,)``; None: no value is.
+        array: shape ``(n,)``; any content where a value is null.
+        is_null: shape ``(n,)``; None: no nulls.
     """
 
     array: npt.NDArray[Any]
     is_null: npt.NDArray[np.bool_] | None
 
     def as_objects(self) -> npt.NDArray[np.object_]:
-        """The values as objects: numpy's own scalars, so that a number keeps its dtype; None for null."""
+        """The values as objects: numpy scalars, so that a number keeps its dtype; None for null."""
         if self.array.dtype == object:
             if self.is_null is None:
                 return self.array
@@ -46,25 +46,25 @@ def _texts(cells: pa.Array) -> npt.NDArray[Any]:
     """Text or bytes as objects.
 
     Raises:
-        pyarrow.ArrowException: they are no text.
-        MemoryError: there is not enough memory.
+        pyarrow.ArrowException: the cells are not valid text.
+        MemoryError: not enough memory.
     """
     try:
         return cells.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # an array
-    except pa.ArrowException:  # which is the same if a str cannot be made
+    except pa.ArrowException:  # raised also without memory for a str
         cells.validate(full=True)
-        raise MemoryError(f"there is not enough memory for {len(cells):,} texts") from None
+        raise MemoryError(f"not enough memory for {len(cells):,} texts") from None
 
 
 def plain_values(cells: pa.Array, dtype: FieldDtype | None = None) -> Values:
-    """Scalars as an array of the dtype that Arrow's type has.
+    """Convert scalars to an array of the dtype of their Arrow type.
 
     Args:
-        cells: of any type of scalars.
-        dtype: that is wanted; bytes are read as text, and text as bytes, if that is.
+        cells: cells of any scalar type.
+        dtype: the wanted dtype; bytes are read as text, and text as bytes, accordingly.
 
     Raises:
-        ValueError: they are no scalars, or no text where text is wanted.
+        ValueError: the cells are not scalars, or not valid text.
     """
     if isinstance(cells, pa.ExtensionArray):
         return plain_values(cells.storage, dtype)
@@ -89,21 +89,21 @@ def plain_values(cells: pa.Array, dtype: FieldDtype | None = None) -> Values:
         return Values(numbers(cells), is_null)
     if pa.types.is_temporal(type_) and not pa.types.is_interval(type_):
         return Values(_times(cells), is_null)
-    raise ValueError(f"scalars are expected, the column is of type {type_}")
+    raise ValueError(f"expected scalars, the column has type {type_}")
 
 
 def conform(values: Values, dtype: FieldDtype) -> Values:
-    """Values as the dtype of a field, unchanged.
+    """Convert values to the dtype of a field without a change.
 
     Raises:
-        CellError: one of them does not fit.
-        ValueError: they are of another kind.
+        CellError: a value does not fit.
+        ValueError: the values are of another kind.
     """
     array, is_null = values.array, values.is_null
     if array.dtype == dtype or (isinstance(dtype, np.dtype) and dtype.kind == "O"):
         return values
     if is_null is not None and is_null.all() and array.dtype == object:
-        # nothing but nulls, of any type
+        # only nulls, of any type
         plain = isinstance(dtype, np.dtype) and dtype.kind not in "USO"
         return Values(np.zeros(len(array), dtype), is_null) if plain else values
     if array.dtype == object:
@@ -112,13 +112,13 @@ def conform(values: Values, dtype: FieldDtype) -> Values:
         return Values(objects([Decimal(number) for number in array.tolist()]), is_null)
     is_other_time = isinstance(dtype, np.dtype) and dtype.kind != array.dtype.kind and {dtype.kind, array.dtype.kind} & {*"mM"}
     if not isinstance(dtype, np.dtype) or dtype.kind in "US" or is_other_time:
-        raise ValueError(f"values of dtype {dtype_name(dtype)} are expected, the column holds {array.dtype}")
+        raise ValueError(f"expected values of dtype {dtype_name(dtype)}, the column has {array.dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(dtype)
         if dtype.kind not in "mM" and np.can_cast(array.dtype, dtype, "safe"):
             return Values(cast, is_null)
         is_same = cast.astype(array.dtype) == array
-        if dtype.kind not in "mM":  # a number too large may go round and come back
+        if dtype.kind not in "mM":  # a number that is too large may wrap around twice
             is_same &= (cast < 0) == (array < 0)
     if array.dtype.kind == "f":
         is_same |= np.isnan(array) & (np.isnan(cast) if dtype.kind == "f" else False)
@@ -131,23 +131,23 @@ def conform(values: Values, dtype: FieldDtype) -> Values:
 
 
 def time_dtype(type_: pa.DataType) -> np.dtype[Any]:
-    """The dtype of dates, times and durations of one of Arrow's types."""
+    """The dtype of dates, times and durations of an Arrow type."""
     kind = "m" if pa.types.is_duration(type_) or pa.types.is_time(type_) else "M"
     unit = "D" if pa.types.is_date32(type_) else "ms" if pa.types.is_date64(type_) else type_.unit
     return np.dtype(f"{kind}8[{unit}]")
 
 
 def plain_objects(cells: pa.Array) -> list[Any]:
-    """Values of any type as objects that are made anew: dicts for structs, lists of pairs for maps, lists, None for null.
+    """Convert values of any type to new objects: dicts for structs, lists of pairs for maps, lists, None for null.
 
-    Scalars are Python's own, times and durations numpy's: Python's have no nanoseconds.
+    Scalars are Python objects; times and durations are numpy's, because Python's have no nanoseconds.
     """
     cells = plain_cells(cells)
     type_ = cells.type
     is_null = null_mask(cells).tolist()
     if pa.types.is_struct(type_):
         names = [type_.field(number).name for number in range(type_.num_fields)]
-        # field() would ignore where a slice begins
+        # field() would ignore the offset of a slice
         columns = [plain_objects(child) for child in cells.flatten()]
         rows = zip(*columns, strict=True) if columns else iter([()] * len(cells))
         return [None if null else dict(zip(names, row, strict=True)) for null, row in zip(is_null, rows, strict=True)]
@@ -165,10 +165,10 @@ def plain_objects(cells: pa.Array) -> list[Any]:
 
 
 def list_parts(cells: pa.Array) -> tuple[list[pa.Array], npt.NDArray[np.int64]]:
-    """The elements of lists (of maps: keys, and items), and where each list begins and the last one ends.
+    """The elements of lists (of maps: keys and items), and the offsets of the lists.
 
     Raises:
-        ValueError: these are no lists.
+        ValueError: the cells are not lists.
     """
     type_ = cells.type
     if pa.types.is_fixed_size_list(type_):
@@ -176,14 +176,14 @@ def list_parts(cells: pa.Array) -> tuple[list[pa.Array], npt.NDArray[np.int64]]:
         elements = cells.values.slice(cells.offset * size, len(cells) * size)
         return [elements], np.arange(len(cells) + 1, dtype=np.int64) * size
     if not (pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_)):
-        raise ValueError(f"lists are expected, the column is of type {type_}")
+        raise ValueError(f"expected lists, the column has type {type_}")
     offsets = numbers(cells.offsets).astype(np.int64) if len(cells) else np.zeros(1, np.int64)
     children = [cells.keys, cells.items] if pa.types.is_map(type_) else [cells.values]
     return [child.slice(offsets[0], offsets[-1] - offsets[0]) for child in children], offsets - offsets[0]
 
 
 def _values_of_dictionary(cells: pa.DictionaryArray, dtype: FieldDtype | None) -> Values:
-    """Each value of the dictionary is made once, however often it occurs."""
+    """Convert each value of the dictionary once."""
     values = plain_values(cells.dictionary, dtype)
     is_null = null_mask(cells.indices)
     if not len(values.array):
@@ -206,7 +206,7 @@ def _times(cells: pa.Array) -> npt.NDArray[Any]:
 def _conform_objects(
     array: npt.NDArray[np.object_], is_null: npt.NDArray[np.bool_] | None, dtype: FieldDtype
 ) -> npt.NDArray[Any]:
-    """Text, bytes and decimals as a dtype.
+    """Convert text, bytes and decimals to a dtype.
 
     Raises:
         CellError, ValueError: as :func:`conform`.
@@ -218,7 +218,7 @@ def _conform_objects(
     if wanted is not None and isinstance(first, wanted):
         return array
     if not isinstance(first, Decimal) or not isinstance(dtype, np.dtype) or dtype.kind not in "iuf":
-        raise ValueError(f"values of dtype {dtype_name(dtype)} are expected, the column holds {type(first).__name__}")
+        raise ValueError(f"expected values of dtype {dtype_name(dtype)}, the column has {type(first).__name__}")
     found = np.zeros(len(array), dtype)
     for row, value in enumerate(array):
         if value is None:

@@ -1,4 +1,4 @@
-"""Petastorm's pickled schema and row-group indexes, read without ever running a pickle; its schema is written, too."""
+"""Reads Petastorm's pickled schema and indexes without running them, and writes such pickles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The globals that occur in Petastorm's pickles: a table of names, which are never imported.
+"""The globals in Petastorm's pickles: a table of names, which are never imported.
 
 Collected from the datasets of Petastorm 0.4.0 to 0.13.1, Python 2 and 3, numpy 1 and 2. A name that is not in
 :data:`KNOWN_GLOBALS` cannot be decoded.
@@ -15,12 +15,12 @@ Role = Literal["schema", "field", "codec", "indexer", "spark_type", "numpy_type"
 
 @dataclass(frozen=True, slots=True)
 class KnownGlobal:
-    """One global that we understand: a label, not the thing it names.
+    """A known global: a label, not the object that it names.
 
     Attributes:
-        role: what it may be used for.
-        name: ours for it; several spellings may share one.
-        numpy_type: the type of numpy it stands for where it is given as the type of a field; None if it cannot be.
+        role: the allowed use.
+        name: our name for it; several spellings may share a name.
+        numpy_type: the numpy type of a field of this type; None if it is not a type of a field.
     """
 
     role: Role
@@ -43,11 +43,11 @@ SPARK_CLASSES = {
     "DateType": "date",
     "TimestampType": "timestamp",
     "TimestampNTZType": "timestamp_ntz",
-    "CharType": "string",  # Parquet knows no padding and no length
+    "CharType": "string",  # Parquet has neither padding nor length
     "VarcharType": "string",
 }
 
-#: Before it was published, Petastorm's package had these names.
+#: Names of Petastorm's package, also before its publication.
 _PETASTORM_PACKAGES = ("petastorm", "av.experimental.deepdrive.dataset_toolkit", "av.ml.dataset_toolkit")
 _PETASTORM_CLASSES = {
     "unischema.Unischema": KnownGlobal("schema", "Unischema"),
@@ -65,7 +65,7 @@ _NUMPY_TYPES = (
     *("float16", "float32", "float64", "longdouble", "complex64", "complex128", "clongdouble"),
     *("bool_", "str_", "bytes_", "object_", "datetime64", "timedelta64"),
 )
-#: How numpy 0 and 1 pickle some of them on 64-bit Linux, and what numpy 2 made of bool_.
+#: How numpy 0 and 1 pickle some types on 64-bit Linux, and how numpy 2 spells bool_.
 _NUMPY_ALIASES = {
     "bool": "bool_",
     "unicode_": "str_",
@@ -75,7 +75,7 @@ _NUMPY_ALIASES = {
     "float128": "longdouble",
     "complex256": "clongdouble",
 }
-#: Python's own types, given as the type of a field: Python 2's str is bytes.
+#: Python types as types of fields: str of Python 2 is bytes.
 _PYTHON_TYPES = {"bytes": "bytes_", "unicode": "str_", "bool": "bool_", "int": "int64", "long": "int64", "float": "float64"}
 _FUNCTIONS = (
     *("copy_reg._reconstructor", "copyreg._reconstructor", "pyspark.serializers._restore"),
@@ -95,7 +95,7 @@ def _list_globals() -> Iterator[tuple[str, KnownGlobal]]:
         yield f"numpy.{name}", KnownGlobal("numpy_type", modern, modern)
     for module, text in (("__builtin__", "bytes_"), ("builtins", "str_")):
         for name, numpy_type in {"str": text, **_PYTHON_TYPES}.items():
-            # Python 3 writes an empty bytes as a call of bytes, in the protocols that have no bytes.
+            # Python 3 writes empty bytes as a call of bytes in protocols without bytes.
             yield f"{module}.{name}", KnownGlobal("function" if name == "bytes" else "numpy_type", name, numpy_type)
         yield f"{module}.object", KnownGlobal("base", "object")
         yield f"{module}.tuple", KnownGlobal("base", "tuple")
@@ -109,20 +109,20 @@ def _list_globals() -> Iterator[tuple[str, KnownGlobal]]:
 #: By module and name, ``"numpy.int8"``.
 KNOWN_GLOBALS = dict(_list_globals())
 
-#: By module and name of a class of codecs that a plugin knows, what makes our codec of the attributes of an instance.
+#: By module and name of a codec class of a plugin: a function that makes our codec from the attributes of an instance.
 codec_makers: dict[str, Callable[[Mapping[str, Any]], Any]] = {}
 
 
 def register_pickled_codec(name: str, make: Callable[[Mapping[str, Any]], Any]) -> None:
-    """Have codecs of another class read, which a schema names: the name stands for ``make``, and is never imported.
+    """Register a codec class that schemas may name. The name stands for ``make``, and is never imported.
 
     Args:
         name: module and name of the class, ``"frames.codecs.PointsCodec"``.
-        make: takes the attributes of an instance, as plain data, and returns a codec of a field. Types of Spark are their names.
+        make: takes the attributes of an instance as plain data, and returns a codec. Spark types are given by name.
     """
     codec_makers[name] = make
 
 
 def find_global(name: str) -> KnownGlobal | None:
-    """What a global is, by module and name; None if it is unknown."""
+    """Look up a global by module and name; None if unknown."""
     return KNOWN_GLOBALS.get(name) or (KnownGlobal("codec", name) if name in codec_makers else None)

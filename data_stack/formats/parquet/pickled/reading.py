@@ -1,7 +1,7 @@
-"""Petastorm's schema and row-group indexes out of their pickles, of every version from 0.4.0 to 0.13.1.
+"""Reads Petastorm's pickled schemas and row-group indexes, of versions 0.4.0 to 0.13.1.
 
-Petastorm itself unpickles them, and thereby runs what the pickle says. Here a pickle is decoded to inert nodes by a machine of
-our own, and this module takes from these nodes what a schema or an index is made of. Anything else is an error.
+Petastorm unpickles them, and so runs any code in the pickle. Here a pickle is decoded to inert stubs, from which this module
+takes the parts of a schema or an index. Anything else is an error.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.parquet.pickled.known_globals import KNOWN_GLOBALS, KnownGlobal, codec_makers
-from data_stack.formats.parquet.pickled.machine import (
+from data_stack.formats.parquet.pickled.decoding import (
     DictNode,
     DtypeNode,
+    GlobalNode,
     ObjectNode,
-    PythonTwoString,
     Refusal,
     SetNode,
     decode_pickle,
     describe,
+    plain_text,
     text_of,
 )
+from data_stack.formats.parquet.pickled.known_globals import KNOWN_GLOBALS, codec_makers
 from data_stack.formats.parquet.pickled.values import PickledCodec, PickledField, PickledIndex, PickledSchema
 
 _MAX_INDEXES = 1_000
 _MAX_DIMENSIONS = 64  # of numpy
 _MAX_ROW_GROUP = 2**31 - 1
 _IMAGE_FORMAT = re.compile(r"\.[a-z0-9]{1,8}")
-#: Keys that share their hash make a dict quadratic. Real ones hardly ever do.
+#: Keys with equal hashes make a dict quadratic. Real keys rarely have them.
 _MAX_SAME_HASH = 64
 _MAX_JOINED = 10_000_000
 _MAX_DEPTH = 20
@@ -42,13 +43,13 @@ _MAX_DEPTH = 20
 def read_pickled_schema(data: bytes) -> PickledSchema:
     """Read the schema that Petastorm keeps under ``dataset-toolkit.unischema.v1`` in ``_common_metadata``.
 
-    Nothing of it is run, imported or looked up by name.
+    Nothing in it is run or imported.
 
     Args:
         data: the pickle.
 
     Raises:
-        DatasetFileCorruptError: the pickle is damaged, or holds anything but a schema; with what and where.
+        DatasetFileCorruptError: the pickle is damaged, or contains anything but a schema.
     """
     try:
         attributes = _attributes(_object(decode_pickle(data), "schema"))
@@ -67,13 +68,13 @@ def read_pickled_schema(data: bytes) -> PickledSchema:
 def read_pickled_indexes(data: bytes) -> dict[str, PickledIndex]:
     """Read the indexes, by name, that Petastorm keeps under ``dataset-toolkit.rowgroups_index.v1``.
 
-    Nothing of them is run, imported or looked up by name.
+    Nothing in them is run or imported.
 
     Args:
         data: the pickle.
 
     Raises:
-        DatasetFileCorruptError: the pickle is damaged, or holds anything but indexes; with what and where.
+        DatasetFileCorruptError: the pickle is damaged, or contains anything but indexes.
     """
     try:
         root = decode_pickle(data)
@@ -90,8 +91,8 @@ def read_pickled_indexes(data: bytes) -> dict[str, PickledIndex]:
 
 def _refusal(what: str, error: Refusal) -> DatasetFileCorruptError:
     return DatasetFileCorruptError(
-        f"Petastorm's pickled {what} holds {error}. It is damaged, or no {what} at all; data_stack decodes only what Petastorm "
-        f"itself writes there, and never runs a pickle. If you trust its source, write the metadata again, e.g. with "
+        f"Petastorm's pickled {what} contains {error}. It is damaged, or not a {what}: data_stack decodes only what Petastorm "
+        f"writes, and never runs a pickle. If you trust the source, write the metadata again, e.g. with "
         f"petastorm-generate-metadata.py."
     )
 
@@ -115,12 +116,12 @@ def _is_size(size: Any) -> bool:
 
 
 def _numpy_type(node: Any, name: str) -> str:
-    known = node
+    known = node.known if isinstance(node, GlobalNode) else None
     if isinstance(node, DtypeNode) and node.code not in ("f16", "c32"):
-        # A dtype may stand where its type belongs: numpy compares them as equal.
+        # A dtype may replace its type: numpy compares them as equal.
         code = node.code[0] if node.code[0] in "SU" else node.code
         known = KNOWN_GLOBALS.get(f"numpy.{np.dtype(code).type.__name__}")
-    if not isinstance(known, KnownGlobal) or known.numpy_type is None:
+    if known is None or known.numpy_type is None:
         raise Refusal(f"the field {name!r} with the type {describe(node)}")
     return known.numpy_type
 
@@ -144,9 +145,9 @@ def _codec(node: ObjectNode) -> PickledCodec:
 
 
 def _plain_attribute(value: Any, made: dict[int, Any], depth: int = 0) -> Any:
-    """An attribute of a registered codec: plain data, a type of numpy, or the name of one of Spark.
+    """An attribute of a registered codec: plain data, a numpy type, or the name of a Spark type.
 
-    What several share is made once, or a small pickle could stand for endless data.
+    Shared values are converted once: otherwise a small pickle could expand to unlimited data.
     """
     if depth > _MAX_DEPTH:
         raise Refusal(f"an attribute of a codec that is nested more than {_MAX_DEPTH} deep")
@@ -161,8 +162,8 @@ def _plain_attribute(value: Any, made: dict[int, Any], depth: int = 0) -> Any:
         made[id(value)] = {_text(key, "a key"): _plain_attribute(each, made, depth + 1) for key, each in items}
     elif isinstance(value, DtypeNode):
         return np.dtype(value.byte_order + value.code + value.unit)
-    elif isinstance(value, KnownGlobal) and value.numpy_type is not None:
-        return Decimal if value.numpy_type == "Decimal" else np.dtype(value.numpy_type.removesuffix("_")).type
+    elif isinstance(value, GlobalNode) and (numpy_type := value.known.numpy_type) is not None:
+        return Decimal if numpy_type == "Decimal" else np.dtype(numpy_type.removesuffix("_")).type
     else:
         return value if value is None else _plain_value(value)
     return made[id(value)]
@@ -182,7 +183,7 @@ def _spark_type(node: ObjectNode) -> str:
 
 
 class _IndexConversion:
-    """Nodes that several indexes or values share are converted once: else a small pickle could stand for an endless index."""
+    """Converts nodes that indexes or values share only once: otherwise a small pickle could expand to a huge index."""
 
     def __init__(self) -> None:
         self._sets: dict[int, frozenset[int]] = {}
@@ -207,14 +208,14 @@ class _IndexConversion:
             value = _plain_value(key)
             same = n_with_hash[hash(value)] = n_with_hash.get(hash(value), 0) + 1
             if same > _MAX_SAME_HASH:
-                raise Refusal("values of an index that are made to collide")
-            # Two of numpy's values may be one of Python's: joined, so that no row group is missed.
+                raise Refusal("values of an index with colliding hashes")
+            # Two numpy values may become the same Python value: their row groups are joined.
             ordinals = self._ordinals(groups)
             if value in mapping:
                 ordinals = mapping[value] | ordinals
                 self._n_joined += len(ordinals)
                 if self._n_joined > _MAX_JOINED:
-                    raise Refusal("values of an index that occur again and again")
+                    raise Refusal("values of an index that occur too often")
             mapping[value] = ordinals
         return mapping
 
@@ -230,16 +231,15 @@ class _IndexConversion:
 
 
 def _plain_value(value: Any) -> Any:
-    if isinstance(value, PythonTwoString):
-        text = text_of(value)
-        return bytes(value) if text is None else text
+    if isinstance(value, str):
+        return plain_text(value)
     # A bool is an int, a datetime is a date.
-    if isinstance(value, (str, bytes, int, float, complex, Decimal, date, time, timedelta, np.datetime64, np.timedelta64)):
+    if isinstance(value, (bytes, int, float, complex, Decimal, date, time, timedelta, np.datetime64, np.timedelta64)):
         return value
     raise Refusal(f"{describe(value)} as a value of an index")
 
 
-# What both are made of
+# Parts of both
 
 
 def _object(value: Any, role: str) -> ObjectNode:

@@ -1,4 +1,4 @@
-"""What Petastorm keeps in its pickles, as plain values."""
+"""The content of Petastorm's pickles as plain values."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class PickledCodec:
-    """How Petastorm stored the cells of a field.
+    """The codec of a field of Petastorm.
 
     Attributes:
-        kind: ``"scalar"``, ``"ndarray"``, ``"compressed_ndarray"``, ``"image"``, or ``"registered"``: one of a plugin.
+        kind: ``"scalar"``, ``"ndarray"``, ``"compressed_ndarray"``, ``"image"``, or ``"registered"`` for a plugin's codec.
         spark_type: of a scalar, Spark's simple name: ``"boolean"``, ``"tinyint"``, ``"smallint"``, ``"int"``, ``"bigint"``,
             ``"float"``, ``"double"``, ``"decimal(10,3)"``, ``"string"``, ``"binary"``, ``"date"``, ``"timestamp"`` or
             ``"timestamp_ntz"``; None for the others.
-        image_format: of an image, ``"png"`` or ``"jpeg"`` (or another one that OpenCV knows, e.g. ``"webp"``); else None.
-        quality: of an image, 0 to 100, meant for jpeg; else None.
-        class_name: of a registered one, module and name of its class; else None.
-        state: of a registered one, its attributes as plain data; else empty.
+        image_format: of an image, ``"png"``, ``"jpeg"`` or another format of OpenCV such as ``"webp"``; else None.
+        quality: JPEG quality of an image, 0 to 100; else None.
+        class_name: module and name of a registered class; else None.
+        state: attributes of a registered codec as plain data; else empty.
     """
 
     kind: Literal["scalar", "ndarray", "compressed_ndarray", "image", "registered"]
@@ -32,14 +32,14 @@ class PickledCodec:
 
 @dataclass(frozen=True, slots=True)
 class PickledField:
-    """One field of a Petastorm schema.
+    """A field of a Petastorm schema.
 
     Attributes:
-        name: of the Parquet column.
+        name: name of the Parquet column.
         numpy_type: name of the numpy scalar type as numpy 2 spells it (``"int32"``, ``"str_"``, ``"bytes_"``, ``"bool_"``,
             ``"datetime64"``), or ``"Decimal"``.
-        shape: ``()`` for a scalar; None where a dimension is free.
-        codec: None if the schema names none: a scalar stored as Parquet's own type.
+        shape: ``()`` for a scalar; None for a variable size.
+        codec: None for Parquet's own type.
         nullable: whether a cell may be missing.
     """
 
@@ -52,7 +52,7 @@ class PickledField:
 
 @dataclass(frozen=True, slots=True)
 class PickledSchema:
-    """A Petastorm schema ("Unischema"): its name and its fields, in the order they were declared in."""
+    """A Petastorm schema ("Unischema"): its name and its fields in their order."""
 
     name: str
     fields: tuple[PickledField, ...]
@@ -60,15 +60,15 @@ class PickledSchema:
 
 @dataclass(frozen=True, slots=True)
 class PickledIndex:
-    """One of Petastorm's row-group indexes.
+    """A row-group index of Petastorm.
 
-    A row group is known by its number: row groups are counted through all files, which are sorted by path.
+    The number of a row group counts through all files, sorted by path.
 
     Attributes:
-        name: of the index.
+        name: name of the index.
         kind: ``"single_field"`` or ``"not_null"``.
-        column: the field that was indexed.
-        row_groups: of a single-field index: value → the row groups that hold it. The values are plain Python values (str,
+        column: the indexed field.
+        row_groups: of a single-field index: value → the row groups that hold it. Values are plain Python values (str,
             bytes, bool, int, float, Decimal, date, datetime, time, timedelta; a numpy.datetime64 or numpy.timedelta64 if those
             cannot hold it exactly). Else empty.
         ordinals: of a not-null index: the row groups with at least one value. Else empty.

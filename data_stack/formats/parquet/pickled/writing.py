@@ -1,6 +1,6 @@
-"""Petastorm's schema and row-group indexes as pickles that Petastorm can read, written opcode by opcode.
+"""Writes schemas and row-group indexes as pickles for Petastorm, opcode by opcode.
 
-Petastorm's guard lets through only what its own pickles name, and so does this one: its classes, pyspark's types, numpy, Decimal.
+The pickles name only what Petastorm's unpickler allows: its classes, pyspark's types, numpy, Decimal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet.pickled.known_globals import KNOWN_GLOBALS, SPARK_CLASSES
 from data_stack.formats.parquet.pickled.values import PickledCodec, PickledField, PickledIndex, PickledSchema
 
-#: What a Unischema has of its own; Petastorm makes an attribute of every other field.
+#: Attributes of a Unischema; Petastorm adds an attribute for each field with another name.
 _OWN_ATTRIBUTES = frozenset(
     ("as_spark_schema", "create_schema_view", "fields", "from_arrow_schema", "make_namedtuple", "make_namedtuple_tf")
 )
@@ -25,7 +25,7 @@ _CODEC_CLASSES = {
     "compressed_ndarray": "CompressedNdarrayCodec",
     "image": "CompressedImageCodec",
 }
-#: Petastorm makes a scalar of numpy of each cell that has no codec, but for Python's own types: so lists of text stay lists.
+#: Petastorm converts cells without a codec to numpy scalars, except for Python types: so lists of text stay lists.
 _LISTS_OF_TEXT = {"str_": "builtins.str", "bytes_": "builtins.bytes"}
 _SPARK_CLASS_OF = {simple: name for name, simple in reversed(SPARK_CLASSES.items())}  # string is StringType, the first
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
@@ -35,9 +35,9 @@ def write_pickled_schema(schema: PickledSchema) -> bytes:
     """Write a schema for ``dataset-toolkit.unischema.v1``, as a pickle of protocol 2.
 
     Raises:
-        ConfigError: the schema has a type that Petastorm does not know.
+        ConfigError: Petastorm lacks a type of the schema.
     """
-    # each field is remembered by its number, as it is an attribute, too
+    # each field is memoized by its number, because it is also an attribute
     fields = b"".join(
         _text(field.name) + _field(field) + b"r" + struct.pack("<I", number) for number, field in enumerate(schema.fields)
     )
@@ -55,7 +55,7 @@ def write_pickled_indexes(indexes: Mapping[str, PickledIndex]) -> bytes:
     """Write indexes, by name, for ``dataset-toolkit.rowgroups_index.v1``, as a pickle of protocol 3.
 
     Raises:
-        ConfigError: an index has values that Petastorm does not unpickle: times.
+        ConfigError: an index has values that Petastorm does not unpickle, such as times.
     """
     items = b"".join(_text(name) + _index(index) for name, index in indexes.items())
     return b"\x80\x03}(" + items + b"u."
@@ -96,7 +96,7 @@ def _field(field: PickledField) -> bytes:
         type_name = _LISTS_OF_TEXT.get(field.numpy_type, type_name)
     known = KNOWN_GLOBALS.get(type_name)
     if known is None or known.numpy_type != field.numpy_type:
-        raise ConfigError(f"Petastorm has no type {field.numpy_type!r}, which the field {field.name!r} is to have")
+        raise ConfigError(f"Petastorm does not have the type {field.numpy_type!r} of the field {field.name!r}")
     shape = b"(" + b"".join(b"N" if size is None else _integer(size) for size in field.shape) + b"t"
     codec = b"N" if field.codec is None else _codec(field.codec)
     values = _text(field.name) + _name_of(type_name) + shape + codec + (b"\x88" if field.nullable else b"\x89")
@@ -124,7 +124,7 @@ def _spark_type(spark_type: str) -> bytes:
 
 
 def _object(name: str, state: bytes = b"") -> bytes:
-    """An object made without arguments, with attributes: pairs of names and values."""
+    """An object without arguments; ``state`` has pairs of names and values."""
     return _name_of(name) + b")\x81" + (b"}(" + state + b"ub" if state else b"")
 
 

@@ -1,4 +1,4 @@
-"""Which rows are read: expressions of pyarrow and Petastorm's predicates."""
+"""Filters of rows: expressions of pyarrow and Petastorm's predicates."""
 
 from pyarrow.compute import field as col
 

@@ -1,4 +1,4 @@
-"""Expressions of ``pyarrow.compute`` as predicates, and the parts of a dataset that they exclude."""
+"""Evaluates expressions of ``pyarrow.compute`` as predicates."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from data_stack.formats.parquet.selecting.predicate import (
     column_of,
 )
 
-#: A column of nulls alone does not tell its type, but functions need one.
+#: Types to try for a column of nulls, which has none, because functions need a type.
 _TYPES_OF_NULLS: Final = (pa.null(), pa.string(), pa.float64(), pa.bool_(), pa.timestamp("us"))
-#: What pyarrow raises for an expression that does not suit the types of columns.
+#: Errors of pyarrow for an expression that does not fit the types of columns.
 _UNSUITABLE: Final = (pa.ArrowException, ValueError, TypeError)
-#: Parts of an expression, as text, by which it may be true of NaN although its comparisons are false, as ``~(x > 3)`` is. Also
-#: ``is_in``, whose doubles pyarrow rounds for a column of float32, but not when it compares them with bounds.
+#: Parts of an expression, as text, which may make it true for NaN although comparisons with NaN are false, such as ``~(x > 3)``.
+#: Also ``is_in``, whose doubles pyarrow rounds for a float32 column, but not when it compares them with bounds. pyarrow has no
+#: public way to walk through an expression; every call and negation is excluded, so a wrong match only skips an optimization.
 _TRUE_BEYOND_BOUNDS: Final = re.compile(r"\b\w+\(|\bfalse\b|\bnan\b", re.IGNORECASE)
 
 
@@ -39,7 +40,7 @@ def is_instant(type_: pa.DataType) -> bool:
     return pa.types.is_timestamp(type_) and type_.tz is not None
 
 
-#: What makes the type of times with a zone, as expressions may see them. pyarrow compares zones or units that differ, not both.
+#: Types to try for times with a zone. pyarrow compares different zones or different units, but not both.
 _WAYS_TO_SEE_INSTANTS: Final[tuple[Callable[[pa.DataType], pa.DataType], ...]] = (
     lambda type_: pa.timestamp(type_.unit) if pa.types.is_timestamp(type_) else type_,
     lambda type_: pa.timestamp(type_.unit, "UTC") if pa.types.is_timestamp(type_) else type_,
@@ -51,21 +52,21 @@ class ArrowPredicate(Predicate):
     """An expression of ``pyarrow.compute``, evaluated by pyarrow.
 
     Args:
-        expression: gives bools; rows of which it gives null are not wanted.
+        expression: returns bools; null does not select a row.
 
     Raises:
-        ConfigError: it needs no column, or names one by its number.
+        ConfigError: the expression uses no column, or refers to a column by number.
     """
 
     def __init__(self, expression: pc.Expression) -> None:
         try:
-            # what pickle would be given: an Arrow file, in whose metadata the expression stands
+            # the argument of its pickle: an Arrow file with the expression in its metadata
             self._serialized = expression.__reduce__()[1][0].to_pybytes()
         except pa.ArrowException as error:
-            raise ConfigError(f"{shorten(expression)} must give its columns by name: {error}") from error
+            raise ConfigError(f"{shorten(expression)} must refer to columns by name: {error}") from error
         super().__init__(_fields_in(self._serialized), expression)
         if not self.fields:
-            raise ConfigError(f"{shorten(expression)} needs no field, so it says the same of all rows")
+            raise ConfigError(f"{shorten(expression)} uses no column: it is the same for all rows")
 
     def mask(self, columns: Columns) -> Bools:
         instants = columns.instants if isinstance(columns, InstantColumns) else frozenset(self.fields)
@@ -90,12 +91,12 @@ class ArrowPredicate(Predicate):
 def types_seen(bound: pc.Expression, types: pa.Schema) -> pa.Schema:
     """The types of columns as :class:`ArrowPredicate` sees them.
 
-    A time without a zone in an expression is one of UTC, so it is compared with columns without a zone. A time with a zone is
-    compared with those columns only that have one.
+    A time without a zone in an expression is in UTC, so it is compared with columns without a zone. A time with a zone is
+    compared only with columns that have a zone.
 
     Args:
         bound: the expression.
-        types: of the columns that it needs.
+        types: types of its columns.
     """
     ways = [
         pa.schema([(each.name, see(each.type) if is_instant(each.type) else each.type) for each in types])
@@ -103,7 +104,7 @@ def types_seen(bound: pc.Expression, types: pa.Schema) -> pa.Schema:
     ]
     for seen in ways if ways[0] != types else ():
         try:
-            _evaluate(bound, {field.name: pa.nulls(1, field.type) for field in seen})  # some checks need a row
+            _evaluate(bound, {field.name: pa.nulls(1, field.type) for field in seen})  # pyarrow checks some types only with a row
             return seen
         except _UNSUITABLE:
             continue
@@ -111,14 +112,14 @@ def types_seen(bound: pc.Expression, types: pa.Schema) -> pa.Schema:
 
 
 def could_match(bound: pc.Expression, types: pa.Schema, guarantees: Sequence[pc.Expression]) -> Bools:
-    """Which parts of a dataset may have rows of which an expression is true, shape ``(n,)``.
+    """Which parts of a dataset may have rows for which an expression is true, shape ``(n,)``.
 
     Args:
         bound: the expression.
-        types: of the columns that it needs.
-        guarantees: of each part, an expression that is true of all its rows.
+        types: types of its columns.
+        guarantees: for each part an expression that is true for all its rows.
     """
-    import pyarrow.dataset as arrow_dataset  # brings pandas, which is slow to import
+    import pyarrow.dataset as arrow_dataset  # imports pandas, which is slow
 
     # pyarrow simplifies the expression for each fragment; it opens no file
     form, system = arrow_dataset.ParquetFileFormat(), LocalFileSystem()
@@ -136,7 +137,7 @@ def could_match(bound: pc.Expression, types: pa.Schema, guarantees: Sequence[pc.
 
 
 def suits_bounds_of_floats(bound: pc.Expression) -> bool:
-    """Whether bounds of floats, which leave NaN out, may decide an expression; False where that is not certain."""
+    """Whether bounds of floats, which exclude NaN, may decide an expression; False if uncertain."""
     return _TRUE_BEYOND_BOUNDS.search(str(bound)) is None
 
 
@@ -147,21 +148,21 @@ def _arrow_array(column: npt.NDArray[Any], type_of_nulls: pa.DataType) -> pa.Arr
 
 
 def _evaluate(bound: pc.Expression, arrays: Mapping[str, pa.Array]) -> pa.ChunkedArray:
-    """The bools that an expression gives of some columns.
+    """Evaluate an expression for some columns.
 
     Raises:
-        pyarrow.ArrowException, ValueError, TypeError: it does not suit their types, or gives others.
+        pyarrow.ArrowException, ValueError, TypeError: it does not fit their types, or does not return bools.
     """
     import pyarrow.dataset  # as above
 
     found = pyarrow.dataset.dataset(pa.table(dict(arrays))).to_table(columns={"found": bound}, use_threads=False)["found"]
     if not pa.types.is_boolean(found.type):
-        raise TypeError(f"it gives values of type {found.type}, not bools")
+        raise TypeError(f"it returns values of type {found.type}, not bools")
     return found
 
 
 def _fields_in(serialized: bytes) -> set[str]:
-    """The columns that a serialized expression names; of nested fields, the outermost ones."""
+    """The columns in a serialized expression; of nested fields, the outermost ones. pyarrow has no public way to list them."""
     with pa.ipc.open_file(serialized) as file:
         text = file.schema.to_string(truncate_metadata=False)
     tokens = iter(re.findall(r"^(field_ref|nested_field_ref): '(.*?)'$", text, re.MULTILINE | re.DOTALL))

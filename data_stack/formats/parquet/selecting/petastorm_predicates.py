@@ -1,6 +1,6 @@
-"""Petastorm's predicates, which select the same rows as there (https://github.com/uber/petastorm, ``petastorm/predicates.py``).
+"""Petastorm's predicates, which select the same rows (https://github.com/uber/petastorm, ``petastorm/predicates.py``).
 
-Null is a value like another to them, so that ``in_negate(p)`` selects exactly the rows that ``p`` does not.
+They treat null as a value, so ``in_negate(p)`` selects exactly the rows that ``p`` does not select.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _ANY = (any, np.any, np.logical_or.reduce)
 
 
 def as_predicate(value: Any) -> Predicate:
-    """A predicate of anything that says which rows are wanted.
+    """Convert a filter to a predicate.
 
     Args:
         value: a :class:`Predicate`; an object with Petastorm's ``get_fields`` and ``do_include``; an expression of
-            ``pyarrow.compute``; or filters as :func:`pyarrow.parquet.read_table` takes them: a list of
-            ``(field, operator, value)``, all of which must hold, or a list of such lists, one of which must hold.
+            ``pyarrow.compute``; or filters as for :func:`pyarrow.parquet.read_table`: a list of ``(field, operator, value)``, all
+            of which must hold, or a list of such lists, one of which must hold.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: ``value`` is something else.
     """
     if isinstance(value, Predicate):
         return value
@@ -55,22 +55,22 @@ def as_predicate(value: Any) -> Predicate:
             return ArrowPredicate(pq.filters_to_expression([value] if isinstance(value, tuple) else value))
         except (pa.ArrowException, ValueError, TypeError, IndexError) as error:
             raise ConfigError(
-                f"{shorten(value)} are no filters such as [('speed', '>', 3), ('day', 'in', ['mon', 'tue'])]: {error}"
+                f"invalid filters {shorten(value)}: {error}. Pass filters such as [('speed', '>', 3), ('day', 'in', ['mon'])]"
             ) from error
     if all(callable(getattr(value, name, None)) for name in ("get_fields", "do_include")) and not isinstance(value, type):
         return _PetastormPredicate(value)
     raise ConfigError(
-        f'{shorten(value)} is no predicate. Give an expression such as col("speed") > 3, in_set([…], "field"), '
+        f'{shorten(value)} is not a predicate. Pass an expression such as col("speed") > 3, in_set([…], "field"), '
         f'in_lambda(["field"], function) or filters such as [("speed", ">", 3)]'
     )
 
 
 class _ArgumentPredicate(Predicate):
-    """A predicate that its arguments tell apart from others of its class.
+    """A predicate that is identified by its class and arguments.
 
     Args:
         fields: as for :class:`Predicate`.
-        arguments: what it was made with.
+        arguments: the arguments of the class.
         bound: as for :class:`Predicate`.
     """
 
@@ -92,7 +92,7 @@ def _content(argument: Any) -> Any:
         return sorted(canonical_json(content_of(value)) for value in argument)
     if isinstance(argument, list):
         return list(map(_content, argument))
-    # of a function its name, or what is known of it, and its code
+    # for a function: its name or content, and its code
     return [content_of(argument), code_content(argument, content_if_known)] if callable(argument) else content_of(argument)
 
 
@@ -107,24 +107,24 @@ def _shorten(argument: Any) -> str:
 
 def _check_field(name: Any, what: str) -> str:
     if not isinstance(name, str) or not name:
-        raise ConfigError(f"{what} takes the name of a field, got {shorten(name)}")
+        raise ConfigError(f"{what} needs the name of a field, got {shorten(name)}")
     return name
 
 
 def _check_members(values: Iterable[Any], what: str) -> frozenset[Any]:
-    """A set of values, with times as numpy's; None stands for null."""
+    """A set of values, with times of numpy; None stands for null."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise ConfigError(f"{what} takes a list or a set of values, got {shorten(values)}: write [{shorten(values)}]")
+        raise ConfigError(f"{what} needs a list or set of values, got {shorten(values)}: pass [{shorten(values)}]")
     items = [_as_numpy_time(value) for value in values]
     items = [item.item() if isinstance(item, np.generic) and item.dtype.kind not in "mM" else item for item in items]
     try:
         return frozenset(item for item in items if item == item)  # NaN equals nothing
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{what} takes values that can be hashed: {error}") from error
+        raise ConfigError(f"{what} needs hashable values: {error}") from error
 
 
 def _as_numpy_time(value: Any) -> Any:
-    """A time of Python's or pandas' as numpy's, in UTC if it has a zone, a time of day since midnight; others as they are."""
+    """Convert times of Python or pandas to numpy (in UTC; a time of day as the time since midnight); others are unchanged."""
     if hasattr(value, "to_datetime64"):  # pandas' are more exact than their base class
         return value.to_datetime64()
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
@@ -137,23 +137,23 @@ def _as_numpy_time(value: Any) -> Any:
 
 
 def _are_members(column: npt.NDArray[Any], members: frozenset[Any]) -> Bools:
-    """Of each value whether it is among ``members``: 1 and 1.0 are the same, and so are times of one moment."""
+    """Whether each value is among ``members``: 1 equals 1.0, and times are compared as instants."""
     column = as_times(column)
     try:
         if column.dtype.kind not in "mM":
             return np.fromiter(map(members.__contains__, values_for_functions(column)), bool, len(column))
     except TypeError as error:
-        raise PredicateError(f"the values are lists or arrays; in_intersection looks at what is in them ({error})") from error
+        raise PredicateError(f"the values are lists or arrays: use in_intersection ({error})") from error
     times = [value for value in members if isinstance(value, np.generic) and value.dtype.kind == column.dtype.kind]
     found = np.isin(column, np.array(times)) if times else np.zeros(len(column), bool)
     return found | np.isnat(column) if None in members else found
 
 
 class in_set(_ArgumentPredicate):  # noqa: N801  # Petastorm's spelling
-    """Whether a field's value is one of several; null if None is among them.
+    """Selects rows whose value is one of several; null if None is among them.
 
     Args:
-        inclusion_values: hashable values, compared as Python does: 1 and 1.0 are the same, "1" is another.
+        inclusion_values: hashable values, compared as in Python: 1 equals 1.0, but not "1".
         predicate_field: the field.
     """
 
@@ -171,11 +171,11 @@ class in_set(_ArgumentPredicate):  # noqa: N801  # Petastorm's spelling
 
 
 class in_intersection(_ArgumentPredicate):  # noqa: N801
-    """Whether at least one value of a list or array is one of several. A row without a list is not selected.
+    """Selects rows whose list or array contains at least one of several values. A missing list is not selected.
 
     Args:
         inclusion_values: hashable values, compared as for :class:`in_set`.
-        _predicate_field: the field; its values are lists or arrays of any shape. A text is taken as one value.
+        _predicate_field: the field; its values are lists or arrays of any shape. A text is one value.
     """
 
     def __init__(self, inclusion_values: Iterable[Any], _predicate_field: str) -> None:
@@ -189,18 +189,18 @@ class in_intersection(_ArgumentPredicate):  # noqa: N801
 
 
 def _list(value: Any) -> npt.NDArray[Any]:
-    """What is in a row's value, shape (n,)."""
+    """The elements of a row's value, shape (n,)."""
     if isinstance(value, np.ndarray) and value.ndim:
         return value.reshape(-1)
     if value is None or isinstance(value, (list, tuple)):
         return objects(value or ())
     if isinstance(value, (str, bytes)):
         return objects([value])
-    raise PredicateError(f"{shorten(value)} is no list or array; use in_set")
+    raise PredicateError(f"{shorten(value)} is not a list or array: use in_set")
 
 
 def values_for_functions(column: npt.NDArray[Any]) -> list[Any]:
-    """The values of a column as a function of the user's gets them: Python's own numbers and texts, numpy's times and arrays."""
+    """The values of a column for a user's function: numbers and texts of Python, times and arrays of numpy."""
     if column.ndim != 1 or column.dtype.kind in "mMV":
         return list(column)
     if column.dtype != object:
@@ -223,8 +223,8 @@ class RowFunction(_ArgumentPredicate):
             try:
                 answers.append(bool(self.ask(values)))
             except Exception as error:
-                told = ", ".join(f"{name}={shorten(value)}" for name, value in values.items())
-                what = f"{self!r} raised {type(error).__name__}: {error}, given {told}"
+                given_values = ", ".join(f"{name}={shorten(value)}" for name, value in values.items())
+                what = f"{self!r} raised {type(error).__name__}: {error}, for {given_values}"
                 raise PredicateError(what, len(answers)) from error
         return np.array(answers, dtype=bool)
 
@@ -233,17 +233,17 @@ class in_lambda(RowFunction):  # noqa: N801
     """Rows for which a function returns True.
 
     Args:
-        predicate_fields: the fields that the function gets, in this order.
-        predicate_func: takes the values of a row, one argument each (numbers and text as Python's, null
-            as None), then ``state_arg``, if there is one; returns a bool.
-        state_arg: a further argument; None for no such argument.
+        predicate_fields: the fields that the function receives, in this order.
+        predicate_func: takes the values of a row, one argument each (numbers and text of Python, None for null), then
+            ``state_arg``, if given; returns a bool.
+        state_arg: a further argument of the function; None to omit it.
     """
 
     def __init__(self, predicate_fields: Sequence[str], predicate_func: Callable[..., Any], state_arg: Any = None) -> None:
         if not isinstance(predicate_fields, (list, tuple)) or not predicate_fields:
-            raise ConfigError(f"in_lambda takes a list of at least one field, got {shorten(predicate_fields)}")
+            raise ConfigError(f"in_lambda needs a list of at least one field, got {shorten(predicate_fields)}")
         if not callable(predicate_func):
-            raise ConfigError(f"in_lambda takes a function, got {shorten(predicate_func)}")
+            raise ConfigError(f"in_lambda needs a function, got {shorten(predicate_func)}")
         fields = [_check_field(name, "in_lambda") for name in predicate_fields]
         super().__init__(fields, fields, predicate_func, *([] if state_arg is None else [state_arg]))
 
@@ -253,10 +253,10 @@ class in_lambda(RowFunction):  # noqa: N801
 
 
 class in_negate(_ArgumentPredicate):  # noqa: N801
-    """The rows that a predicate does not select, unlike ``~`` also those without a value.
+    """Selects the rows that a predicate does not select; unlike ``~``, also rows with null.
 
     Args:
-        predicate: anything that :func:`as_predicate` takes.
+        predicate: any argument of :func:`as_predicate`.
     """
 
     def __init__(self, predicate: Any) -> None:
@@ -268,10 +268,10 @@ class in_negate(_ArgumentPredicate):  # noqa: N801
 
 
 class in_reduce(_ArgumentPredicate):  # noqa: N801
-    """Rows for which a function of the answers of several predicates returns True.
+    """Selects rows for which a function of the results of several predicates returns True.
 
     Args:
-        predicate_list: at least one predicate; anything that :func:`as_predicate` takes.
+        predicate_list: at least one predicate; any arguments of :func:`as_predicate`.
         reduce_func: ``all``, ``any``, ``numpy.all``, ``numpy.any``, or a function that takes a list with one bool for each
             predicate and returns a bool.
     """
@@ -279,9 +279,9 @@ class in_reduce(_ArgumentPredicate):  # noqa: N801
     def __init__(self, predicate_list: Iterable[Any], reduce_func: Callable[..., Any]) -> None:
         self._predicates = [as_predicate(predicate) for predicate in predicate_list]
         if not self._predicates:
-            raise ConfigError("in_reduce takes at least one predicate")
+            raise ConfigError("in_reduce needs at least one predicate")
         if not callable(reduce_func):
-            raise ConfigError(f"in_reduce takes a function such as all or any, got {shorten(reduce_func)}")
+            raise ConfigError(f"in_reduce needs a function such as all or any, got {shorten(reduce_func)}")
         names = (name for predicate in self._predicates for name in predicate.fields)
         bounds = [predicate.bound for predicate in self._predicates if predicate.bound is not None]
         bound = functools.reduce(operator.and_, bounds) if bounds and reduce_func in _ALL else None
@@ -303,26 +303,26 @@ class in_reduce(_ArgumentPredicate):  # noqa: N801
 
 
 class in_pseudorandom_split(_ArgumentPredicate):  # noqa: N801
-    """One part of a dataset that is split at random, but always in the same way, and as Petastorm splits it.
+    """Selects one subset of a pseudorandom split, which is reproducible and the same as Petastorm's.
 
-    A row belongs to the part in whose range the MD5 of ``str(value)`` lies, so rows with the same value stay together, and the
-    parts have the wanted sizes only roughly. All nulls lie in one part, that of the text "None", as there.
+    The MD5 of ``str(value)`` determines the subset, so rows with the same value stay together, and sizes are approximate. All
+    nulls are in the subset of the text "None".
 
     Args:
-        fraction_list: the part of all values that is wanted for each subset, each in [0, 1], together at most 1.
-        subset_index: which subset, from 0 on.
-        predicate_field: the field whose values are split: numbers, texts, bytes, times.
+        fraction_list: the fraction of values in each subset, each in [0, 1], with a sum of at most 1.
+        subset_index: the subset, counted from 0.
+        predicate_field: the field to split by: numbers, texts, bytes, times.
     """
 
     def __init__(self, fraction_list: Sequence[float], subset_index: int, predicate_field: str) -> None:
         fractions = [float(fraction) for fraction in fraction_list]
         if not all(0 <= fraction <= 1 for fraction in fractions) or sum(fractions) > 1 + 1e-9:
-            raise ConfigError(f"fractions lie between 0 and 1, and their sum is at most 1; got {shorten(fraction_list)}")
+            raise ConfigError(f"fractions must be between 0 and 1, with a sum of at most 1; got {shorten(fraction_list)}")
         if not 0 <= subset_index < len(fractions):
-            raise ConfigError(f"subset_index {subset_index} is not in [0, {len(fractions)}), the subsets that have a fraction")
+            raise ConfigError(f"subset_index must be in [0, {len(fractions)}), got {subset_index}")
         self._field = _check_field(predicate_field, "in_pseudorandom_split")
         super().__init__([predicate_field], fractions, int(subset_index), predicate_field)
-        # In floats, as Petastorm does: the last places decide in which part a bucket at a border lies.
+        # In floats, as in Petastorm: rounding decides the subset of a bucket at a border.
         high_borders = [sum(fraction_list[: i + 1]) for i in range(len(fraction_list))]
         low = high_borders[subset_index - 1] if subset_index else 0
         self._low = math.ceil(low * (_N_BUCKETS - 1))
@@ -331,13 +331,13 @@ class in_pseudorandom_split(_ArgumentPredicate):  # noqa: N801
     def mask(self, columns: Columns) -> Bools:
         column = column_of(columns, self._field)
         if column.ndim != 1:
-            raise PredicateError(f"in {self!r}: the field's values are arrays of shape {column.shape[1:]}; split by one value")
-        values = column.tolist() if column.dtype.kind in "biuSUO" else column  # the texts of others differ from Python's
+            raise PredicateError(f"{self!r} cannot split by arrays of shape {column.shape[1:]}")
+        values = column.tolist() if column.dtype.kind in "biuSUO" else column  # others have texts that differ from Python's
         return np.fromiter((self._low <= _bucket(str(value)) < self._high for value in values), bool, len(column))
 
 
 def _bucket(text: str) -> int:
-    # not to keep anything secret
+    # not used for security
     return int.from_bytes(hashlib.md5(text.encode("utf-8"), usedforsecurity=False).digest(), "big") % _N_BUCKETS
 
 
@@ -345,17 +345,17 @@ class _PetastormPredicate(RowFunction):
     """An object with Petastorm's two methods, such as a subclass of its ``PredicateBase``, called for each row.
 
     Args:
-        predicate: has ``get_fields() -> set of names`` and ``do_include(values: dict) -> bool``. Values are given as to
+        predicate: has ``get_fields() -> set of names`` and ``do_include(values: dict) -> bool``. Values are as for
             :class:`in_lambda`.
     """
 
     def __init__(self, predicate: Any) -> None:
         names = predicate.get_fields()
         if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
-            raise ConfigError(f"get_fields() of {shorten(predicate)} gives a set of names of fields, not {shorten(names)}")
+            raise ConfigError(f"get_fields() of {shorten(predicate)} must return a set of names, got {shorten(names)}")
         super().__init__((_check_field(name, f"get_fields() of {shorten(predicate)}") for name in names), predicate)
         if not self.fields:
-            raise ConfigError(f"get_fields() of {shorten(predicate)} names no field")
+            raise ConfigError(f"get_fields() of {shorten(predicate)} returned no names")
         self._predicate = predicate
 
     def ask(self, values: Mapping[str, Any]) -> Any:
@@ -366,13 +366,13 @@ class _PetastormPredicate(RowFunction):
 
 
 def on_frames(predicate: Predicate) -> Predicate:
-    """A predicate whose function may be one of columns of pandas, as Petastorm's ``make_batch_reader`` has it.
+    """Call the function of a predicate with columns of pandas, as Petastorm's ``make_batch_reader`` does.
 
-    The function gets the rows at once, as a DataFrame (``do_include``) or as Series (``in_lambda``). Where it raises then, or
-    gives no bool for each row, and without pandas, it is called row by row.
+    The function receives all rows as a DataFrame (``do_include``) or as Series (``in_lambda``). If it raises, does not return a
+    bool per row, or pandas is missing, it is called row by row.
 
     Args:
-        predicate: any; one that calls no function of rows is returned as it is.
+        predicate: any predicate; one without a function is returned unchanged.
     """
     return _OnFrames(predicate) if isinstance(predicate, RowFunction) else predicate
 
@@ -393,13 +393,13 @@ class _OnFrames(Predicate):
         return repr(self._predicate)
 
     def _of_frame(self, columns: Columns) -> Bools | None:
-        """A bool for each row; None if the function takes no DataFrame."""
+        """A bool for each row; None if the function does not accept a DataFrame."""
         given = {name: column_of(columns, name) for name in self.fields}
         try:
             from data_stack.formats.parquet.transform_pandas import as_frame
 
             answers = np.asarray(self._predicate.ask(as_frame(given)))
-        except Exception:  # noqa: BLE001  # a function of rows may do anything with columns; of rows, it says what is wrong
+        except Exception:  # noqa: BLE001  # a function of rows may raise anything for columns; for rows, the error is reported
             return None
         is_bools = answers.dtype == bool or all(isinstance(answer, (bool, np.bool_)) for answer in answers.reshape(-1))
         n_rows = len(next(iter(given.values())))

@@ -1,4 +1,4 @@
-"""The contract of a predicate, which says of rows whether they are read."""
+"""The contract of a predicate, which selects rows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 class InstantColumns(dict[str, npt.NDArray[Any]]):
-    """Columns, some of which are times of a known zone: instants, in UTC.
+    """Columns that may include instants: times with a zone, in UTC.
 
     Args:
         columns: as in :data:`Columns`.
-        instants: the names of these.
+        instants: names of the columns of instants.
     """
 
     def __init__(self, columns: Columns, instants: frozenset[str]) -> None:
@@ -32,11 +32,11 @@ class InstantColumns(dict[str, npt.NDArray[Any]]):
 
 
 class PredicateError(ConfigError):
-    """A predicate cannot be applied to the values it was given; what it raised itself is chained.
+    """A predicate cannot be applied to its values; the original error is chained.
 
     Attributes:
         reason: what is wrong, and what to do.
-        row: position of the row in the columns that were given to ``mask``; None if no single row is to blame.
+        row: position of the row in the columns passed to ``mask``; None if the error concerns no single row.
     """
 
     def __init__(self, reason: str, row: int | None = None) -> None:
@@ -44,22 +44,22 @@ class PredicateError(ConfigError):
         self.reason, self.row = reason, row
 
     def __str__(self) -> str:
-        return self.reason if self.row is None else f"row {self.row} of those looked at: {self.reason}"
+        return self.reason if self.row is None else f"row {self.row} of the examined ones: {self.reason}"
 
 
 class Predicate(ABC):
-    """Says of rows whether they are wanted. It never changes, and can be sent to other processes.
+    """Selects rows. It is immutable and can be pickled.
 
-    Predicates combine by :class:`in_reduce` and :class:`in_negate`, which take expressions of pyarrow as well.
-    Petastorm's own methods, ``get_fields`` and ``do_include``, are there too.
+    :class:`in_reduce` and :class:`in_negate` combine predicates and expressions of pyarrow. Petastorm's methods ``get_fields``
+    and ``do_include`` exist, too.
 
     Args:
-        fields: the columns that are needed.
-        bound: an expression of ``pyarrow.compute`` that is true of each wanted row, to skip row groups by their statistics;
-            None if there is no such expression.
+        fields: the columns that the predicate needs.
+        bound: an expression of ``pyarrow.compute`` that is true of each selected row, to skip row groups by their statistics;
+            None without one.
 
     Attributes:
-        fields: the columns that are needed, sorted, each once.
+        fields: the columns that the predicate needs, sorted, each once.
         bound: as given.
     """
 
@@ -68,11 +68,11 @@ class Predicate(ABC):
 
     @abstractmethod
     def mask(self, columns: Columns) -> Bools:
-        """Which rows are wanted: bools, shape (n,).
+        """Which rows are selected: bools, shape (n,).
 
         Args:
-            columns: for each of ``fields`` n values: shape (n,), or (n, ...) where each value is an array. Of objects, None is
-                null; so is NaT, but not NaN.
+            columns: n values for each of ``fields``: shape (n,), or (n, ...) for arrays. None (among objects) and NaT are null,
+                NaN is not.
 
         Raises:
             ConfigError: a column is missing.
@@ -81,22 +81,22 @@ class Predicate(ABC):
 
     @abstractmethod
     def content(self) -> Any:
-        """Plain JSON data that names this predicate exactly."""
+        """Plain JSON data that identifies this predicate."""
 
     def get_fields(self) -> set[str]:
-        """The columns that are needed: :attr:`fields` in Petastorm's manner."""
+        """:attr:`fields` as a set, for Petastorm."""
         return set(self.fields)
 
     def do_include(self, values: Mapping[str, Any]) -> bool:
-        """Whether one row is wanted: :meth:`mask` in Petastorm's manner.
+        """Whether one row is selected, for Petastorm.
 
         Args:
-            values: at least the fields needed.
+            values: values by name, at least those of :attr:`fields`.
         """
         return bool(self.mask({name: objects([values[name]]) for name in self.fields if name in values})[0])
 
     def __bool__(self) -> NoReturn:
-        raise ConfigError(f"{shorten(self)} has no truth value: combine predicates by in_reduce([…], all), not by and")
+        raise ConfigError(f"{shorten(self)} has no truth value: combine predicates by in_reduce([…], all), not by `and`")
 
 
 def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:
@@ -106,12 +106,12 @@ def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:
         ConfigError: the column is missing.
     """
     if name not in columns:
-        raise ConfigError(f"the predicate needs column {name!r}, which is not there; there are {shorten(sorted(columns))}")
+        raise ConfigError(f"the predicate needs column {name!r}, which does not exist; columns: {shorten(sorted(columns))}")
     return np.asarray(columns[name])
 
 
 def as_times(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A column of objects that are times of numpy as an array of times, NaT for None; another column as it is."""
+    """Convert a column of numpy times as objects to an array of times, with NaT for None; other columns are unchanged."""
     first = next((value for value in column if value is not None), None) if column.dtype == object else None
     if not isinstance(first, (np.datetime64, np.timedelta64)):
         return column
