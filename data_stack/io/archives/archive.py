@@ -41,7 +41,7 @@ class ArchiveMember:
     size: int
     is_folder: bool = False
     offset: int = field(default=0, repr=False, compare=False)
-    _archive: Any = field(default=None, repr=False, compare=False)
+    _headers: Any = field(default=None, repr=False, compare=False)
 
 
 class CreatesResources(Protocol):
@@ -53,7 +53,7 @@ class CreatesResources(Protocol):
 class Archive(ABC):
     """The regular files and folders of a zip or tar archive; :func:`open_archive` makes one.
 
-    Iterating gives the members in their order and checks their names: one that is absolute, climbs out, has a backslash or
+    Iterating yields the members in their order and checks their names: one that is absolute, climbs out, has a backslash or
     control character, or occurs twice is an error, and so are links, devices and pipes. Owners, times and permissions are not
     carried over. Any number of members may be open at once, in several threads.
 

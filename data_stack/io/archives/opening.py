@@ -19,10 +19,8 @@ from data_stack.io.positional import name_of
 from data_stack.io.storage_connectors.writer import can_seek
 
 
-def open_archive(
-    stream: Any, *, limits: ArchiveLimits | None = None, skip_special: bool = False, strip_parents: bool = False
-) -> Archive:
-    """Open a zip, a tar, or a tar compressed by gzip, bzip2, xz or zstd; the first bytes tell which.
+def open_archive(stream: Any, *, limits: ArchiveLimits | None = None, strip_parents: bool = False) -> Archive:
+    """Open a zip, a tar, or a tar compressed by gzip, bzip2, xz or zstd, detected by its first bytes.
 
     ::
 
@@ -33,7 +31,6 @@ def open_archive(
     Args:
         stream: any seekable binary file-like object; it stays the caller's to close.
         limits: bounds on the unpacked size; default: ``ArchiveLimits()``.
-        skip_special: leave links, devices and pipes out, instead of refusing an archive that has one.
         strip_parents: read the members of a zip whose names are absolute or climb out by their names without that, as zipfile
             and unzip unpack them, instead of refusing the archive.
 
@@ -53,11 +50,11 @@ def open_archive(
         begin = functools.partial(_decompress, file, name, compression, limits)
         head = begin().read(512)
     if looks_like_tar(head):
-        return TarArchive(name, begin, file if compression is None else None, limits, skip_special)
+        return TarArchive(name, begin, file if compression is None else None, limits)
     if compression is not None:
         raise ArchiveError(f"{name!r} is compressed by {compression}, but holds no tar; open_decompressed() reads it")
     if head.startswith(b"PK\3\4") or zipfile.is_zipfile(file.stream()):
-        return ZipArchive(name, file, limits, skip_special, strip_parents)
+        return ZipArchive(name, file, limits, strip_parents)
     raise ArchiveError(f"{name!r} is neither a zip nor a tar: " + (f"it begins with {head[:8]!r}" if head else "it is empty"))
 
 

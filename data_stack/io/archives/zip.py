@@ -31,11 +31,10 @@ class ZipArchive(Archive):
     Opening it reads and checks its directory; members are read by position. Names that are not marked as UTF-8 are CP437.
 
     Args:
-        skip_special: leave links and devices out.
         strip_parents: leave ``..`` and a leading ``/`` out of names.
     """
 
-    def __init__(self, name: str, file: LentFile, limits: ArchiveLimits, skip_special: bool, strip_parents: bool = False) -> None:
+    def __init__(self, name: str, file: LentFile, limits: ArchiveLimits, strip_parents: bool = False) -> None:
         super().__init__(name, limits)
         directory = _DirectoryFile(file, name, limits)
         try:
@@ -63,11 +62,8 @@ class ZipArchive(Archive):
             if (is_folder and info.file_size) or not (member or is_folder):
                 raise UnsafeArchiveError(f"{name!r} has a file without a name ({info.orig_filename!r})")
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                if skip_special:
-                    continue
                 raise UnsafeArchiveError(
-                    f"{name!r}: {member!r} is a link or a device; only regular files and folders are read. "
-                    f"skip_special=True leaves the others out."
+                    f"{name!r}: {member!r} is a link or a device; only regular files and folders are read. Use another tool."
                 )
             if member:
                 names.add(member, is_folder)

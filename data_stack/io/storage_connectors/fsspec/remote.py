@@ -365,7 +365,7 @@ class RemoteFiles:
                 **options.get("config_kwargs", {}),
             }
         elif self._protocol in ("sftp", "ssh"):
-            for option in ("timeout", "banner_timeout", "channel_timeout", "connect_seconds"):
+            for option in ("timeout", "banner_timeout", "channel_timeout"):
                 options.setdefault(option, seconds)
             options.setdefault("auth_timeout", 2 * seconds)  # else a timeout would look like a refusal
         return options

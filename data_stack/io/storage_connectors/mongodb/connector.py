@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from bson import ObjectId
-from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, ServerSelectionTimeoutError
+from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, ServerSelectionTimeoutError, WriteConcernError
 
 from data_stack.exception import (
     DatasetFileCorruptError,
@@ -331,8 +331,7 @@ class MongoDBStorageConnector(StorageConnector):
                     if isinstance(error, ServerSelectionTimeoutError) and not is_asking:
                         raise  # it was never sent
                     # Only the answer may be lost: the pointer tells, once a server answers again.
-                    is_lost = isinstance(error, ConnectionFailure) or error.timeout or "write concern" in str(error).lower()
-                    if not is_lost:
+                    if not (isinstance(error, (ConnectionFailure, WriteConcernError)) or error.timeout):
                         raise
                     if error.timeout or attempt == _ATTEMPTS - 1:
                         raise self._unknown(identifier, error) from error
