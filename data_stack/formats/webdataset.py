@@ -419,7 +419,7 @@ def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
             raise DatasetFileCorruptError(
                 f"{name!r} is no tar: it begins with {head[:8]!r}. A compressed one has no random access: unpack it first"
             )
-        archive = TarArchive(name, lambda: lent.stream(block_bytes=1 << 12), lent, _LIMITS, False)
+        archive = TarArchive(name, lambda: lent.stream(block_bytes=1 << 12), lent, _LIMITS)
         try:
             for member in archive:
                 if member.offset + member.size > lent.size:

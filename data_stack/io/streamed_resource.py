@@ -116,7 +116,7 @@ class StreamedResource(io.BufferedIOBase):
 
     @property
     def tag(self) -> str | None:
-        """The version in the store, such as an ETag, where the store knows no digest; else None."""
+        """The version in the store, such as an ETag, if the store does not know a digest; else None."""
         return self._source.tag if self._source is not None else None
 
     @property

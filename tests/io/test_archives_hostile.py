@@ -429,7 +429,7 @@ def test_what_follows_a_compressed_file_is_an_error(compression: str) -> None:
 def test_what_follows_a_tar_is_an_error() -> None:
     tar = tar_of(member("a"))
     for tail in (b"garbage", tar):
-        with pytest.raises(ArchiveError, match="goes on after the end"):
+        with pytest.raises(ArchiveError, match="behind the end"):
             unpacked(tar + tail)
 
 

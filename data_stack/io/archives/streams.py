@@ -137,4 +137,4 @@ class _ChunkStream(io.RawIOBase):
 def _check_bytes(data: Any) -> bytes:
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
-    raise TypeError(f"an archive is read from bytes, but the stream gave {type(data).__name__}; open it in binary mode")
+    raise TypeError(f"an archive is read from bytes, but the stream returned {type(data).__name__}; open it in binary mode")

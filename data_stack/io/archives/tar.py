@@ -90,7 +90,7 @@ class TarArchive(Archive):
         # Read on: a checksum may follow, and another tar behind the end must not be ignored silently.
         while end:
             if end.strip(b"\0"):
-                raise ArchiveError(f"{self._name!r} goes on after the end of its tar; split concatenated archives")
+                raise ArchiveError(f"{self._name!r} has other data behind the end of its tar; split concatenated archives")
             end = headers.read_content(CHUNK_BYTES)
 
     def _parse(self, headers: _Headers) -> Iterator[tarfile.TarInfo]:
@@ -173,7 +173,7 @@ class _Headers:
         def read(size: int) -> bytes:
             nonlocal expected
             if self._position != expected:
-                raise ValueError(f"{member.name!r} of {self._archive!r} can no longer be read: the iteration has gone on")
+                raise ValueError(f"{member.name!r} of {self._archive!r} can no longer be read: the iteration is past it")
             chunk = self.read_content(size)
             expected += len(chunk)
             return chunk

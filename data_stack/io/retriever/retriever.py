@@ -250,7 +250,7 @@ class Retrieval:
                 self._connector.verify_resource(identifier)
             size, sha256 = (info := self._connector.stat(identifier)).size, info.sha256
             found: list[tuple[str, Any, Any]] = [("size", definition.size, size)]
-            if size == definition.size or definition.size is None:  # else there is no need to read it
+            if size == definition.size or definition.size is None:  # otherwise it need not be read
                 if definition.sha256 is not None:
                     sha256 = sha256 or self._hash_of_stored(identifier, "sha256")
                     found.append(("sha256", definition.sha256, sha256))

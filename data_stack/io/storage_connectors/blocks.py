@@ -39,7 +39,7 @@ class Blocks:
     size: int
     block_bytes: int
     sha256: str | None
-    #: The version in the store where it knows no digest.
+    #: The version in the store, if it does not know a digest.
     tag: str | None = None
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:

@@ -26,9 +26,9 @@ from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.util.forks import ForkLock
 
 _Answer = TypeVar("_Answer")
-#: After an unanswered request, cached resources are served without asking for so many times its duration.
+#: After an unanswered request, cached resources are served without asking for this many times its duration.
 _SILENCE_FACTOR, _MOST_SILENT_SECONDS = 10.0, 300.0
-#: A file store knows no digest of a file for the moment in which it is replaced.
+#: While a file is being replaced, a file store does not know its digest.
 _ATTEMPTS, _PAUSE_SECONDS = 100, 0.01
 #: The most that is requested and held in memory at once.
 _AT_ONCE_BYTES = 4 << 20
@@ -65,7 +65,7 @@ class Remote:
             self._silent_until = time.monotonic() + min(_SILENCE_FACTOR * waited, _MOST_SILENT_SECONDS)
             raise StorageUnavailableError(
                 f"{(str(error) or type(error).__name__).rstrip('.')}. {identifier!r}, or the part asked for, is not in the cache "
-                f"at {self.folder.path} either; fetch() brings resources there while the remote answers.",
+                f"at {self.folder.path} either; call fetch() while the remote answers.",
                 error.errno,
             ) from error
         self._silent_until = 0.0
@@ -127,7 +127,7 @@ class CachedSource(ByteSource):
         return self._ensure_open().fileno()
 
     def fill(self) -> None:
-        """Bring all of it to the local disk, as far as there is room."""
+        """Copy all of it to the local disk, as far as it fits."""
         if isinstance(self._ensure_open(), BlockedSource):
             buffer = memoryview(bytearray(_AT_ONCE_BYTES))
             for offset in range(0, self.size, _AT_ONCE_BYTES):

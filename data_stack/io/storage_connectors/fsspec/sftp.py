@@ -10,6 +10,7 @@ import errno
 import logging
 import os
 import socket
+import threading
 from typing import Any
 from urllib.parse import unquote
 
@@ -29,12 +30,15 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
 
     Args:
         host: name or address.
+        connect_seconds: limit of connecting, login included.
         known_hosts: a file of host keys, in the format of OpenSSH, besides the user's and the system's.
         ssh_kwargs: for ``paramiko.SSHClient.connect``.
     """
 
-    def __init__(self, host: str, known_hosts: str | os.PathLike[str] | None = None, **ssh_kwargs: Any) -> None:
-        self._known_hosts = known_hosts
+    def __init__(
+        self, host: str, connect_seconds: float, known_hosts: str | os.PathLike[str] | None = None, **ssh_kwargs: Any
+    ) -> None:
+        self._connect_seconds, self._known_hosts = connect_seconds, known_hosts
         super().__init__(host, **ssh_kwargs)
 
     @staticmethod
@@ -63,6 +67,10 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
             except OSError as error:
                 raise ConfigError(f"the file of known hosts cannot be read: {error.strerror}") from None
         self.client.set_missing_host_key_policy(_Refusal())
+        # paramiko has steps without a time limit, such as asking for the subsystem.
+        watch = threading.Timer(self._connect_seconds, self.client.close)
+        watch.daemon = True
+        watch.start()
         try:
             self.client.connect(self.host, **self.ssh_kwargs)
             # Otherwise a request sent before the last answer would wait 40 ms for its acknowledgement.
@@ -72,6 +80,8 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
         except BaseException:
             self.client.close()
             raise
+        finally:
+            watch.cancel()
 
     def info(self, path: str) -> dict[str, Any]:
         path = self._strip_protocol(path)
@@ -98,7 +108,7 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
         except OSError:
             # Servers report an existing file as a general failure.
             if "x" in mode and self.exists(path):
-                raise FileExistsError(errno.EEXIST, "there is such a file", path) from None
+                raise FileExistsError(errno.EEXIST, "the file exists", path) from None
             raise
 
 
@@ -107,7 +117,7 @@ class _Refusal(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
         raise StorageError(
-            f"the host key of the SFTP server {hostname} is not known ({key.get_name()} {key.fingerprint}); no login was sent. If "
-            f"its operator confirms this key, add it: `ssh-keyscan -p PORT HOST >> ~/.ssh/known_hosts`, or name a file that holds "
-            f"it (known_hosts=…, ?knownHosts=…)."
+            f"the host key of the SFTP server {hostname} is not known ({key.get_name()} {key.fingerprint}); no login was sent. "
+            f"If its operator confirms this key, add it: `ssh-keyscan -p PORT HOST >> ~/.ssh/known_hosts`, or name a file that "
+            f"holds it (known_hosts=…, ?knownHosts=…)."
         )

@@ -330,7 +330,7 @@ class MongoDBStorageConnector(StorageConnector):
                 except PyMongoError as error:
                     if isinstance(error, ServerSelectionTimeoutError) and not is_asking:
                         raise  # it was never sent
-                    # Only the answer may be lost: the pointer tells, once a server answers again.
+                    # Perhaps only the answer was lost: look at the pointer once a server answers again.
                     if not (isinstance(error, (ConnectionFailure, WriteConcernError)) or error.timeout):
                         raise
                     if error.timeout or attempt == _ATTEMPTS - 1:
