@@ -105,7 +105,8 @@ class StreamedResource(io.BufferedIOBase):
         with self._lock:
             position = self._buffer.tell()
             try:
-                return int(self._buffer.seek(0, os.SEEK_END))
+                self._buffer.seek(0, os.SEEK_END)
+                return int(self._buffer.tell())
             finally:
                 self._buffer.seek(position)
 

@@ -15,7 +15,8 @@ from typing import Final
 from data_stack.exception import ArchiveError, UnsafeArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, check_name
 from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import CHUNK_BYTES, LentFile, stream_of
+from data_stack.io.archives.streams import CHUNK_BYTES, stream_of, window
+from data_stack.io.resources import StreamedResource
 
 _BLOCK_BYTES: Final = 512
 _ZEROS: Final = bytes(_BLOCK_BYTES)
@@ -36,7 +37,9 @@ class TarArchive(Archive):
         file: the tar itself, if it is not compressed.
     """
 
-    def __init__(self, name: str, begin: Callable[[], io.BufferedReader], file: LentFile | None, limits: ArchiveLimits) -> None:
+    def __init__(
+        self, name: str, begin: Callable[[], io.BufferedReader], file: StreamedResource | None, limits: ArchiveLimits
+    ) -> None:
         super().__init__(name, limits)
         self._begin, self._file = begin, file
         self._index: dict[str, ArchiveMember] | None = None
@@ -55,7 +58,7 @@ class TarArchive(Archive):
                 found = self._index.get(name)
             if found is None or found.is_folder:
                 raise self._no_member(name, self._index or ())
-            return stream_of(self._content(self._file.stream(found.offset).read, found), name)
+            return stream_of(self._content(window(self._file, found.offset).read, found), name)
         if found is None or found.is_folder or not found._headers.are_at(found):
             found = next((each for each in self if each.name == name and not each.is_folder), None)
         if found is None:
