@@ -24,7 +24,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import LentFile
+from data_stack.io.archives.streams import window
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
@@ -412,17 +412,16 @@ def key_and_field(path: str) -> tuple[str, str]:
 def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
     """Path, offset and size of each file of a tar that belongs to a sample."""
     name = shard.full_name
-    with shard.open() as resource:
-        lent = LentFile(resource)
-        head = lent.read_at(0, BLOCK_BYTES)
+    with shard.open() as file:
+        head = file.read_at(0, BLOCK_BYTES)
         if len(head) < BLOCK_BYTES or not looks_like_tar(head):
             raise DatasetFileCorruptError(
                 f"{name!r} is no tar: it begins with {head[:8]!r}. A compressed one has no random access: unpack it first"
             )
-        archive = TarArchive(name, lambda: lent.stream(block_bytes=1 << 12), lent, _LIMITS, False)
+        archive = TarArchive(name, lambda: window(file, block_bytes=1 << 12), file, _LIMITS)
         try:
             for member in archive:
-                if member.offset + member.size > lent.size:
+                if member.offset + member.size > file.size:
                     raise DatasetFileCorruptError(f"{name!r} is cut short: {member.name!r} ends after the file")
                 base = member.name.rpartition("/")[2]
                 # As in WebDataset: files without a dot, or with a leading one, belong to no sample.

@@ -31,7 +31,7 @@ class ByteSource(ABC):
 
     @property
     def tag(self) -> str | None:
-        """The version of the bytes, such as an ETag, where the store knows no digest; else None."""
+        """The version of the bytes, such as an ETag, if the store does not know a digest; else None."""
         return None
 
     @abstractmethod
@@ -66,7 +66,7 @@ class ByteSource(ABC):
         Raises:
             io.UnsupportedOperation: it is not a file.
         """
-        raise io.UnsupportedOperation("this resource is no file")
+        raise io.UnsupportedOperation("this resource is not a file")
 
     @abstractmethod
     def close(self) -> None:

@@ -16,7 +16,7 @@ from data_stack.util.logger import logger
 from data_stack.util.processors import n_threads
 
 _READ_BYTES: Final = 1 << 20
-#: Hashing so much takes a second.
+#: Hashing this much takes a second.
 _LARGE_BYTES: Final = 1 << 30
 #: A file written so recently may change again without a change of its times.
 _RESTLESS_NS: Final = 2 * 10**9

@@ -215,7 +215,7 @@ def check_apart(source: StorageConnector, target: StorageConnector) -> None:
     elif type(source) is type(target) and type(source).__module__.startswith("data_stack."):
         is_same = is_same or (repr(source) == repr(target) and not repr(source).startswith("<"))
     if is_same:
-        raise ConfigError(f"the target {target!r} is the source {source!r}, or inside of it; take another store")
+        raise ConfigError(f"the target {target!r} is the source {source!r}, or inside of it; choose another store")
 
 
 class _Unreadable(Exception):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -30,13 +29,12 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import FileLease, Lease
+from data_stack.io.storage_connectors.partials import TEMPORARY as TEMPORARY
 from data_stack.io.storage_connectors.url import storage_connector_from_url
-from data_stack.io.storage_connectors.writer import ResourceWriter, sealing
+from data_stack.io.storage_connectors.writer import ResourceWriter, publishing
 from data_stack.io.storage_errors import storage_error, storage_errors
 from data_stack.io.url import StorageURL
 
-#: Prefix of unfinished files.
-TEMPORARY: Final = ".~"
 #: Limit of files that are read whole (a spec, a manifest).
 _MAX_SMALL_BYTES: Final = 64 << 20
 
@@ -114,7 +112,7 @@ class Folder(ABC):
             UnsupportedStorageOperationError: this folder cannot delete.
             StorageError: it could not be deleted.
         """
-        raise UnsupportedStorageOperationError(f"{self.full_name(file)!r} cannot be deleted from here")
+        raise UnsupportedStorageOperationError(f"cannot delete {self.full_name(file)!r}: this folder is read-only")
 
     def lease(self, file: str) -> AbstractContextManager[Lease]:
         """A lease of this folder, which uses the name of a file. It ends with the block, or with the process.
@@ -161,13 +159,13 @@ def folder_of(source: Any, prefix: str = "") -> Folder:
         prefix: a folder below it, such as ``"preprocessed/train"``.
 
     Raises:
-        ConfigError: it is something else, or a URL that names no store.
+        ConfigError: it is something else, or a URL that does not name a store.
         MalformedIdentifierError: nothing can be stored under that prefix.
     """
     if isinstance(prefix, os.PathLike):
         prefix = os.fspath(prefix)
     if not isinstance(prefix, str):
-        raise ConfigError(f"a prefix is a string such as 'preprocessed/train', not {prefix!r:.80}")
+        raise ConfigError(f"a prefix must be a string such as 'preprocessed/train', got {prefix!r:.80}")
     folder = source if isinstance(source, Folder) else _folder_of(source)
     for segment in prefix.split("/"):
         if segment:
@@ -187,7 +185,7 @@ def _folder_of(source: Any) -> Folder:
         return LentFolder(source)
     if isinstance(source, StorageConnector) or hasattr(source, "get_resource"):
         return StoreFolder(source)
-    raise ConfigError(f"files are read from a folder, a storage connector or a dataset's resources, not {source!r:.80}")
+    raise ConfigError(f"expected a folder, a storage connector or a dataset's resources, got {source!r:.80}")
 
 
 # ------------------------------------------------------------------ local folders
@@ -208,7 +206,7 @@ class LocalFolder(Folder):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         text = os.fsdecode(path)
         if not text or "\0" in text:
-            raise ConfigError(f"no folder has the path {text!r:.80}")
+            raise ConfigError(f"{text!r:.80} is not a valid path of a folder")
         self.path: Path = Path(os.path.abspath(text))
         self.name = str(self.path)
 
@@ -257,31 +255,14 @@ class LocalFolder(Folder):
     @contextlib.contextmanager
     def create(self, file: str) -> Iterator[ResourceWriter]:
         path = self._inside(file)
-        parent = os.path.dirname(path)
-        temporary = os.path.join(parent, f"{TEMPORARY}{secrets.token_hex(8)}")
         with _local_errors("write", path):
-            os.makedirs(parent, exist_ok=True)
-            opened = open(temporary, "x+b")
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with sealing(ResourceWriter(path, opened, fail=functools.partial(_fail_to_write, path))) as writer:
+            with publishing(folder, os.path.basename(path), path, functools.partial(_fail_to_write, path)) as writer:
                 yield writer
-                with _local_errors("write", path):
-                    writer.seal()
-                    os.fsync(opened.fileno())
-            with _local_errors("write", path):
-                opened.close()
-                os.replace(temporary, path)
-                handle = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    os.fsync(handle)
-                finally:
-                    os.close(handle)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                opened.close()  # may fail again to write what a full disk refused
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        finally:
+            os.close(folder)
 
     def _inside(self, file: str) -> str:
         """The path of a file, whose name is untrusted."""
@@ -303,7 +284,7 @@ def _local_errors(action: str, path: str) -> Iterator[None]:
         except (FileNotFoundError, NotADirectoryError) as error:
             if action == "write":
                 raise
-            raise ResourceNotFoundError(f"could not {action} {path!r}: there is no such file or folder") from error
+            raise ResourceNotFoundError(f"could not {action} {path!r}: the file or folder does not exist") from error
 
 
 # ------------------------------------------------------------------ stores

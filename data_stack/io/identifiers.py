@@ -35,7 +35,7 @@ def check_identifier(identifier: object) -> str:
     """
     if type(identifier) is not str:
         # A subclass may lie in any of its methods.
-        raise MalformedIdentifierError(f"an identifier is a str, not {type(identifier).__name__}")
+        raise MalformedIdentifierError(f"an identifier must be a str, got {type(identifier).__name__}")
     if len(identifier) > MAX_CHARACTERS:
         raise MalformedIdentifierError(f"identifier {identifier[:40]!r}… has more than {MAX_CHARACTERS} characters")
     segments = identifier.split("/")
@@ -61,5 +61,5 @@ def check_prefix(prefix: object) -> str:
         MalformedIdentifierError: no identifier can begin so.
     """
     if type(prefix) is not str or not _PREFIX.fullmatch(prefix):
-        raise MalformedIdentifierError(f"no identifier begins with {prefix!r}")
+        raise MalformedIdentifierError(f"{prefix!r} cannot be the beginning of an identifier")
     return prefix

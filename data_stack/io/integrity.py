@@ -12,9 +12,9 @@ A thread computes it while bytes are written, and verification recomputes it; lo
 
 Measured, in GiB/s over blocks of 64 KiB on a server with AVX2: zlib.crc32 1.8, isal's CRC-32 5.7, CRC-32C 11.9, XXH3 16 out of
 memory and 47 out of the processor's cache, BLAKE3 2.7, SHA-256 0.8. Copying memory runs at about 10, so XXH3 is the one
-that a first reading hardly notices. 64 bits cost as much time as 128 and half the room. 64 KiB is what a disk or network brings
-in the time of a request; of smaller blocks the call (0.2 µs) begins to count, and of larger ones what a small read brings
-along.
+that a first reading hardly notices. 64 bits cost as much time as 128 and half the room. A disk or network transfers 64 KiB
+in the time of a request; with smaller blocks the call (0.2 µs) begins to count, and with larger ones the bytes that a small read
+does not need.
 """
 
 from __future__ import annotations

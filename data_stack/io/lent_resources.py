@@ -34,7 +34,7 @@ class OneResource(LentResources):
 
     def __getitem__(self, name: str) -> StreamedResource:
         if name != self._resource.identifier:
-            raise ResourceNotFoundError(f"there is only {self._resource.identifier!r}, not {name!r:.80}")
+            raise ResourceNotFoundError(f"found only {self._resource.identifier!r}, not {name!r:.80}")
         lent = LentResource.from_source(name, _LentBytes(self._resource), self, self._resource.chunk_size)
         lent.lender = self._resource
         return lent
@@ -52,7 +52,7 @@ class OneResource(LentResources):
 
 
 class LentResource(StreamedResource):
-    """A resource of the caller with its own position. It pickles as the caller's; closing it leaves that open."""
+    """A resource of the caller with its own position. It pickles as that resource, which stays open when this one is closed."""
 
     lender: StreamedResource
 

@@ -69,7 +69,7 @@ def location_of(source: Any) -> Location:
     if isinstance(source, tuple) and len(source) == 2 and hasattr(source[0], "get_resource"):
         above, _, name = str(source[1]).strip("/").rpartition("/")
         if not name:
-            raise ConfigError(f"a dataset in a store needs a name there, such as 'sets/train', not {source[1]!r:.80}")
+            raise ConfigError(f"a dataset in a store needs a name, such as 'sets/train', got {source[1]!r:.80}")
         return Location(folder_of(source[0], above), name)
     if isinstance(source, str) and (scheme_of(source) is not None or "://" in source):
         store, name = split_url(source)
@@ -78,12 +78,12 @@ def location_of(source: Any) -> Location:
         text = os.fsdecode(source)
         folder, name = os.path.split(os.path.abspath(os.path.expanduser(text)))
         if not text or not name or "\0" in text:
-            raise ConfigError(f"{source!r:.80} names no file or folder")
+            raise ConfigError(f"{source!r:.80} does not name a file or folder")
         return Location(folder_of(folder), name)
     if hasattr(source, "read"):
         resource = as_resource(source)
         return Location(lend_folder(resource), resource.identifier)
-    raise ConfigError(f"data lies at a path, a URL, or (connector, name), not at {source!r:.80}")
+    raise ConfigError(f"expected a path, a URL, or (connector, name), got {source!r:.80}")
 
 
 def is_path(source: Any) -> bool:
@@ -99,7 +99,7 @@ def as_resource(source: Any) -> StreamedResource:
             resource as its bytes); or an open binary file, which the caller closes.
 
     Raises:
-        ConfigError: the URL names no file.
+        ConfigError: the URL does not name a file.
         MissingFileError: there is no such file on this machine, or it is a folder.
         ResourceNotFoundError: there is no such file in a store.
         StorageError: it cannot be opened.
@@ -112,6 +112,6 @@ def as_resource(source: Any) -> StreamedResource:
     if is_path(source) or isinstance(source, (tuple, Location)):
         return location_of(source).open()
     if not hasattr(source, "read"):
-        raise TypeError(f"a file is a path, a URL, a resource or an open binary file, not {source!r:.80}")
+        raise TypeError(f"expected a path, a URL, a resource or an open binary file, got {source!r:.80}")
     name = getattr(source, "identifier", None) or getattr(source, "name", None)
     return StreamedResource(name if isinstance(name, str) and name else f"<{type(source).__name__}>", source)

@@ -20,7 +20,7 @@ __all__ = [
 
 
 class SupportedStreamedResourceTypes(Enum):
-    """How a connector hands a resource out: as bytes, or decoded as UTF-8 text."""
+    """How a connector returns a resource: as bytes, or decoded as UTF-8 text."""
 
     STREAMED_BINARY_RESOURCE = "STREAMED_BINARY_RESOURCE"
     STREAMED_TEXT_RESOURCE = "STREAMED_TEXT_RESOURCE"
@@ -38,7 +38,7 @@ class ResourceFactory:
         chunk_size: int = DEFAULT_CHUNK_BYTES,
         resource_type: SupportedStreamedResourceTypes = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE,
     ) -> Any:
-        """Give ``file_like_object`` a name: a StreamedResource, or a StreamedTextResource where ``resource_type`` says text.
+        """Name ``file_like_object``: a StreamedResource, or a StreamedTextResource where ``resource_type`` says text.
 
         The result owns the object: closing the one closes the other.
         """

@@ -23,7 +23,7 @@ def storage_error(
     Args:
         problem: what failed: ``"could not write '/data/x.bag'"``.
         error: the cause.
-        path: if the disk is full, the message tells the free bytes there.
+        path: if the disk is full, the message says how many bytes are free there.
         if_full: advice for a full disk.
         otherwise: advice for any other error.
     """
@@ -37,7 +37,7 @@ def storage_error(
 
 @contextlib.contextmanager
 def storage_errors(action: str, path: str | os.PathLike[str], *, if_full: str = "", otherwise: str = "") -> Iterator[None]:
-    """Raise errors of the operating system in the block as :func:`storage_error` gives them; ``could not {action} {path}``."""
+    """Raise errors of the operating system in the block as those of :func:`storage_error`; ``could not {action} {path}``."""
     try:
         yield
     except DataStackError:

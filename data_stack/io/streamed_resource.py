@@ -105,7 +105,8 @@ class StreamedResource(io.BufferedIOBase):
         with self._lock:
             position = self._buffer.tell()
             try:
-                return int(self._buffer.seek(0, os.SEEK_END))
+                self._buffer.seek(0, os.SEEK_END)
+                return int(self._buffer.tell())
             finally:
                 self._buffer.seek(position)
 
@@ -116,7 +117,7 @@ class StreamedResource(io.BufferedIOBase):
 
     @property
     def tag(self) -> str | None:
-        """The version in the store, such as an ETag, where the store knows no digest; else None."""
+        """The version in the store, such as an ETag, if the store does not know a digest; else None."""
         return self._source.tag if self._source is not None else None
 
     @property

@@ -19,7 +19,7 @@ def _reopen_text(
 
 
 class StreamedTextResource(io.TextIOWrapper):
-    """A named text stream over a binary one. Iterating gives lines, as of any text file, but always from the first one on.
+    """A named text stream over a binary one. Iterating yields lines, as of any text file, but always from the first one on.
 
     Args:
         identifier: the resource's name.
@@ -96,7 +96,7 @@ class StreamedTextResource(io.TextIOWrapper):
         while line := self.readline():
             yield line
 
-    def __next__(self) -> str:  # type: ignore[override]  # typeshed: IOBase gives bytes
+    def __next__(self) -> str:  # type: ignore[override]  # typeshed: IOBase returns bytes
         if line := self.readline():  # not the line of a TextIOWrapper, after which tell() does not work
             return line
         raise StopIteration

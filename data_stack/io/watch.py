@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 _TICK_SECONDS = 0.05
-#: The watching thread ends after so many ticks without anything to watch.
+#: The watching thread ends after this number of ticks without anything to watch.
 _IDLE_TICKS = 100
 
 

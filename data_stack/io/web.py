@@ -42,6 +42,7 @@ _REDIRECTS: Final = {301, 302, 303, 307, 308}
 _TRANSIENT: Final = {408, 429}
 _PORTS: Final = {"http": 80, "https": 443}
 _TIMEOUT: Final = "DATA_STACK_WEB_TIMEOUT"
+_CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Limits:
 
 
 class WebError(DataStackError):
-    """A web server did not answer, or not as it should.
+    """A web server did not answer, or answered wrongly.
 
     Attributes:
         reason: what it did, without credentials.
@@ -117,8 +118,8 @@ def is_web(place: str) -> bool:
 def follow(origin: str, target: Any) -> str:
     """The URL that ``target`` names beside ``origin``, if ``origin`` may lead there: to ``https``, or to its own ``http``.
 
-    All that a server or a stranger's document says where to go passes through here: redirects, and the files that catalogues,
-    published descriptions and Croissant documents name. No local file, no package and no other scheme can be named.
+    All links of servers and untrusted documents pass through here: redirects, and the files that catalogues, published
+    descriptions and Croissant documents name. They cannot name local files, packages or other schemes.
 
     Args:
         origin: URL of the server or document; a path, for a document on this machine, from which only ``https`` may be named.
@@ -199,7 +200,7 @@ class Exchange:
     Args:
         url: ``https`` or ``http``. Its user and password are sent to its own scheme, host and port only, and never shown.
         headers: sent to all servers.
-        own_headers: such as a token: sent as the password is.
+        own_headers: such as a token: sent to the same servers as the password.
         timeout_seconds: None for :func:`web_timeout`.
         limits: of the rate.
         deadline: monotonic time by which the header must have arrived.
@@ -234,7 +235,7 @@ class Exchange:
         self._watch = Watch(self._shut, seconds, limits.least_bytes_per_second)
         self.redirects: list[Mapping[str, str]] = []
         self._line: socket.socket | None = None
-        self._is_new = self._is_cut = False
+        self._is_cut = False
         self._exits = contextlib.ExitStack()
         with self._translated():
             parts = urlsplit(url)
@@ -266,6 +267,12 @@ class Exchange:
     def n_received(self) -> int:
         """Bytes of the body received so far."""
         return self._watch.n_bytes
+
+    @property
+    def content_range(self) -> tuple[int, int, int | None] | None:
+        """First and last byte of an answer with status 206, and the size of the whole; None if the server announces none."""
+        sent = _CONTENT_RANGE.fullmatch(self.headers.get("Content-Range", "").strip())
+        return None if sent is None else (int(sent[1]), int(sent[2]), None if sent[3] == "*" else int(sent[3]))
 
     @property
     def length(self) -> int | None:
@@ -324,30 +331,21 @@ class Exchange:
             with contextlib.suppress(UnicodeError):
                 location = location.encode("latin-1").decode("utf-8")
             if not location:
-                raise WebError("redirects, but does not say where to")
+                raise WebError("redirects without a Location header")
             self.url = follow(self.url, location)
         raise WebError(f"redirects more than {self._max_redirects} times")
 
     def _send(self, headers: Mapping[str, str], auth: tuple[bytes, bytes] | None) -> requests.Response:
-        from data_stack.io.web_sessions import causes_of, send  # data_stack is imported without requests
+        from data_stack.io.web_sessions import send  # data_stack is imported without requests
 
-        while True:
-            self._hold(None)
-            self._is_new = False
-            try:
-                return send(self.url, _origin(self.url), headers, auth, self.timeout_seconds, self._hold, self._is_over)
-            except OSError as error:
-                # A server may have closed a connection that was kept alive; then there is another one, or a new one.
-                was_kept = self._line is not None and not self._is_new and not self._is_over()
-                if not was_kept or not any(isinstance(each, ConnectionError) for each in causes_of(error)):
-                    raise
+        self._hold(None)
+        return send(self.url, _origin(self.url), headers, auth, self.timeout_seconds, self._hold, self._is_over)
 
-    def _hold(self, sock: socket.socket | None, is_new: bool = False) -> None:
-        """Have the connection at hand that serves the request. A duplicate, as another thread must not use a TLS socket."""
+    def _hold(self, sock: socket.socket | None) -> None:
+        """Remember the connection that serves the request, as a duplicate: another thread must not use a TLS socket."""
         line, self._line = self._line, socket.socket(fileno=os.dup(sock.fileno())) if sock is not None else None
         if line is not None:
             line.close()
-        self._is_new |= is_new
         if self._is_over():
             self._shut()
 

@@ -45,7 +45,7 @@ def ask_json(
 
     Args:
         url: what to ask.
-        asked: whom for what, as messages say it: ``"OpenML for openml:61"``.
+        asked: the server and the subject, for messages: ``"OpenML for openml:61"``.
         shape: of an answer with status 200, as :func:`check_shape` takes it.
         params: of the query, such as a key; they are never shown.
         own_headers: as :class:`~data_stack.io.web.Exchange` takes them, such as a token.
@@ -79,14 +79,12 @@ def ask_json(
                 raise ValueError("it is not JSON")
             check_shape(found.value, shape)
         except ValueError as error:
-            raise CatalogueError(
-                f"{who} answered for {what} in a form that it does not document ({error}): update this package"
-            ) from None
+            raise CatalogueError(f"{who} answered for {what} in an undocumented form ({error}): update this package") from None
     return found
 
 
 def check_shape(value: Any, shape: Any, place: str = "the answer") -> None:
-    """Check what a stranger's JSON consists of, before anything of it is used.
+    """Check the structure of untrusted JSON before it is used.
 
     Args:
         value: parsed JSON.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -11,7 +10,6 @@ from data_stack.io.redaction import shorten
 from data_stack.io.web import Exchange, Limits, WebError, ask
 
 _LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.3)
-_CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 class WebFiles:
@@ -54,13 +52,13 @@ class WebFiles:
             return b""
         if answer.status == 200:
             raise WebError(
-                "its server sends it whole, as it knows no ranges. Serve it by one that does, such as nginx, or copy the folder "
-                "to this machine and load that"
+                "the server does not support ranges. Use a server that does, such as nginx, or copy the folder to this machine "
+                "and load the copy"
             )
-        sent = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-        if answer.status != 206 or sent is None or int(sent[1]) != start or int(sent[2]) >= stop:
+        sent = answer.content_range
+        if answer.status != 206 or sent is None or sent[0] != start or sent[1] >= stop:
             raise WebError(f"{answer.describe_status()} instead of bytes {start} to {stop}")
         data = answer.read(stop - start)
-        if len(data) != int(sent[2]) + 1 - start:
+        if len(data) != sent[1] + 1 - start:
             raise WebError(f"the connection was cut after {len(data):,} bytes", transient=True)
         return data

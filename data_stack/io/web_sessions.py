@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import http.client
 import os
 import socket
@@ -20,13 +19,7 @@ from urllib3.exceptions import HTTPError
 
 _CONNECTIONS: Final = 32
 
-#: What the settings depend on.
-_VARIABLES: Final = (
-    *(name for each in ("http_proxy", "https_proxy", "all_proxy", "no_proxy") for name in (each, each.upper())),
-    *("REQUEST_METHOD", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"),
-)
-
-#: The socket that serves the request of this thread is passed to ``line(socket, is_new)``.
+#: The socket that serves the request of this thread is passed to ``line(socket)``.
 _asking = threading.local()
 
 
@@ -43,11 +36,11 @@ class _Shown:
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name == "sock" and value is not None:
-            _show(value, True)
+            _show(value)
 
     def request(self, *arguments: Any, **options: Any) -> None:
         if self.sock is not None:
-            _show(self.sock, False)
+            _show(self.sock)
         super().request(*arguments, **options)  # type: ignore[misc]  # of urllib3's connections
 
 
@@ -60,9 +53,9 @@ class _OptionsInTime(tuple[Any, ...]):
         return super().__iter__()
 
 
-def _show(sock: socket.socket, is_new: bool) -> None:
+def _show(sock: socket.socket) -> None:
     if (line := getattr(_asking, "line", None)) is not None:
-        line(sock, is_new)
+        line(sock)
 
 
 class _Pool(HTTPConnectionPool):
@@ -83,7 +76,7 @@ class _Adapter(HTTPAdapter):
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
         manager = super().proxy_manager_for(proxy, **options)
-        if not proxy.lower().startswith("socks"):  # whose connections bring their own way to connect
+        if not proxy.lower().startswith("socks"):  # their connections have their own way to connect
             manager.pool_classes_by_scheme = _POOLS
         return manager
 
@@ -119,12 +112,6 @@ def _settings(session: requests.Session, url: str) -> Any:
     return settings
 
 
-@functools.lru_cache(64)
-def _own_settings(origin: str, _environment: tuple[str | None, ...]) -> Any:
-    # To find the proxies, Python reads all of the environment: a quarter of the time of a small request.
-    return _settings(_ours, origin)
-
-
 def _without_credentials(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
@@ -135,7 +122,7 @@ def send(
     headers: Mapping[str, str],
     auth: tuple[bytes, bytes] | None,
     timeout_seconds: float,
-    line: Callable[[socket.socket, bool], None],
+    line: Callable[[socket.socket], None],
     is_over: Callable[[], bool],
 ) -> requests.Response:
     """The answer to one GET request, with its body unread; redirects are not followed, and no cookies are kept.
@@ -148,8 +135,7 @@ def send(
     # Without an ``auth``, requests would send the password in ~/.netrc.
     given: Any = auth or (None if users else _without_credentials)
     request = session.prepare_request(requests.Request("GET", url, headers=dict(headers), auth=given))
-    root = "/".join(str(request.url).split("/", 3)[:3])
-    settings = _settings(users, root) if users else _own_settings(root, tuple(map(os.environ.get, _VARIABLES)))
+    settings = _settings(session, str(request.url))
     _asking.line, _asking.is_over = line, is_over
     try:
         # Session.send() would read the body of a redirect.
@@ -172,7 +158,7 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 
 
 def explain(error: Exception, timeout_seconds: float) -> tuple[str, bool] | None:
-    """What an error of a library says, and whether a retry may help; None for an error of another kind."""
+    """The message of a library's error, and whether a retry may help; None for an error of our own code."""
     if not isinstance(error, (OSError, ValueError, http.client.HTTPException, HTTPError)):
         return None
     causes = list(causes_of(error))

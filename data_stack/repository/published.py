@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,15 +28,12 @@ from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector, open_source
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.web_files import WebFiles
-from data_stack.util.executor import waiting
 from data_stack.values.strict_json import MAX_BYTES, JsonObject
 
 DESCRIPTION: Final = "data_stack.json"
 FORMAT: Final = 1
 #: Of the SHA-256 of a block: enough against attackers, and half the room.
 DIGEST_BYTES: Final = 16
-#: At a time, of one read.
-_MAX_REQUESTS: Final = 8
 _PIN: Final = re.compile("sha256=[0-9a-fA-F]{64}")
 
 
@@ -198,24 +194,13 @@ class _VerifiedBlocks(Blocks):
         self._files, self._file, self._digests = files, file, digests
         self.size, self.sha256 = info.size, info.sha256
 
-    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        grouped = itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0])
-        runs = [[number for _, number in run] for _, run in grouped]
-        if len(runs) == 1:
-            return list(self._fetch_run(runs[0]))
-        return list(
-            itertools.chain.from_iterable(waiting.map(lambda run: list(self._fetch_run(run)), runs, at_once=_MAX_REQUESTS))
-        )
-
-    def _fetch_run(self, run: Sequence[int]) -> Iterator[bytes]:
-        start, stop = run[0] * BLOCK_BYTES, min((run[-1] + 1) * BLOCK_BYTES, self.size)
-        data = memoryview(self._files.read(self._file, start, stop))
-        for number in run:
-            block = bytes(data[number * BLOCK_BYTES - start : (number + 1) * BLOCK_BYTES - start])
+    def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
+        blocks = self.split(self._files.read(self._file, *self.range_of(first, n_blocks)), n_blocks)
+        for number, block in enumerate(blocks, first):
             found = hashlib.sha256(block).digest()[:DIGEST_BYTES]
             expected = self._digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
             if found != expected:
                 raise DamagedBlockError(
                     self._file, repr(self._files), number, BLOCK_BYTES, expected.hex(), found.hex(), "sha256 (16 bytes)"
                 )
-            yield block
+        return blocks

@@ -106,8 +106,8 @@ def test_pauses_and_failures_of_the_server_are_waited_for(hub: HubServer, repo: 
     ("status", "headers", "body", "kind", "message"),
     [
         (429, {"Retry-After": "3600"}, b"", CatalogueBusyError, "asked too often .*retry later, or log in"),
-        (200, {}, b"[]", CatalogueError, "does not document .*a list, expected an object"),
-        (200, {}, b"<html>", CatalogueError, "does not document .*not JSON"),
+        (200, {}, b"[]", CatalogueError, "undocumented form .*a list, expected an object"),
+        (200, {}, b"<html>", CatalogueError, "undocumented form .*not JSON"),
         (
             200,
             {},

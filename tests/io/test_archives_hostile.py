@@ -148,23 +148,19 @@ SPECIAL = [
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
-def test_what_is_no_regular_file_is_refused_or_left_out(kind: bytes) -> None:
+def test_a_special_file_in_a_tar_is_refused(kind: bytes) -> None:
     data = tar_of(member("before"), member("l", b"", kind, link="../up"), member("l/after"))
 
-    with pytest.raises(UnsafeArchiveError, match="skip_special"):
+    with pytest.raises(UnsafeArchiveError, match="'l'"):
         unpacked(data)
-    with open_archive(io.BytesIO(data), skip_special=True) as archive:
-        assert archive.names() == ["before", "l/after"]
 
 
 @pytest.mark.parametrize("mode", [0o120777, 0o020666, 0o060666, 0o010666, 0o140666])
-def test_what_is_no_regular_file_in_a_zip_is_refused_or_left_out(mode: int) -> None:
+def test_a_special_file_in_a_zip_is_refused(mode: int) -> None:
     data = zip_of(("l", b"../up"), mode=mode)
 
-    with pytest.raises(UnsafeArchiveError, match="skip_special"):
+    with pytest.raises(UnsafeArchiveError, match="'l'"):
         unpacked(data)
-    with open_archive(io.BytesIO(data), skip_special=True) as archive:
-        assert archive.names() == []
 
 
 def test_a_repeated_name_is_refused_however_it_is_written() -> None:
@@ -251,7 +247,7 @@ def test_a_window_of_gigabytes_is_refused_without_allocating_it() -> None:
     zstd = b"\x28\xb5\x2f\xfd\x00" + bytes([(31 - 10) << 3]) + b"\x01\x00\x00"
 
     for data in (bytes(block), zstd):
-        with pytest.raises(ArchiveLimitError, match="128 MiB of memory"):
+        with pytest.raises(ArchiveError, match="128 MiB of memory"):
             decompress(data)
 
 
@@ -433,7 +429,7 @@ def test_what_follows_a_compressed_file_is_an_error(compression: str) -> None:
 def test_what_follows_a_tar_is_an_error() -> None:
     tar = tar_of(member("a"))
     for tail in (b"garbage", tar):
-        with pytest.raises(ArchiveError, match="goes on after the end"):
+        with pytest.raises(ArchiveError, match="behind the end"):
             unpacked(tar + tail)
 
 

@@ -34,7 +34,7 @@ from data_stack.exception import (
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.io.web import Exchange, WebError, follow, retrying, use_session
+from data_stack.io.web import Exchange, WebError, ask, follow, retrying, use_session
 from data_stack.io.web_api import ask_json, check_shape
 from data_stack.io.web_files import WebFiles
 from data_stack.testing.web_server import Answer, ScriptedServer
@@ -410,8 +410,9 @@ def test_a_connection_that_the_server_has_closed_meanwhile_is_no_failure(server:
     ranges = RangeServer(BODY, closes_after=1)
     try:
         for start in range(50):
-            with Exchange(f"{ranges.origin}/a", headers={"Range": f"bytes={start}-{start + 8}"}) as answer:
-                assert answer.read(9) == BODY[start : start + 9]
+            headers = {"Range": f"bytes={start}-{start + 8}"}
+            data = ask(f"{ranges.origin}/a", lambda answer: answer.read(9), Limits(backoff_seconds=0.001), headers=headers)
+            assert data == BODY[start : start + 9]
     finally:
         ranges.close()
 
@@ -544,5 +545,5 @@ def test_an_answer_of_another_shape_says_where(value: Any, problem: str | None) 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[" * 100_000, b"\xff\xfe", b"", b"9" * 10_000])
 def test_what_is_no_json_is_an_error_of_ours(server: ScriptedServer, body: bytes) -> None:
-    with pytest.raises(CatalogueError, match=r"does not document \(it is not JSON\)"):
+    with pytest.raises(CatalogueError, match="it is not JSON"):
         ask_json(server.serve("/a", body), "it for that", {})

@@ -138,7 +138,7 @@ def test_a_plugin_may_ask_for_a_scheme_while_it_is_imported(site: Site, manager:
     site.install_hooks("whole", STORAGE.replace("SCHEME", "whole"))
 
     assert isinstance(storage_connector_from_url("whole://x"), InMemoryStorageConnector)
-    with pytest.raises(ConfigError, match="no storage for URLs that begin with asking://"):
+    with pytest.raises(ConfigError, match="asking://"):
         storage_connector_from_url("asking://x")
 
 

@@ -11,9 +11,9 @@
 damage or truncation is an ArchiveError, never a shorter file. Memory holds the names of the members, not their content.
 """
 
-from data_stack.io.archives.archive import Archive, ArchiveMember, CreatesResources
+from data_stack.io.archives.archive import Archive, ArchiveMember
 from data_stack.io.archives.decompression import open_decompressed
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.opening import open_archive
 
-__all__ = ["Archive", "ArchiveLimits", "ArchiveMember", "CreatesResources", "open_archive", "open_decompressed"]
+__all__ = ["Archive", "ArchiveLimits", "ArchiveMember", "open_archive", "open_decompressed"]

@@ -6,14 +6,14 @@ import io
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from data_stack.exception import ArchiveError, MalformedIdentifierError, UnsafeArchiveError
 from data_stack.io.archives.limits import ArchiveLimits
+from data_stack.io.folder import folder_of
 from data_stack.io.identifiers import check_identifier
-from data_stack.io.storage_connectors.writer import COPY_BYTES, ResourceWriter
+from data_stack.io.storage_connectors.writer import COPY_BYTES
 from data_stack.util.request_limit import check_request
 from data_stack.util.suggestions import did_you_mean
 
@@ -41,19 +41,13 @@ class ArchiveMember:
     size: int
     is_folder: bool = False
     offset: int = field(default=0, repr=False, compare=False)
-    _archive: Any = field(default=None, repr=False, compare=False)
-
-
-class CreatesResources(Protocol):
-    """A target to unpack to: a StorageConnector, or the PreparedResources of a dataset."""
-
-    def create(self, identifier: str, /) -> AbstractContextManager[ResourceWriter]: ...
+    _headers: Any = field(default=None, repr=False, compare=False)
 
 
 class Archive(ABC):
     """The regular files and folders of a zip or tar archive; :func:`open_archive` makes one.
 
-    Iterating gives the members in their order and checks their names: one that is absolute, climbs out, has a backslash or
+    Iterating yields the members in their order and checks their names: one that is absolute, climbs out, has a backslash or
     control character, or occurs twice is an error, and so are links, devices and pipes. Owners, times and permissions are not
     carried over. Any number of members may be open at once, in several threads.
 
@@ -104,7 +98,7 @@ class Archive(ABC):
 
     def unpack(
         self,
-        target: CreatesResources,
+        target: Any,
         prefix: str = "",
         *,
         members: Collection[str] | Callable[[ArchiveMember], bool] | None = None,
@@ -115,7 +109,8 @@ class Archive(ABC):
         After an error the members before it are stored; unpacking again replaces them.
 
         Args:
-            target: a StorageConnector, or the PreparedResources of a dataset.
+            target: argument of :func:`~data_stack.io.folder.folder_of`: a StorageConnector, the PreparedResources of a dataset,
+                or the path of a folder.
             prefix: e.g. ``"raw/images"``.
             members: names of the files to unpack, or a predicate; None for all.
             rename: new names, as a mapping (others stay) or a function, for names outside of the grammar of
@@ -130,7 +125,7 @@ class Archive(ABC):
         """
         wanted = None if members is None or callable(members) else set(members)
         stored: list[str] = []
-        used = UniqueNames(self._name)
+        folder, used = folder_of(target), UniqueNames(self._name)
         for member in self:
             if member.is_folder or (wanted is not None and member.name not in wanted):
                 continue
@@ -138,7 +133,7 @@ class Archive(ABC):
                 continue
             identifier = self._identifier(member.name, prefix, rename)
             used.add(identifier)
-            with self.open(member) as stream, target.create(identifier) as writer:
+            with self.open(member) as stream, folder.create(identifier) as writer:
                 while chunk := stream.read(COPY_BYTES):
                     writer.write(chunk)
             if wanted is not None:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from data_stack.exception import ArchiveError, ArchiveLimitError, ConfigError, MissingDependencyError
+from data_stack.exception import ArchiveError, ConfigError, MissingDependencyError
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import CHUNK_BYTES, delay_last_chunk, stream_of, with_head
 from data_stack.io.positional import name_of
@@ -58,7 +58,8 @@ def open_decompressed(stream: Any, *, compression: str | None = None, limits: Ar
         if compression is None:
             raise ArchiveError(f"{name!r} is not compressed by gzip, bzip2, xz or zstd: it begins with {head[:6]!r}")
     elif compression not in _MAGICS:
-        raise ConfigError(f"compression is one of {', '.join(_MAGICS)}, not {compression!r}{did_you_mean(compression, _MAGICS)}")
+        near = did_you_mean(compression, _MAGICS)
+        raise ConfigError(f"compression must be one of {', '.join(_MAGICS)}, got {compression!r}{near}")
     return stream_of(delay_last_chunk(_limit(decompress_chunks(stream, name, compression, limits), name, limits)), name)
 
 
@@ -85,11 +86,10 @@ def decompress_chunks(stream: io.BufferedReader, name: str, compression: str, li
             except MemoryError:
                 raise
             except Exception as error:  # each library has its own
-                if "memory" in str(error).lower():
-                    raise ArchiveLimitError(
-                        f"{name!r} needs more than {_MAX_WINDOW_BYTES >> 20} MiB of memory to unpack; compress it with less"
-                    ) from error
-                raise ArchiveError(f"{name!r} is damaged before byte {n_read:,}: {error}. Fetch it again.") from error
+                raise ArchiveError(
+                    f"{name!r} is damaged before byte {n_read:,}, or needs more than {_MAX_WINDOW_BYTES >> 20} MiB of memory to "
+                    f"unpack: {error}. Fetch it again, or compress it with less memory."
+                ) from error
             data, n_bytes = b"", n_bytes + len(output)
             limits.check_ratio(name, n_bytes, n_read)
             if output:
@@ -103,7 +103,7 @@ def decompress_chunks(stream: io.BufferedReader, name: str, compression: str, li
     while data:
         if data.strip(b"\0"):
             raise ArchiveError(
-                f"{name!r} goes on after its compressed data with something else. Fetch it again, or cut it off if that is right."
+                f"{name!r} has other data behind its compressed data. Fetch it again, or cut that off if it is right."
             )
         data = stream.read(CHUNK_BYTES)
 

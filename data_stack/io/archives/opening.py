@@ -12,17 +12,17 @@ from data_stack.exception import ArchiveError
 from data_stack.io.archives.archive import Archive
 from data_stack.io.archives.decompression import compression_of, decompress_chunks
 from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import LentFile, stream_of
+from data_stack.io.archives.streams import stream_of, window
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.archives.zip import ZipArchive
+from data_stack.io.location import as_resource
 from data_stack.io.positional import name_of
+from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.writer import can_seek
 
 
-def open_archive(
-    stream: Any, *, limits: ArchiveLimits | None = None, skip_special: bool = False, strip_parents: bool = False
-) -> Archive:
-    """Open a zip, a tar, or a tar compressed by gzip, bzip2, xz or zstd; the first bytes tell which.
+def open_archive(stream: Any, *, limits: ArchiveLimits | None = None, strip_parents: bool = False) -> Archive:
+    """Open a zip, a tar, or a tar compressed by gzip, bzip2, xz or zstd, detected by its first bytes.
 
     ::
 
@@ -33,7 +33,6 @@ def open_archive(
     Args:
         stream: any seekable binary file-like object; it stays the caller's to close.
         limits: bounds on the unpacked size; default: ``ArchiveLimits()``.
-        skip_special: leave links, devices and pipes out, instead of refusing an archive that has one.
         strip_parents: read the members of a zip whose names are absolute or climb out by their names without that, as zipfile
             and unzip unpack them, instead of refusing the archive.
 
@@ -44,22 +43,22 @@ def open_archive(
     limits, name = limits or ArchiveLimits(), name_of(stream)
     if not can_seek(stream):
         raise ArchiveError(f"{name!r} is not seekable; store it first")
-    file = LentFile(stream)
+    file = as_resource(stream)
     head = file.read_at(0, 512)
     compression = compression_of(head)
     # Small blocks: headers are read, and the members between them passed over.
-    begin: Callable[[], io.BufferedReader] = functools.partial(file.stream, block_bytes=1 << 12)
+    begin: Callable[[], io.BufferedReader] = functools.partial(window, file, block_bytes=1 << 12)
     if compression is not None:
         begin = functools.partial(_decompress, file, name, compression, limits)
         head = begin().read(512)
     if looks_like_tar(head):
-        return TarArchive(name, begin, file if compression is None else None, limits, skip_special)
+        return TarArchive(name, begin, file if compression is None else None, limits)
     if compression is not None:
         raise ArchiveError(f"{name!r} is compressed by {compression}, but holds no tar; open_decompressed() reads it")
-    if head.startswith(b"PK\3\4") or zipfile.is_zipfile(file.stream()):
-        return ZipArchive(name, file, limits, skip_special, strip_parents)
+    if head.startswith(b"PK\3\4") or zipfile.is_zipfile(window(file)):
+        return ZipArchive(name, file, limits, strip_parents)
     raise ArchiveError(f"{name!r} is neither a zip nor a tar: " + (f"it begins with {head[:8]!r}" if head else "it is empty"))
 
 
-def _decompress(file: LentFile, name: str, compression: str, limits: ArchiveLimits) -> io.BufferedReader:
-    return stream_of(decompress_chunks(file.stream(), name, compression, limits), name)
+def _decompress(file: StreamedResource, name: str, compression: str, limits: ArchiveLimits) -> io.BufferedReader:
+    return stream_of(decompress_chunks(window(file), name, compression, limits), name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 import os
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,37 +18,15 @@ if TYPE_CHECKING:
 CHUNK_BYTES: Final = 1 << 17
 
 
-class LentFile:
-    """Reads the caller's seekable stream by position, from any thread; never closes it.
-
-    Args:
-        stream: the stream; its position changes.
-    """
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self._lock = threading.Lock()
-        stream.seek(0, os.SEEK_END)
-        self.size = int(stream.tell())
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        """Read up to ``size`` bytes from ``offset`` on; none at the end."""
-        size = min(size, self.size - offset)
-        if size <= 0:
-            return b""
-        if isinstance(self._stream, StreamedResource):
-            return self._stream.read_at(offset, size)
-        with self._lock:
-            self._stream.seek(offset)
-            return _check_bytes(self._stream.read(size))
-
-    def stream(self, start: int = 0, end: int | None = None, *, block_bytes: int = CHUNK_BYTES) -> io.BufferedReader:
-        """A stream over a part of it with its own position, which reads ``block_bytes`` at a time."""
-        return io.BufferedReader(_Window(self, start, self.size if end is None else end), block_bytes)
+def window(
+    file: StreamedResource, start: int = 0, end: int | None = None, *, block_bytes: int = CHUNK_BYTES
+) -> io.BufferedReader:
+    """A stream over a part of a file, with its own position; it reads ``block_bytes`` at a time, and leaves the file open."""
+    return io.BufferedReader(_Window(file, start, file.size if end is None else end), block_bytes)
 
 
 class _Window(Positioned):
-    def __init__(self, file: LentFile, start: int, end: int) -> None:
+    def __init__(self, file: StreamedResource, start: int, end: int) -> None:
         self._file, self._start, self._end = file, start, end
 
     @property
@@ -57,7 +34,7 @@ class _Window(Positioned):
         return self._end - self._start
 
     def readinto_at(self, offset: int, buffer: memoryview, /) -> int:
-        data = self._file.read_at(self._start + offset, min(len(buffer), self.size - offset))
+        data = self._file.read_at(self._start + offset, max(0, min(len(buffer), self.size - offset)))
         buffer[: len(data)] = data
         return len(data)
 
@@ -137,4 +114,4 @@ class _ChunkStream(io.RawIOBase):
 def _check_bytes(data: Any) -> bytes:
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
-    raise TypeError(f"an archive is read from bytes, but the stream gave {type(data).__name__}; open it in binary mode")
+    raise TypeError(f"an archive is read from bytes, but the stream returned {type(data).__name__}; open it in binary mode")

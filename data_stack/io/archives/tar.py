@@ -15,7 +15,8 @@ from typing import Final
 from data_stack.exception import ArchiveError, UnsafeArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, check_name
 from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import CHUNK_BYTES, LentFile, stream_of
+from data_stack.io.archives.streams import CHUNK_BYTES, stream_of, window
+from data_stack.io.resources import StreamedResource
 
 _BLOCK_BYTES: Final = 512
 _ZEROS: Final = bytes(_BLOCK_BYTES)
@@ -34,48 +35,35 @@ class TarArchive(Archive):
     Args:
         begin: opens a new stream of the unpacked tar.
         file: the tar itself, if it is not compressed.
-        skip_special: leave links, devices and pipes out.
     """
 
     def __init__(
-        self,
-        name: str,
-        begin: Callable[[], io.BufferedReader],
-        file: LentFile | None,
-        limits: ArchiveLimits,
-        skip_special: bool,
+        self, name: str, begin: Callable[[], io.BufferedReader], file: StreamedResource | None, limits: ArchiveLimits
     ) -> None:
         super().__init__(name, limits)
-        self._begin, self._file, self._skip_special = begin, file, skip_special
+        self._begin, self._file = begin, file
         self._index: dict[str, ArchiveMember] | None = None
 
     def __iter__(self) -> Iterator[ArchiveMember]:
         self._check_open()
-        return iter(_Pass(self, _Headers(self._begin(), self._name)))
+        return self._read_members(_Headers(self._begin(), self))
 
     def open(self, member: ArchiveMember | str) -> io.BufferedReader:
         self._check_open()
         name = member if isinstance(member, str) else member.name
-        is_ours = not isinstance(member, str) and isinstance(member._archive, _Pass) and member._archive.archive is self
-        found = member if not isinstance(member, str) and is_ours else None
+        found = member if isinstance(member, ArchiveMember) and getattr(member._headers, "archive", None) is self else None
         if self._file is not None:
             if found is None:
-                if self._index is None:
-                    self._index = {each.name: each for each in self}
+                self._index = self._index or {each.name: each for each in self}
                 found = self._index.get(name)
             if found is None or found.is_folder:
                 raise self._no_member(name, self._index or ())
-            stream = self._file.stream(found.offset, found.offset + found.size)
-            return stream_of(self._content(stream.read, found), name)
-        if found is not None:
-            opened: io.BufferedReader | None = found._archive.open_next(found)
-            if opened is not None:
-                return opened
-        one_pass = _Pass(self, _Headers(self._begin(), self._name))
-        for other in one_pass:
-            if other.name == name and not other.is_folder and (opened := one_pass.open_next(other)) is not None:
-                return opened
-        raise self._no_member(name)
+            return stream_of(self._content(window(self._file, found.offset).read, found), name)
+        if found is None or found.is_folder or not found._headers.are_at(found):
+            found = next((each for each in self if each.name == name and not each.is_folder), None)
+        if found is None:
+            raise self._no_member(name)
+        return stream_of(self._content(found._headers.reader_of(found), found), name)
 
     def _content(self, read: Callable[[int], bytes], member: ArchiveMember) -> Iterator[bytes]:
         left = member.size
@@ -86,12 +74,66 @@ class TarArchive(Archive):
             left -= len(chunk)
             yield chunk
 
+    def _read_members(self, headers: _Headers) -> Iterator[ArchiveMember]:
+        names, n_bytes = UniqueNames(self._name), 0
+        for n_members, header in enumerate(self._parse(headers), 1):
+            self._limits.check_count(self._name, n_members)
+            member = self._member(header, headers)
+            n_bytes += member.size
+            self._limits.check_bytes(self._name, n_bytes)
+            if member.name:
+                names.add(member.name, member.is_folder)
+                yield member
+                self._check_open()
+        if headers.last != _ZEROS:
+            raise ArchiveError(f"{self._name!r} is damaged or truncated: its end mark is missing. Fetch it again.")
+        end = headers.read_content(_BLOCK_BYTES)
+        if len(end) < _BLOCK_BYTES:
+            raise ArchiveError(f"{self._name!r} is truncated: it ends inside of its end mark. Fetch it again.")
+        # Read on: a checksum may follow, and another tar behind the end must not be ignored silently.
+        while end:
+            if end.strip(b"\0"):
+                raise ArchiveError(f"{self._name!r} has other data behind the end of its tar; split concatenated archives")
+            end = headers.read_content(CHUNK_BYTES)
+
+    def _parse(self, headers: _Headers) -> Iterator[tarfile.TarInfo]:
+        name = self._name
+        try:
+            tar = tarfile.TarFile(fileobj=headers, encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
+            while (header := tar.next()) is not None:
+                tar.members.clear()  # type: ignore[attr-defined]  # else it keeps them all; typeshed lacks it
+                if {"path", "size"} & tar.pax_headers.keys():
+                    raise ArchiveError(f"{name!r} has a pax header with one name or size for all members")
+                yield header
+        except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
+            raise ArchiveError(f"{name!r} is damaged before byte {headers.tell():,}: {error}. Fetch it again.") from error
+
+    def _member(self, header: tarfile.TarInfo, headers: _Headers) -> ArchiveMember:
+        """The member of a header."""
+        name, size = self._name, header.size
+        if not 0 <= size < 1 << 63:
+            raise ArchiveError(f"{name!r} is damaged: {header.name!r} has no valid size")
+        is_special = header.issparse() or not (header.isreg() or header.isdir())
+        # Implementations disagree on whether these have content; without content, all see the same members.
+        if size and (is_special or header.isdir()):
+            raise UnsafeArchiveError(f"{name!r}: {header.name!r} is sparse or not a regular file, but has {size:,} bytes")
+        if is_special:
+            raise UnsafeArchiveError(
+                f"{name!r}: {header.name!r} is a link, a device, sparse or of another kind ({header.type!r}); only regular files "
+                f"and folders are read. Use another tool."
+            )
+        checked = check_name(header.name, name)
+        if header.isreg() and (not checked or header.name.endswith("/")):
+            raise UnsafeArchiveError(f"{name!r} has a file without a name ({header.name!r})")
+        return ArchiveMember(checked, size, header.isdir(), header.offset_data, headers)
+
 
 class _Headers:
     """The file that tarfile reads headers from: forward only, in reads of bounded size."""
 
-    def __init__(self, stream: io.BufferedReader, name: str) -> None:
-        self._stream, self._archive, self._position = stream, name, 0
+    def __init__(self, stream: io.BufferedReader, archive: TarArchive) -> None:
+        self.archive, self._archive = archive, archive.name
+        self._stream, self._position, self._opened = stream, 0, -1
         self.last = b""
 
     def tell(self) -> int:
@@ -123,91 +165,23 @@ class _Headers:
         self._position += len(data)
         return data
 
+    def are_at(self, member: ArchiveMember) -> bool:
+        """Whether the content of a member comes next, and was not opened before."""
+        return self._position == member.offset != self._opened
 
-class _Pass:
-    """One pass over the headers, and over the members that are opened on the way."""
-
-    def __init__(self, archive: TarArchive, headers: _Headers) -> None:
-        self.archive, self._headers = archive, headers
-        self._current: ArchiveMember | None = None
-
-    def open_next(self, member: ArchiveMember) -> io.BufferedReader | None:
-        """The content of the current member; None if the pass has moved on, or the member was opened before."""
-        if member is not self._current or member.is_folder:
-            return None
-        self._current = None
-        expected = member.offset
+    def reader_of(self, member: ArchiveMember) -> Callable[[int], bytes]:
+        """Reads the content of a member that comes next."""
+        self._opened = expected = member.offset
 
         def read(size: int) -> bytes:
             nonlocal expected
-            if self._headers.tell() != expected:
-                raise ValueError(f"{member.name!r} of {self.archive.name!r} can no longer be read: the iteration has gone on")
-            chunk = self._headers.read_content(size)
+            if self._position != expected:
+                raise ValueError(f"{member.name!r} of {self._archive!r} can no longer be read: the iteration is past it")
+            chunk = self.read_content(size)
             expected += len(chunk)
             return chunk
 
-        return stream_of(self.archive._content(read, member), member.name)
-
-    def __iter__(self) -> Iterator[ArchiveMember]:
-        archive = self.archive
-        names, n_members, n_bytes = UniqueNames(archive.name), 0, 0
-        for header in self._parse():
-            n_members += 1
-            archive._limits.check_count(archive.name, n_members)
-            member = self._member(header)
-            if member is None:
-                continue
-            n_bytes += member.size
-            archive._limits.check_bytes(archive.name, n_bytes)
-            if member.name:
-                names.add(member.name, member.is_folder)
-                self._current = member
-                yield member
-                self._current = None
-                archive._check_open()
-        if self._headers.last != _ZEROS:
-            raise ArchiveError(f"{archive.name!r} is damaged or truncated: its end mark is missing. Fetch it again.")
-        end = self._headers.read_content(_BLOCK_BYTES)
-        if len(end) < _BLOCK_BYTES:
-            raise ArchiveError(f"{archive.name!r} is truncated: it ends inside of its end mark. Fetch it again.")
-        # Read on: a checksum may follow, and another tar behind the end must not be ignored silently.
-        while end:
-            if end.strip(b"\0"):
-                raise ArchiveError(f"{archive.name!r} goes on after the end of its tar; split concatenated archives")
-            end = self._headers.read_content(CHUNK_BYTES)
-
-    def _parse(self) -> Iterator[tarfile.TarInfo]:
-        name = self.archive.name
-        try:
-            tar = tarfile.TarFile(fileobj=self._headers, encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
-            while (header := tar.next()) is not None:
-                tar.members.clear()  # type: ignore[attr-defined]  # else it keeps them all; typeshed lacks it
-                if {"path", "size"} & tar.pax_headers.keys():
-                    raise ArchiveError(f"{name!r} has a pax header that gives all members one name or size")
-                yield header
-        except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
-            raise ArchiveError(f"{name!r} is damaged before byte {self._headers.tell():,}: {error}. Fetch it again.") from error
-
-    def _member(self, header: tarfile.TarInfo) -> ArchiveMember | None:
-        """The member of a header; None for a skipped link or device."""
-        name, size = self.archive.name, header.size
-        if not 0 <= size < 1 << 63:
-            raise ArchiveError(f"{name!r} is damaged: {header.name!r} has no valid size")
-        is_special = header.issparse() or not (header.isreg() or header.isdir())
-        # Implementations disagree on whether these have content; without content, all see the same members.
-        if size and (is_special or header.isdir()):
-            raise UnsafeArchiveError(f"{name!r}: {header.name!r} is sparse or no regular file, but has {size:,} bytes")
-        if is_special:
-            if self.archive._skip_special:
-                return None
-            raise UnsafeArchiveError(
-                f"{name!r}: {header.name!r} is a link, a device, sparse or of another kind ({header.type!r}); only regular files "
-                f"and folders are read. skip_special=True leaves the others out."
-            )
-        checked = check_name(header.name, name)
-        if header.isreg() and (not checked or header.name.endswith("/")):
-            raise UnsafeArchiveError(f"{name!r} has a file without a name ({header.name!r})")
-        return ArchiveMember(checked, size, header.isdir(), header.offset_data, self)
+        return read
 
 
 def looks_like_tar(block: bytes) -> bool:

@@ -17,7 +17,8 @@ from typing import Final
 from data_stack.exception import ArchiveError, DataStackError, UnsafeArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, check_name
 from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import CHUNK_BYTES, LentFile, chunks_of, delay_last_chunk, stream_of
+from data_stack.io.archives.streams import CHUNK_BYTES, chunks_of, delay_last_chunk, stream_of, window
+from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import check_request
 
 _ENCRYPTED: Final = 1 | 1 << 6 | 1 << 13
@@ -31,11 +32,10 @@ class ZipArchive(Archive):
     Opening it reads and checks its directory; members are read by position. Names that are not marked as UTF-8 are CP437.
 
     Args:
-        skip_special: leave links and devices out.
         strip_parents: leave ``..`` and a leading ``/`` out of names.
     """
 
-    def __init__(self, name: str, file: LentFile, limits: ArchiveLimits, skip_special: bool, strip_parents: bool = False) -> None:
+    def __init__(self, name: str, file: StreamedResource, limits: ArchiveLimits, strip_parents: bool = False) -> None:
         super().__init__(name, limits)
         directory = _DirectoryFile(file, name, limits)
         try:
@@ -63,11 +63,8 @@ class ZipArchive(Archive):
             if (is_folder and info.file_size) or not (member or is_folder):
                 raise UnsafeArchiveError(f"{name!r} has a file without a name ({info.orig_filename!r})")
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                if skip_special:
-                    continue
                 raise UnsafeArchiveError(
-                    f"{name!r}: {member!r} is a link or a device; only regular files and folders are read. "
-                    f"skip_special=True leaves the others out."
+                    f"{name!r}: {member!r} is a link or a device; only regular files and folders are read. Use another tool."
                 )
             if member:
                 names.add(member, is_folder)
@@ -119,8 +116,8 @@ class _DirectoryFile(io.BufferedReader):
         n_entries: entries in the last read.
     """
 
-    def __init__(self, file: LentFile, name: str, limits: ArchiveLimits) -> None:
-        super().__init__(file.stream().detach(), 1 << 12)
+    def __init__(self, file: StreamedResource, name: str, limits: ArchiveLimits) -> None:
+        super().__init__(window(file).detach(), 1 << 12)
         self._archive, self._limits, self.n_entries = name, limits, 0
 
     def read(self, size: int | None = -1, /) -> bytes:

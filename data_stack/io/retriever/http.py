@@ -11,7 +11,6 @@ from data_stack.io.retriever.transfer import SourceError, Transfer, looks_like_p
 from data_stack.io.web import Exchange, WebError, retrying
 
 _STRONG_ETAG: Final = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')
-_CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 def fetch_http(source: str, transfer: Transfer) -> None:
@@ -67,16 +66,12 @@ class _Download:
     def _check_resumed(self, answer: Exchange) -> None:
         """Check that a 206 continues at our offset in the same version of the file."""
         offset, expected = self._transfer.size, self._transfer.expected_size
-        match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", "").strip())
-        fits = match is not None and int(match[1]) == offset
-        if fits and match is not None and match[3] != "*":
-            total = int(match[3])
-            fits = int(match[2]) == total - 1 and expected in (None, total) and answer.length in (None, total - offset)
-        elif fits:
-            fits = expected is not None and match is not None and int(match[2]) == expected - 1
-        if not fits or answer.headers.get("ETag", self._etag) != self._etag:
+        first, last, total = answer.content_range or (-1, -1, None)
+        total = expected if total is None else total
+        fits = first == offset and total is not None and last == total - 1 and expected in (None, total)
+        if not fits or answer.length not in (None, last + 1 - offset) or answer.headers.get("ETag", self._etag) != self._etag:
             self._etag = None
-            raise WebError("resumes with another part or file than it was asked for", transient=True)
+            raise WebError("resumes with another part or file than requested", transient=True)
 
     def _check_whole(self, answer: Exchange) -> None:
         transfer, length, size = self._transfer, answer.length, self._transfer.definition.size
@@ -107,7 +102,7 @@ class _Download:
             raise WebError(f"the connection was cut after {self._progress()}", transient=True)
         if not transfer.has_digest:
             if transfer.size == 0 and transfer.definition.size is None:
-                raise WebError("answers with nothing at all")
+                raise WebError("answers with an empty body")
             if looks_like_page(transfer.head) and not self._may_be_page():
                 raise WebError("answers with an HTML page")
 

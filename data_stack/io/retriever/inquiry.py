@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from data_stack.io.parallel import Workers
 from data_stack.io.redaction import redact, shorten
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever.retriever import Retrieval, is_offline
+from data_stack.io.retriever.retriever import fetcher_of, is_offline
 from data_stack.io.retriever.transfer import SourceError, Transfer
-from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.web import Limits
 
@@ -50,41 +50,32 @@ def ask_sources(
     Returns:
         One entry for each definition, in their order.
     """
-    inquiry = _Inquiry(definitions, is_offline() if offline is None else offline, timeout_seconds)
-    inquiry.supervise(min(_AT_ONCE, len(definitions)), lambda n_bytes, n_expected: None)
-    return [inquiry.answers[definition.identifier] for definition in definitions]
+    answers: dict[str, SourceAnswers] = {}
+    offline = is_offline() if offline is None else offline
+
+    def ask(definition: ResourceDefinition) -> None:
+        answers[definition.identifier] = _ask(definition, offline, timeout_seconds)
+
+    Workers(definitions, ask, _AT_ONCE).run()
+    return [answers[definition.identifier] for definition in definitions]
 
 
-class _Inquiry(Retrieval):
-    def __init__(self, jobs: Sequence[ResourceDefinition], offline: bool, timeout_seconds: float) -> None:
-        super().__init__(jobs, InMemoryStorageConnector(), None, offline, timeout_seconds, Limits(n_retries=1))
-        self.answers: dict[str, SourceAnswers] = {}
-
-    def _work(self, job: ResourceDefinition) -> None:
+def _ask(definition: ResourceDefinition, offline: bool, timeout_seconds: float) -> SourceAnswers:
+    refusals: list[tuple[str, str]] = []
+    for source in map(os.fsdecode, definition.sources):
+        writer, limits = ResourceWriter(definition.identifier, io.BytesIO()), Limits(n_retries=1)
+        transfer = _FirstBytes(definition, writer, timeout_seconds=timeout_seconds, limits=limits)
+        reason = ""
         try:
-            self.answers[job.identifier] = self._ask(job)
-        finally:
-            self._transfers.pop(job.identifier, None)
-
-    def _ask(self, job: ResourceDefinition) -> SourceAnswers:
-        refusals: list[tuple[str, str]] = []
-        for source in map(os.fsdecode, job.sources):
-            writer = ResourceWriter(job.identifier, io.BytesIO())
-            transfer = _FirstBytes(job, writer, timeout_seconds=self._timeout_seconds, limits=self._limits)
-            self._transfers[job.identifier] = transfer
-            self._workers.check()
-            reason = ""
-            try:
-                fetch, _ = self._fetcher(source)
-                fetch(source, transfer)
-            except SourceError as error:
-                reason = redact(error.reason, source)
-            except Exception as error:  # noqa: BLE001  # fetchers may raise anything
-                reason = redact(f"{type(error).__name__}: {error}"[:300], source)
-            if transfer.has_answered or not reason:
-                return SourceAnswers(shorten(source), transfer.expected_size, tuple(refusals))
-            refusals.append((shorten(source), reason))
-        return SourceAnswers(None, job.size, tuple(refusals))
+            fetcher_of(source, offline=offline)[0](source, transfer)
+        except SourceError as error:
+            reason = redact(error.reason, source)
+        except Exception as error:  # noqa: BLE001  # fetchers may raise anything
+            reason = redact(f"{type(error).__name__}: {error}"[:300], source)
+        if transfer.has_answered or not reason:
+            return SourceAnswers(shorten(source), transfer.expected_size, tuple(refusals))
+        refusals.append((shorten(source), reason))
+    return SourceAnswers(None, definition.size, tuple(refusals))
 
 
 class _FirstBytes(Transfer):

@@ -204,7 +204,7 @@ class Retrieval:
         self._verify_stored = verify_stored
         self.results: dict[str, RetrievedResource] = {}
         self._jobs, self._connector, self._offline = jobs, connector, offline
-        self._fetchers = {**_registered, **HTTP, **_LOCAL} if fetchers is None else fetchers
+        self._fetchers = fetchers
         self._timeout_seconds, self._limits = timeout_seconds, limits
         self._failures: dict[str, RetrievalError] = {}
         self._transfers: dict[str, Transfer] = {}
@@ -250,7 +250,7 @@ class Retrieval:
                 self._connector.verify_resource(identifier)
             size, sha256 = (info := self._connector.stat(identifier)).size, info.sha256
             found: list[tuple[str, Any, Any]] = [("size", definition.size, size)]
-            if size == definition.size or definition.size is None:  # else there is no need to read it
+            if size == definition.size or definition.size is None:  # otherwise it need not be read
                 if definition.sha256 is not None:
                     sha256 = sha256 or self._hash_of_stored(identifier, "sha256")
                     found.append(("sha256", definition.sha256, sha256))
@@ -286,7 +286,7 @@ class Retrieval:
         for source in sources:
             reasons: list[str] = []
             try:
-                fetch, is_local = self._fetcher(source)
+                fetch, is_local = fetcher_of(source, self._fetchers, offline=self._offline)
                 for _ in range(1 if is_local else 2):
                     try:
                         return _deliver(definition, source, fetch, self._connector, self._transfer_of(definition))
@@ -307,19 +307,6 @@ class Retrieval:
             definition.identifier, attempts, _describe_promise(definition)
         )
 
-    def _fetcher(self, source: str) -> tuple[Fetch, bool]:
-        """How to fetch from ``source``, and whether that leaves the network alone."""
-        match = _SCHEME.match(source)
-        scheme = match[1].lower() if match else ""
-        if scheme not in self._fetchers and os.path.lexists(source):
-            scheme = ""  # a path with a colon in it
-        if scheme not in self._fetchers:
-            known = ", ".join(sorted(f"{scheme}:" if scheme else "paths" for scheme in self._fetchers))
-            raise SourceError(f"has an unknown scheme; sources may be {known}")
-        if self._offline and scheme not in _LOCAL:
-            raise SourceError(f"not tried, as offline=True or {_OFFLINE} is set in the environment")
-        return self._fetchers[scheme], scheme in _LOCAL
-
     def _transfer_of(self, definition: ResourceDefinition) -> Callable[[ResourceWriter], Transfer]:
         def begin(writer: ResourceWriter) -> Transfer:
             transfer = Transfer(definition, writer, timeout_seconds=self._timeout_seconds, limits=self._limits)
@@ -328,6 +315,25 @@ class Retrieval:
             return transfer
 
         return begin
+
+
+def fetcher_of(source: str, fetchers: Mapping[str, Fetch] | None = None, *, offline: bool) -> tuple[Fetch, bool]:
+    """The function that fetches ``source``, and whether it uses local files only.
+
+    Raises:
+        SourceError: the scheme is unknown, or needs the network in spite of ``offline``.
+    """
+    fetchers = {**_registered, **HTTP, **_LOCAL} if fetchers is None else fetchers
+    match = _SCHEME.match(source)
+    scheme = match[1].lower() if match else ""
+    if scheme not in fetchers and os.path.lexists(source):
+        scheme = ""  # a path with a colon in it
+    if scheme not in fetchers:
+        known = ", ".join(sorted(f"{scheme}:" if scheme else "paths" for scheme in fetchers))
+        raise SourceError(f"has an unknown scheme; sources may be {known}")
+    if offline and scheme not in _LOCAL:
+        raise SourceError(f"not tried, as offline=True or {_OFFLINE} is set in the environment")
+    return fetchers[scheme], scheme in _LOCAL
 
 
 def _deliver(

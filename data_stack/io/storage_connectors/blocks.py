@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 from data_stack.io.resources import ByteSource
 from data_stack.util.byte_cache import ByteCache
+from data_stack.util.executor import waiting
 from data_stack.util.forks import call_in_forks
 
 #: Default size of the cache, for h5py and zipfile, which read the same places repeatedly.
@@ -16,10 +17,14 @@ _KEPT_BYTES = 16 << 20
 _MOST_AHEAD_BYTES = 4 << 20
 #: Limit of one request, so that reading a gigabyte does not hold it twice.
 _MOST_AT_ONCE_BYTES = 16 << 20
+#: Limit of the requests that one read sends at a time.
+_MAX_REQUESTS = 8
 
 
-class Blocks(ABC):
+class Blocks:
     """Immutable bytes of a store in blocks of one size (the last one may be shorter).
+
+    A subclass defines :meth:`fetch_run`; or :meth:`fetch`, if one request can fetch blocks that are not neighbours.
 
     Attributes:
         size: length in bytes of the whole.
@@ -34,12 +39,11 @@ class Blocks(ABC):
     size: int
     block_bytes: int
     sha256: str | None
-    #: The version in the store where it knows no digest.
+    #: The version in the store, if it does not know a digest.
     tag: str | None = None
 
-    @abstractmethod
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        """Fetch and verify the blocks of these numbers (ascending, no two equal), in one request where the store can.
+        """Fetch and verify the blocks of these numbers (ascending, no two equal); by default one request for each run.
 
         Any number of threads and forked processes may call it at once.
 
@@ -47,9 +51,38 @@ class Blocks(ABC):
             DamagedBlockError: a block is missing or damaged.
             StorageUnavailableError: the store did not answer within its timeout.
         """
+        runs = list(runs_of(numbers))
+        if len(runs) == 1:
+            return self.fetch_run(*runs[0])
+        fetched = waiting.map(lambda run: self.fetch_run(*run), runs, at_once=_MAX_REQUESTS)
+        return list(itertools.chain.from_iterable(fetched))
 
-    def close(self) -> None:  # noqa: B027  # most have none
+    def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
+        """Fetch and verify neighbouring blocks in one request; raises as :meth:`fetch`."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither fetch() nor fetch_run()")
+
+    def range_of(self, first: int, n_blocks: int) -> tuple[int, int]:
+        """Where a run of blocks starts and stops, in bytes."""
+        return first * self.block_bytes, min((first + n_blocks) * self.block_bytes, self.size)
+
+    def split(self, data: bytes, n_blocks: int) -> list[bytes]:
+        """The blocks in the bytes of a run; short or empty ones where bytes are missing."""
+        return [data[number * self.block_bytes : (number + 1) * self.block_bytes] for number in range(n_blocks)]
+
+    def close(self) -> None:
         """Release handles."""
+
+
+def runs_of(numbers: Sequence[int], most: int = 0) -> Iterator[tuple[int, int]]:
+    """Runs of neighbouring blocks: the first one, and their number.
+
+    Args:
+        numbers: ascending numbers of blocks.
+        most: begin another run at multiples of this number; 0: nowhere.
+    """
+    for _, run in itertools.groupby(enumerate(numbers), lambda each: (each[1] - each[0], most and each[1] // most)):
+        blocks = [number for _, number in run]
+        yield blocks[0], len(blocks)
 
 
 class _Fetch:

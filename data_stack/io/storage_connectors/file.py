@@ -7,10 +7,6 @@ an unfinished write, ``.~partial-…`` an interrupted download (:mod:`data_stack
 - ``digests/a/b.gz~``: SHA-256 of ``a/b.gz``, with size, times and inode
   (:mod:`data_stack.io.storage_connectors.digest_notes`);
 - ``leases/…``: the locks of :meth:`FileStorageConnector.lease`, which end with their process.
-
-A write is: temporary beside the target (O_EXCL, 0600), write, fsync, rename, fsync of the folder. rename alone
-is atomic but not durable: after a power cut ext4 may hold the new name with 0 bytes. A failed fsync is never
-retried, as the kernel has already marked the pages clean (Rebello et al., USENIX ATC 2020).
 """
 
 from __future__ import annotations
@@ -19,11 +15,10 @@ import contextlib
 import functools
 import hashlib
 import os
-import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import IO, Final, NoReturn
+from typing import Final, NoReturn
 
 from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError, StorageError
 from data_stack.io.identifiers import check_prefix
@@ -42,15 +37,14 @@ from data_stack.io.storage_connectors.connector import (
 from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersion, facts_of
 from data_stack.io.storage_connectors.file_source import FileSource, OpenedFile
 from data_stack.io.storage_connectors.file_tree import OWN_FOLDER, FileTree
-from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine, this_process
+from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
 from data_stack.io.storage_connectors.partials import PARTIAL, TEMPORARY, Partial, remove
-from data_stack.io.storage_connectors.writer import COPY_BYTES, ResourceWriter, store_bytes
+from data_stack.io.storage_connectors.writer import COPY_BYTES, ResourceWriter, publishing, store_bytes
 from data_stack.io.storage_errors import storage_error
 
 #: Temporaries of other machines and containers, whose owners are not visible, stay for this long.
 _FOREIGN_GRACE_SECONDS = DAY_SECONDS
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_WRITE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FileStorageConnector(StorageConnector):
@@ -58,8 +52,8 @@ class FileStorageConnector(StorageConnector):
 
     The first write creates the folder. It may be a symbolic link; links inside of it are not resources.
 
-    The digest of a file is unknown after any other program touched it (edited, damaged, copied it): ``stat`` then has none, and
-    the next loading of a dataset reads the file and compares it with the manifest.
+    The digest of a file is unknown after any other program touched it (edited, damaged, copied it): ``stat`` then returns none,
+    and the next loading of a dataset reads the file and compares it with the manifest.
 
     A resource ``a`` and one below it, ``a/b``, exclude each other.
 
@@ -151,46 +145,18 @@ class FileStorageConnector(StorageConnector):
     @contextlib.contextmanager
     def _write(self, identifier: str, key: str | None = None) -> Iterator[ResourceWriter]:
         identifier = self._tree.check_name(identifier)
+        fail = functools.partial(self._raise, "store", identifier)
         with self._storage_errors("store", identifier):
             folder, name = self._tree.target(identifier)
         try:
-            temporary = TEMPORARY + this_process() + "-" + secrets.token_hex(4)
             partial = None if key is None else Partial.open(folder, key)
-            with self._storage_errors("store", identifier):
-                handle = os.open(temporary, _WRITE_FLAGS, 0o666, dir_fd=folder) if partial is None else partial.handle
-            file = open(handle, "w+b", buffering=1 << 17)
-            writer = ResourceWriter(identifier, file, partial, functools.partial(self._raise, "store", identifier))
-            try:
+            # A kill in between leaves a file without a note, not with that of its predecessor.
+            forget = functools.partial(self._notes.remove, identifier)
+            with publishing(folder, name, identifier, fail, partial=partial, before_renaming=forget) as writer:
                 yield writer
-                with self._storage_errors("store", identifier):
-                    writer.seal()
-                    self._publish(writer, file, folder, temporary if partial is None else partial.name, name)
-            except BaseException as error:
-                writer.digest.finish()
-                with contextlib.suppress(OSError, ValueError):
-                    file.flush()  # may fail again to write what a full disk refused
-                if partial is not None:
-                    partial.end(error)
-                with contextlib.suppress(OSError):
-                    file.close()
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary, dir_fd=folder)
-                raise
+            self._note(identifier, _version_of(writer.digest, writer.status))
         finally:
             os.close(folder)
-
-    def _publish(self, writer: ResourceWriter, file: IO[bytes], folder: int, temporary: str, name: str) -> None:
-        """Sync an unfinished file, rename it, and note its digest."""
-        handle = file.fileno()
-        # With nanoseconds: the kernel's file clock has steps of 4 ms, which would hide a change within.
-        os.utime(handle, ns=(time.time_ns(), time.time_ns()))
-        os.fsync(handle)
-        # A kill in between leaves a file without a note, not with that of its predecessor.
-        self._notes.remove(writer.identifier)
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
-        self._note(writer.identifier, _version_of(writer.digest, os.fstat(handle)))
-        file.close()
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         """Read a resource whole, as in :meth:`StorageConnector.verify_resource`.

@@ -18,9 +18,9 @@ from data_stack.io.storage_connectors.owners import is_dead, this_process
 from data_stack.util.forks import call_in_forks
 
 BEAT_SECONDS: Final = 2.0
-#: A lease without a heartbeat for so long has expired.
+#: A lease without a heartbeat for this time has expired.
 LIFE_SECONDS: Final = 9.0
-#: Garbage collection removes a lease that had no heartbeat for so long, by the store's clock, whoever held it.
+#: Garbage collection removes a lease that had no heartbeat for this time, by the store's clock, whoever held it.
 MAX_SILENCE_SECONDS: Final = 60.0
 #: How long closing waits for a running heartbeat; after that the lease is left to expire.
 _LAST_BEAT_SECONDS: Final = 1.0

@@ -43,7 +43,7 @@ def _start(pid: int) -> str | None:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
-        # Zombies are dead too; in a container without an init they stay for ever.
+        # Zombies are dead too; in a container without an init they are never removed.
         return None if fields[0] in ("Z", "X") else fields[19]
     except OSError:
         if os.path.exists("/proc/self/stat"):

@@ -2,7 +2,7 @@
 
 The name of a partial file holds a key and the validator (an ETag) of its bytes, ``.~partial-KEY-VALIDATOR``, so that a kill
 leaves both consistent. Its bytes are not trusted: the resuming process has a digest of the whole. A lock of the operating
-system, which ends with its process, gives it to one process at a time.
+system, which ends with its process, reserves it for one process at a time.
 """
 
 from __future__ import annotations

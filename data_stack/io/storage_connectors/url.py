@@ -43,9 +43,9 @@ def storage_connector_from_url(
         more_schemes: asked for schemes (lower case) besides the built-in ones, only when the URL has another one.
 
     Raises:
-        ConfigError: no such scheme, or a URL that names no store. The message holds no part of a URL but its scheme,
+        ConfigError: no such scheme, or a URL that does not name a store. The message holds no part of a URL but its scheme,
             as the rest may be a password.
-        MissingDependencyError: the package for this scheme is not installed; the message says which extra brings it.
+        MissingDependencyError: the package for this scheme is not installed; the message names the extra to install.
     """
     text = os.fsdecode(url_or_path)
     url = StorageURL.parse(url_or_path)
@@ -60,8 +60,8 @@ def storage_connector_from_url(
         schemes = {**schemes, **more_schemes()}
     if scheme not in schemes:
         raise ConfigError(
-            f"no storage for URLs that begin with {scheme}://{did_you_mean(scheme, schemes)}; "
-            f"there are: {', '.join(f'{each}://' for each in sorted(schemes))}. "
+            f"no storage connector for {scheme}:// URLs{did_you_mean(scheme, schemes)}; "
+            f"known are {', '.join(f'{each}://' for each in sorted(schemes))}. "
             f"Others come with plugins; `data-stack doctor` shows those that are installed."
         )
     cache = _cache_of(url)
@@ -115,7 +115,7 @@ def _connect_cached(connector: StorageConnector, folder: str, most_bytes: int | 
 
 def _folder(path: str) -> FileStorageConnector:
     if not path or "\0" in path:
-        raise ConfigError(f"{path!r} names no folder to store in")
+        raise ConfigError(f"{path!r} is not a valid path of a folder")
     return FileStorageConnector(os.path.expanduser(path))
 
 

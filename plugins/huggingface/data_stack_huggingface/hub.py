@@ -6,10 +6,9 @@ The API is that of https://huggingface.co/docs/hub/api; tokens, proxies and cert
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -259,12 +258,7 @@ class _FileBlocks(Blocks):
         self._whole = None if file.sha256 else file.read_whole()
         self.sha256 = hashlib.sha256(self._whole).hexdigest() if self._whole is not None else file.sha256
 
-    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        """Fetch blocks, one request for neighbours."""
-        blocks: list[bytes] = []
-        for _, neighbours in itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0]):
-            run = [number for _, number in neighbours]
-            start, stop = run[0] * _BLOCK_BYTES, min((run[-1] + 1) * _BLOCK_BYTES, self.size)
-            data = self._file.read(start, stop) if self._whole is None else self._whole[start:stop]
-            blocks += [data[at : at + _BLOCK_BYTES] for at in range(0, len(data), _BLOCK_BYTES)]
-        return blocks
+    def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
+        """Fetch neighbouring blocks in one request."""
+        start, stop = self.range_of(first, n_blocks)
+        return self.split(self._file.read(start, stop) if self._whole is None else self._whole[start:stop], n_blocks)

@@ -437,6 +437,6 @@ def test_a_store_is_a_connector_a_path_or_a_url(tmp_path: Path) -> None:
         assert cached[3] == (3,)
         assert (tmp_path / "kept/samples").is_file()
     assert [sample for (sample,) in iterator.cache(storage="memory://")] == list(range(9))
-    for wrong, message in ((5, "a path, a URL or a StorageConnector, not 5"), ("nope://x", "no storage for URLs")):
+    for wrong, message in ((5, "a path, a URL or a StorageConnector, not 5"), ("nope://x", "nope://")):
         with pytest.raises(ConfigError, match=message):
             iterator.cache(storage=wrong)  # type: ignore[arg-type]

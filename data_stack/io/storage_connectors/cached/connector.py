@@ -62,15 +62,15 @@ class CachedStorageConnector(StorageConnector):
     """Keeps resources of a remote store on the local disk once they were read.
 
     Opening a resource asks the remote for its digest, and the cache serves the bytes of that digest. A replaced resource is
-    therefore read anew, while open readers of the old one keep its bytes. Resources up to 1 MiB are fetched whole, longer ones
-    in blocks of 64 KiB as they are read. The cache verifies bytes by their SHA-256, again after any change of their file, and
-    fetches damaged ones again. A cache that is full, read-only or broken costs speed, never a read.
+    therefore fetched again, while open readers of the old one keep its bytes. Resources up to 1 MiB are fetched whole, longer
+    ones in blocks of 64 KiB as they are read. The cache verifies bytes by their SHA-256, again after any change of their file,
+    and fetches damaged ones again. A cache that is full, read-only or broken costs speed, never a read.
 
     While the remote is away (it raises StorageUnavailableError or another OSError, or is a folder that is not mounted), cached
     resources are served as last described by the remote, with one warning in the log; others raise StorageUnavailableError.
     Writing, deleting, listing, leases and upkeep go to the remote.
 
-    Resources of which the remote knows no digest (of a third party's connector with three methods, a file edited by hand) are
+    Resources whose digest the remote does not know (of a third party's connector with three methods, a file edited by hand) are
     not cached. Processes, threads and several remotes may share the folder. It is private to its user (0700).
 
     Args:
@@ -164,7 +164,7 @@ class CachedStorageConnector(StorageConnector):
             Their identifiers.
 
         Raises:
-            StorageFullError: some do not fit below ``max_bytes`` or on the disk, or the remote knows no digest of them.
+            StorageFullError: some do not fit below ``max_bytes`` or on the disk, or the remote does not know their digests.
             ResourceNotFoundError: the remote has no such resource.
         """
         wanted = self._remote.list_resources() if identifiers is None else list(identifiers)

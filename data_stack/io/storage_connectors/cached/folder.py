@@ -246,7 +246,7 @@ class CacheFolder:
             if os.path.basename(item.path) not in named and time.time() - item.used > grace_seconds:
                 if not dry_run:
                     _remove(item.path)
-                yield Garbage(item.path, item.disk_bytes, "cached, and no resource has these bytes any more")
+                yield Garbage(item.path, item.disk_bytes, "cached bytes that no resource has any longer")
 
     def _items(self, folders: tuple[str, ...] = ("unfinished", "parts", "whole", "notes")) -> Iterator[_Item]:
         # Files move through the folders in this order, so a file that moves meanwhile is listed twice rather than never.
@@ -286,7 +286,7 @@ class CacheFolder:
         """
         path = self.parts_path(content)
         if not self.has_room(_PAGE_BYTES):
-            raise OSError("there is no room")
+            raise OSError("the cache is full")
         self._make_folder(path)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import time
 from collections import Counter
@@ -17,7 +18,7 @@ from data_stack.exception import (
 )
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest
 from data_stack.io.resources import ByteSource, StreamedResource
-from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
+from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, runs_of
 from data_stack.io.storage_connectors.cached.folder import WHOLE_BYTES, CacheFolder, Content
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.file_source import FileSource
@@ -25,9 +26,9 @@ from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.util.forks import ForkLock
 
 _Answer = TypeVar("_Answer")
-#: After an unanswered request, cached resources are served without asking for so many times its duration.
+#: After an unanswered request, cached resources are served without asking for this many times its duration.
 _SILENCE_FACTOR, _MOST_SILENT_SECONDS = 10.0, 300.0
-#: A file store knows no digest of a file for the moment in which it is replaced.
+#: While a file is being replaced, a file store does not know its digest.
 _ATTEMPTS, _PAUSE_SECONDS = 100, 0.01
 #: The most that is requested and held in memory at once.
 _AT_ONCE_BYTES = 4 << 20
@@ -64,7 +65,7 @@ class Remote:
             self._silent_until = time.monotonic() + min(_SILENCE_FACTOR * waited, _MOST_SILENT_SECONDS)
             raise StorageUnavailableError(
                 f"{(str(error) or type(error).__name__).rstrip('.')}. {identifier!r}, or the part asked for, is not in the cache "
-                f"at {self.folder.path} either; fetch() brings resources there while the remote answers.",
+                f"at {self.folder.path} either; call fetch() while the remote answers.",
                 error.errno,
             ) from error
         self._silent_until = 0.0
@@ -126,7 +127,7 @@ class CachedSource(ByteSource):
         return self._ensure_open().fileno()
 
     def fill(self) -> None:
-        """Bring all of it to the local disk, as far as there is room."""
+        """Copy all of it to the local disk, as far as it fits."""
         if isinstance(self._ensure_open(), BlockedSource):
             buffer = memoryview(bytearray(_AT_ONCE_BYTES))
             for offset in range(0, self.size, _AT_ONCE_BYTES):
@@ -278,20 +279,19 @@ class _CachedBlocks(Blocks):
 
     def _fetch(self, numbers: Sequence[int]) -> list[bytes]:
         resource = self._resource = self._resource or self._source.open_remote_again()
-        ranges = [(number * BLOCK_BYTES, min(BLOCK_BYTES, self.size - number * BLOCK_BYTES)) for number in numbers]
-        if numbers[-1] - numbers[0] == len(numbers) - 1:
-            start, size = ranges[0][0], sum(size for _, size in ranges)
-            # One read, so that a remote with read-ahead recognizes sequential access.
-            data = memoryview(self._remote.ask(self._identifier, lambda: resource.read_at(start, size)))
-            blocks = [bytes(data[offset - start : offset - start + length]) for offset, length in ranges]
-        else:
-            blocks = self._remote.ask(self._identifier, lambda: resource.read_ranges(ranges))
-        self._remote.counts["fetched_bytes"] += sum(map(len, blocks))
-        for (offset, length), block in zip(ranges, blocks, strict=True):
-            if len(block) != length:
-                end = str(offset + len(block))
+        runs = list(runs_of(numbers))
+        ranges = [(start, stop - start) for start, stop in itertools.starmap(self.range_of, runs)]
+        # A remote with read-ahead recognizes sequential access by single reads.
+        pieces = self._remote.ask(
+            self._identifier,
+            lambda: [resource.read_at(*ranges[0])] if len(ranges) == 1 else resource.read_ranges(ranges),
+        )
+        self._remote.counts["fetched_bytes"] += sum(map(len, pieces))
+        for (start, size), data in zip(ranges, pieces, strict=True):
+            if len(data) != size:
+                end = str(start + len(data))
                 raise ChecksumMismatchError(self._identifier, repr(self._remote.store), str(self.size), end, "size")
-        return blocks
+        return [block for (_, n_blocks), data in zip(runs, pieces, strict=True) for block in self.split(data, n_blocks)]
 
     def _keep(self, blocks: dict[int, bytes]) -> None:
         """Write blocks, unless there is no room, or the file was evicted or completed by another process."""
@@ -301,14 +301,12 @@ class _CachedBlocks(Blocks):
             self._keeps = has_room and os.fstat(self._handle).st_nlink > 0 and not self._is_complete()
             if not self._keeps:
                 return
-            numbers = sorted(blocks)
-            starts = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1] + 1]
-            for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
+            for first, n_blocks in runs_of(list(blocks)):
                 # Long writes: a file written in short ones is read more slowly. The digests of blocks that a full disk did not
                 # take do not match.
-                run = [blocks[number] for number in numbers[start:end]]
-                os.pwritev(self._handle, run, numbers[start] * BLOCK_BYTES)
-                os.pwrite(self._handle, b"".join(map(block_digest, run)), self._slots + numbers[start] * DIGEST_BYTES)
+                run = [blocks[number] for number in range(first, first + n_blocks)]
+                os.pwritev(self._handle, run, first * BLOCK_BYTES)
+                os.pwrite(self._handle, b"".join(map(block_digest, run)), self._slots + first * DIGEST_BYTES)
         except OSError as error:
             self._give_up(error)
 

@@ -88,7 +88,7 @@ class FsspecStorageConnector(StorageConnector):
 
     The connector connects on first use, and never creates a bucket. Every block is verified on every read. Publishing is one
     atomic put where the store has it, and a rename elsewhere (on HDFS, replacing a resource removes the old pointer first).
-    Threads may share a connector. Forked and spawned processes connect anew.
+    Threads may share a connector. Forked and spawned processes make their own connections.
 
     Credentials come from the environment, as the client of the store finds them, or from ``storage_options``. A pickled
     connector holds these options; no repr, log or error shows them.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 
 from data_stack.exception import DamagedBlockError, ResourceChangedError
 from data_stack.io.integrity import ALGORITHM, block_digest, digest_of_block
-from data_stack.io.storage_connectors.blocks import Blocks
+from data_stack.io.storage_connectors.blocks import Blocks, runs_of
 from data_stack.io.storage_connectors.fsspec.pointer import PART_BYTES, Pointer, part_path
 from data_stack.io.storage_connectors.fsspec.remote import RemoteFile, RemoteFiles
 
@@ -37,7 +38,7 @@ class ObjectBlocks(Blocks):
         if self._file is None and self._pointer.version is None:
             return [self._pointer.inline[number * self.block_bytes :][: self.block_bytes] for number in numbers]
         found: list[bytes] = []
-        runs = list(self._runs(numbers))
+        runs = list(runs_of(numbers, PART_BYTES // self.block_bytes))
         pieces = self._read(runs)
         if self._file is not None:
             # If the file is unchanged afterwards, it did not change while it was read.
@@ -56,25 +57,9 @@ class ObjectBlocks(Blocks):
                 found.append(data)
         return found
 
-    def _runs(self, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Runs of consecutive blocks within one part: the first one, and their number."""
-        per_part = PART_BYTES // self.block_bytes
-        first, n_blocks = -1, 0
-        for number in numbers:
-            if n_blocks and number == first + n_blocks and number % per_part:
-                n_blocks += 1
-                continue
-            if n_blocks:
-                yield first, n_blocks
-            first, n_blocks = number, 1
-        if n_blocks:
-            yield first, n_blocks
-
     def _read(self, runs: Sequence[tuple[int, int]]) -> list[bytes | None]:
         ranges = []
-        for first, n_blocks in runs:
-            start = first * self.block_bytes
-            end = min(start + n_blocks * self.block_bytes, self.size)
+        for start, end in itertools.starmap(self.range_of, runs):
             if self._file is None:
                 part = start // PART_BYTES
                 ranges.append((part_path(self._pointer.version, part), start - part * PART_BYTES, end - part * PART_BYTES))

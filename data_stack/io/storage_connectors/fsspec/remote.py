@@ -97,7 +97,7 @@ class RemoteFiles:
             self._from_url = dict(self._class._get_kwargs_from_urls(url))
             self.root = str(self._class._strip_protocol(url)).rstrip("/")
         except (ValueError, TypeError):
-            raise ConfigError(f"not a {self._protocol}:// URL that {self._class.__name__} understands") from None
+            raise ConfigError(f"{self._class.__name__} cannot parse this {self._protocol}:// URL") from None
         if self._protocol in _WITHOUT_LOGIN and ":" in parts.authority.rpartition("@")[0]:
             # The driver would take them for a part of the bucket's name, and show them.
             raise ConfigError(
@@ -418,7 +418,7 @@ class _Handle:
         self.lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext() if is_parallel else threading.RLock()
 
         self._finalizer: weakref.finalize[Any, Any] | None = None
-        if hasattr(file_system, "disconnect"):  # its thread would keep the connection for ever
+        if hasattr(file_system, "disconnect"):  # its thread would never end the connection
             self._finalizer = weakref.finalize(self, file_system.disconnect)
             self._finalizer.atexit = False
 
@@ -453,7 +453,7 @@ def _class_of(protocol: str) -> Any:
         package = _PACKAGES.get(protocol) or (error.name or protocol).partition(".")[0]
         raise MissingDependencyError(f"FsspecStorageConnector of {protocol}://", package, "cloud") from error
     except ValueError:
-        raise ConfigError(f"fsspec knows no scheme {protocol}://") from None
+        raise ConfigError(f"fsspec does not know the scheme {protocol}://") from None
 
 
 def _raise_unless_missing(error: Exception) -> None:

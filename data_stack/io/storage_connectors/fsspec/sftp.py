@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import threading
-from typing import Any, Final
+from typing import Any
 from urllib.parse import unquote
 
 import paramiko
@@ -19,10 +19,8 @@ from fsspec.implementations.sftp import SFTPFileSystem
 
 from data_stack.exception import ConfigError, StorageError
 
-_KNOWN_HOSTS: Final = ("/etc/ssh/ssh_known_hosts", "~/.ssh/known_hosts")
-_LOG: Final = f"{__name__}.paramiko"
 # Our errors say the same; without a handler Python would print a traceback for each lost connection.
-logging.getLogger(_LOG).addHandler(logging.NullHandler())
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -38,14 +36,10 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
     """
 
     def __init__(
-        self,
-        host: str,
-        connect_seconds: float,
-        known_hosts: str | os.PathLike[str] | None = None,
-        **ssh_kwargs: Any,
+        self, host: str, connect_seconds: float, known_hosts: str | os.PathLike[str] | None = None, **ssh_kwargs: Any
     ) -> None:
         self._connect_seconds, self._known_hosts = connect_seconds, known_hosts
-        super().__init__(host, host_key_policy=_Refusal(), **ssh_kwargs)
+        super().__init__(host, **ssh_kwargs)
 
     @staticmethod
     def _get_kwargs_from_urls(url: str) -> dict[str, Any]:
@@ -64,16 +58,15 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
 
     def _connect(self) -> None:
         self.client = paramiko.SSHClient()
-        self.client.set_log_channel(_LOG)
-        for file in _KNOWN_HOSTS:
+        for file in ("/etc/ssh/ssh_known_hosts", os.path.expanduser("~/.ssh/known_hosts")):
             with contextlib.suppress(OSError):
-                self.client.load_system_host_keys(os.path.expanduser(file))
+                self.client.load_system_host_keys(file)
         if self._known_hosts is not None:
             try:
                 self.client.load_system_host_keys(os.fspath(self._known_hosts))
             except OSError as error:
                 raise ConfigError(f"the file of known hosts cannot be read: {error.strerror}") from None
-        self.client.set_missing_host_key_policy(self.host_key_policy)
+        self.client.set_missing_host_key_policy(_Refusal())
         # paramiko has steps without a time limit, such as asking for the subsystem.
         watch = threading.Timer(self._connect_seconds, self.client.close)
         watch.daemon = True
@@ -81,22 +74,9 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
         try:
             self.client.connect(self.host, **self.ssh_kwargs)
             # Otherwise a request sent before the last answer would wait 40 ms for its acknowledgement.
-            with contextlib.suppress(OSError, AttributeError):  # it may be no socket, but a command
+            with contextlib.suppress(OSError, AttributeError):  # it may be a command instead of a socket
                 self.client.get_transport().sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.ftp = self.client.open_sftp()
-        except paramiko.BadHostKeyException as error:
-            self.client.close()
-            raise StorageError(
-                f"the SFTP server {self.host} shows another host key than the known one ({_describe(error.key)}, expected "
-                f"{_describe(error.expected_key)}), which may be an attack. No login was sent. If its operator confirms the new "
-                f"key, replace the old one in known_hosts."
-            ) from None
-        except paramiko.AuthenticationException as error:
-            is_answer = self.is_connected
-            self.client.close()
-            if not is_answer:  # the connection was lost, or took too long, amid the login
-                raise ConnectionError(str(error)) from None
-            raise
         except BaseException:
             self.client.close()
             raise
@@ -128,7 +108,7 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
         except OSError:
             # Servers report an existing file as a general failure.
             if "x" in mode and self.exists(path):
-                raise FileExistsError(errno.EEXIST, "there is such a file", path) from None
+                raise FileExistsError(errno.EEXIST, "the file exists", path) from None
             raise
 
 
@@ -137,11 +117,7 @@ class _Refusal(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
         raise StorageError(
-            f"the host key of the SFTP server {hostname} is not known ({_describe(key)}); no login was sent. If its operator "
-            f"confirms this key, add it: `ssh-keyscan -p PORT HOST >> ~/.ssh/known_hosts`, or name a file that holds it "
-            f"(known_hosts=…, ?knownHosts=…)."
+            f"the host key of the SFTP server {hostname} is not known ({key.get_name()} {key.fingerprint}); no login was sent. "
+            f"If its operator confirms this key, add it: `ssh-keyscan -p PORT HOST >> ~/.ssh/known_hosts`, or name a file that "
+            f"holds it (known_hosts=…, ?knownHosts=…)."
         )
-
-
-def _describe(key: paramiko.PKey) -> str:
-    return f"{key.get_name()} {key.fingerprint}"

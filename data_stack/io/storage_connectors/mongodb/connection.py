@@ -191,8 +191,9 @@ class Connection:
     def _raise(self, action: str, identifier: str, error: Exception, seconds: float) -> NoReturn:
         at = f"{action} {identifier!r} in {self.settings.name}" if identifier else f"{action} {self.settings.name}"
         code = error.code if isinstance(error, OperationFailure) else None
-        if isinstance(error, ServerSelectionTimeoutError) and "AuthenticationFailed" in str(error):
-            code = 18  # for a while after a refusal, the driver does not even ask
+        if isinstance(error, ServerSelectionTimeoutError):  # for a while after a refusal, the driver does not even ask
+            servers = self.client.topology_description.server_descriptions().values()
+            code = next((server.error.code for server in servers if isinstance(server.error, OperationFailure)), None)
         reason = _reason(error)
         if isinstance(error, _UNREADABLE):
             raise DatasetFileCorruptError(f"could not {at}: the server sent an unreadable document ({reason})") from error
@@ -202,6 +203,7 @@ class Connection:
                 f"'read' on the database, writing 'readWrite'.",
                 13,
             ) from error
+        # Its storage engine reports a full disk as an unknown error (code 8).
         if code in _NO_ROOM or "no space left" in reason.lower():
             raise StorageFullError(
                 f"could not {at}: the server's disk is full ({reason}). Nothing was published; make room and try again.", 28

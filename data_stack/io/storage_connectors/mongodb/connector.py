@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from bson import ObjectId
-from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, ServerSelectionTimeoutError
+from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, ServerSelectionTimeoutError, WriteConcernError
 
 from data_stack.exception import (
     DatasetFileCorruptError,
@@ -330,9 +330,8 @@ class MongoDBStorageConnector(StorageConnector):
                 except PyMongoError as error:
                     if isinstance(error, ServerSelectionTimeoutError) and not is_asking:
                         raise  # it was never sent
-                    # Only the answer may be lost: the pointer tells, once a server answers again.
-                    is_lost = isinstance(error, ConnectionFailure) or error.timeout or "write concern" in str(error).lower()
-                    if not is_lost:
+                    # Perhaps only the answer was lost: look at the pointer once a server answers again.
+                    if not (isinstance(error, (ConnectionFailure, WriteConcernError)) or error.timeout):
                         raise
                     if error.timeout or attempt == _ATTEMPTS - 1:
                         raise self._unknown(identifier, error) from error

@@ -23,7 +23,7 @@ from data_stack.io.storage_connectors.heartbeat import is_left_by_the_dead
 from data_stack.io.storage_connectors.mongodb.connection import Connection
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
 
-#: Without grace, an upload of another machine is given up after so long without a heartbeat.
+#: Without grace, an upload of another machine counts as dead after this time without a heartbeat.
 _LEAST_SILENCE_SECONDS: Final = 600.0
 _OBJECT_IDS: Final[dict[str, Any]] = {"$match": {"files_id": {"$type": "objectId"}}}
 
@@ -88,7 +88,7 @@ def _reason(
     if file is None and is_left:
         return "left by a writer that died"
     if file is None:
-        # Chunks of another GridFS tool have no record; the file's id tells when it was begun, by the writer's clock.
+        # Chunks of another GridFS tool have no record; the file's id contains the time when it was begun, by the writer's clock.
         age = (now - file_id.generation_time.replace(tzinfo=None)).total_seconds()
         return "chunks without a file, a day old or more" if age >= max(grace_seconds, DAY_SECONDS) else None
     since = file["metadata"].get("replaced")
@@ -155,7 +155,7 @@ def sweep(connection: Connection, file_id: Any, record: Mapping[str, Any] | None
         if connection.writable("resources").find_one({"file_id": {"$eq": file_id}}, {"_id": 1}) is not None:
             return False
         # The document and then the record come last, so that an interrupted sweep is found again. Each step is durable: a killed
-        # server must not bring chunks back after their record is gone.
+        # server must not restore chunks after their record is gone.
         connection.writable("chunks").delete_many({"files_id": {"$eq": file_id}})
         connection.writable("files").delete_one({"_id": {"$eq": file_id}})
         uploads.delete_one({"_id": {"$eq": file_id}})
