@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from data_stack.exception import MissingDependencyError
 
 try:
-    import data_stack_spark.reading
+    import data_stack_spark
 except ImportError as error:
     raise MissingDependencyError("data_stack_petastorm.spark_utils", "datastack-spark", "parquet") from error
 
@@ -33,4 +33,4 @@ def dataset_as_rdd(
         ConfigError: there is no such field.
     """
     names = None if schema_fields is None else [getattr(field, "name", field) for field in schema_fields]
-    return data_stack_spark.reading.dataset_as_rdd(dataset_url, spark_session, names)
+    return data_stack_spark.dataset_as_rdd(dataset_url, spark_session, names)
