@@ -53,7 +53,7 @@ class Reader:
         fills_nulls: whether loaders give NaN for floats without a value.
         drops_rows: whether ``of_groups`` makes fewer rows, so that :meth:`loader` cannot have batches of them.
         has_own_seed: whether the seed was given, so that other ranks may have others.
-        told: what ``diagnostics`` repeats of the arguments.
+        reported: what ``diagnostics`` repeats of the arguments.
 
     Attributes:
         schema: the :class:`~data_stack_petastorm.unischema.Unischema` of the rows.
@@ -74,7 +74,7 @@ class Reader:
         fills_nulls: bool = False,
         drops_rows: bool = False,
         has_own_seed: bool = False,
-        told: Mapping[str, Any] | None = None,
+        reported: Mapping[str, Any] | None = None,
     ) -> None:
         self.dataset, self.iterator, self.fields, self.ngram = dataset, iterator, fields, ngram
         self.schema = as_unischema(fields)
@@ -84,7 +84,7 @@ class Reader:
         self.fills_nulls, self.drops_rows, self.has_own_seed = fills_nulls, drops_rows, has_own_seed
         self.last_row_consumed = self.stopped = False
         self._options, self._shuffling, self._lengths = dict(options), shuffling, block_lengths[block_lengths > 0]
-        self._maker, self._of_groups, self._told = RowMaker(self.schema, ngram), of_groups, dict(told or {})
+        self._maker, self._of_groups, self._reported = RowMaker(self.schema, ngram), of_groups, dict(reported or {})
         self._n_at_once = 1 if batched else self._rows_at_once()
         uneven: Uneven = options["uneven"] or "keep"
         self._loader = self._row_group_loader(uneven) if batched else self.loader(self._n_at_once, uneven=uneven)
@@ -225,7 +225,7 @@ class Reader:
             "items_consumed": stats.n_batches,
             "items_produced": stats.n_batches,
             "items_inprocess": 0,
-            **self._told,
+            **self._reported,
         }
 
     # ------------------------------------------------------------------ loaders

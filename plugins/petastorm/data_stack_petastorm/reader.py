@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.exception import ConfigError, MissingDependencyError, ResourceNotFoundError
+from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.formats import parquet
 from data_stack.formats.parquet import NGramIterator, ParquetDataset, Schema
 from data_stack.formats.parquet.codecs.native import Nulls
@@ -26,6 +26,7 @@ from data_stack.loader.ranks import warn_without_shard
 from data_stack.util.functions import has_parameter
 from data_stack.util.processors import n_processors
 from data_stack_petastorm import transform
+from data_stack_petastorm.fs_utils import FilesystemResolver
 from data_stack_petastorm.iteration import Reader
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.predicates import OfFrames
@@ -36,8 +37,8 @@ _MOST_WORKERS_PER_PROCESSOR = 2
 _KINDS: Final = {"thread": "in_process", "process": "processes", "dummy": "inline"}
 
 
-class DatasetNotFoundError(ResourceNotFoundError, FileNotFoundError):
-    """There are no Parquet files where a reader looks for them."""
+class ParquetFilesNotFoundError(ResourceNotFoundError, FileNotFoundError):
+    """The URL of a reader has no Parquet files."""
 
 
 class NoFieldsError(ConfigError, RuntimeError):
@@ -141,7 +142,7 @@ def make_reader(dataset_url: Any, *arguments: Any, **named: Any) -> Reader:
 
     Raises:
         TypeError: there is no such argument.
-        DatasetNotFoundError: there are no Parquet files; it is a ResourceNotFoundError and an OSError.
+        ParquetFilesNotFoundError: there are no Parquet files; it is a ResourceNotFoundError and an OSError.
         DatasetFileCorruptError: a footer is damaged, or files differ in their columns.
         NoFieldsError: ``schema_fields`` match nothing; it is a ConfigError and a RuntimeError.
         NoDataAvailableError: there are fewer rows than shards (unless ``uneven`` is "keep").
@@ -168,7 +169,7 @@ def make_batch_reader(dataset_url_or_urls: Any, *arguments: Any, **named: Any) -
       :class:`~data_stack_petastorm.pytorch.DataLoader` of the reader divides the rows themselves.
 
     Raises:
-        TypeError, DatasetNotFoundError, DatasetFileCorruptError, NoFieldsError, ConfigError: as :func:`make_reader`.
+        TypeError, ParquetFilesNotFoundError, DatasetFileCorruptError, NoFieldsError, ConfigError: as :func:`make_reader`.
     """
     return _make(ReaderArguments(dataset_url_or_urls, *arguments, **named), batched=True)
 
@@ -223,7 +224,7 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
         fills_nulls=given.nulls == "nan" or (given.nulls is None and batched),
         drops_rows=drops_rows and of_groups is not None,
         has_own_seed=given.seed is not None or given.shard_seed is not None,
-        told={"zmq_copy_buffers": given.zmq_copy_buffers},
+        reported={"zmq_copy_buffers": given.zmq_copy_buffers},
     )
 
 
@@ -267,7 +268,7 @@ def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, lis
             columns = _columns_of(ngram, list(dataset.schema.fields))
             dataset = dataset if columns is None else ParquetDataset(source, columns, **options)
     except ResourceNotFoundError as error:
-        raise DatasetNotFoundError(error.identifier, error.location) from error
+        raise ParquetFilesNotFoundError(error.identifier, error.location) from error
     return dataset, [], ngram
 
 
@@ -330,11 +331,7 @@ def _open(given: ReaderArguments) -> tuple[Any, Any]:
     is_url = isinstance(source, str) and "://" in source
     scheme = urlsplit(source).scheme.lower() if is_url else ""
     if filesystem is None and options and is_url and scheme != "file":
-        try:
-            import fsspec
-        except ImportError as error:
-            raise MissingDependencyError("storage_options", "fsspec", "cloud") from error
-        filesystem = fsspec.filesystem(scheme, **options)
+        filesystem = FilesystemResolver(source, storage_options=options).filesystem()
     if cache_type == "local-disk":
         if given.cache_location is None:
             raise ConfigError("cache_type='local-disk' needs a folder to keep things in: cache_location=")

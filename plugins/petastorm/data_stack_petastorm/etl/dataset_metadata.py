@@ -16,7 +16,7 @@ from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.inference import read_schema
 from data_stack.formats.parquet.petastorm_metadata import ROW_GROUPS_KEY, UNISCHEMA_KEY
 from data_stack.formats.parquet.schema import SCHEMA_KEY, Schema
-from data_stack_petastorm.fs_utils import get_filesystem_and_path_or_paths, readable_source
+from data_stack_petastorm.fs_utils import FilesystemResolver, readable_source
 from data_stack_petastorm.schemas import as_schema, as_unischema
 from data_stack_petastorm.unischema import Unischema
 
@@ -116,7 +116,8 @@ def get_schema_from_dataset_url(
     """
     source = dataset_url_or_urls
     if storage_options and filesystem is None:
-        filesystem, source = get_filesystem_and_path_or_paths(source, storage_options=storage_options)
+        first = source[0] if isinstance(source, list) else source
+        filesystem = FilesystemResolver(first, storage_options=storage_options).filesystem()
     return _schema(Footers(find_files(readable_source(source), filesystem=filesystem), lazily=True))
 
 
