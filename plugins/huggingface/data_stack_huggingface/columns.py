@@ -56,10 +56,9 @@ class HubEncoder(Encoder):
             try:
                 values.append(None if value is None else self._decode(value))
             except (TypeError, ValueError) as error:
-                what = "image with bytes" if self._dtype is None and not self._names else f"value of {self._dtype or 'a class'}"
-                raise EncodingError(
-                    f"expected an {what}: {error!s:.200}" if what[0] == "i" else f"expected a {what}: {error!s:.200}", place
-                ) from error
+                is_image = self._dtype is None and not self._names
+                what = "an image with bytes" if is_image else f"a value of {self._dtype or 'a class'}"
+                raise EncodingError(f"expected {what}: {error!s:.200}", place) from error
         return stack_values(values)
 
     def _decode(self, value: Any) -> Any:

@@ -211,7 +211,7 @@ def _n_special(path: str) -> tuple[int, int]:
 
 
 def _matches(path: str, parts: Sequence[str]) -> bool:
-    """Whether a path matches a glob with ``**``, part by part: a regular expression for a hostile ``*a*a*a*b`` would not terminate."""
+    """Whether a path matches a glob with ``**``, part by part; a regular expression for a hostile ``*a*a*a*b`` would hang."""
     parts = [*parts, "*"] if parts[-1] == "**" else parts
     reached = _after_folders({0}, parts)
     for name in path.split("/"):
